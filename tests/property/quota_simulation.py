@@ -277,7 +277,7 @@ class World:
 
     def _told(self, uid: str) -> Told:
         pod_record = self.view.pods.get(uid)
-        return Told(pod_record.told, pod_record.attempts + 1) if pod_record else Told("", 1)
+        return Told(pod_record.condition_code, pod_record.attempts + 1) if pod_record else Told("", 1)
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
         """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""

@@ -34,20 +34,20 @@ class HostPorts:
 
     def count(self, row: int, ports: Iterable[HostPort], sign: int) -> None:
         """Counts a pod with these ports on a row (+1), or no longer (-1)."""
-        held = self._changed.get(row)
-        if held is None:
-            held = self._changed[row] = dict(self._before.get(row, {}))
-        count_ports(held, ports, sign)
+        counts = self._changed.get(row)
+        if counts is None:
+            counts = self._changed[row] = dict(self._before.get(row, {}))
+        count_ports(counts, ports, sign)
 
     def _with_changes(self) -> Iterator[tuple[int, Collection[HostPort]]]:
-        for row, held in self._before.items():
-            yield row, self._changed.get(row, held)
-        yield from ((row, held) for row, held in self._changed.items() if row not in self._before)
+        for row, counts in self._before.items():
+            yield row, self._changed.get(row, counts)
+        yield from ((row, counts) for row, counts in self._changed.items() if row not in self._before)
 
 
-def count_ports(held: dict[HostPort, int], ports: Iterable[HostPort], sign: int) -> None:
+def count_ports(counts: dict[HostPort, int], ports: Iterable[HostPort], sign: int) -> None:
     """Counts a pod with these ports among those of a node (+1), or no longer (-1); a port that nobody uses is left out."""
     for port in ports:
-        held[port] = held.get(port, 0) + sign
-        if not held[port]:
-            del held[port]
+        counts[port] = counts.get(port, 0) + sign
+        if not counts[port]:
+            del counts[port]

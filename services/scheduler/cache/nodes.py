@@ -39,7 +39,7 @@ class NodeTable:
         columns: resource -> column of the arrays below; new ones are added at the end.
         allocatable: int64[rows, columns]; cpu in milli-cores, memory in bytes, the rest in whole units.
         requested: int64[rows, columns]: what the pods on the node ask for.
-        scored: int64[rows, 2]: cpu and memory as scoring counts them (100m and 200Mi where nothing is asked).
+        nonzero_requested: int64[rows, 2]: cpu and memory as scoring counts them (100m and 200Mi where nothing is asked).
         pods, allowed_pods: int64[rows]: pods on the node, and how many it takes.
         ports: row -> host port -> how many pods hold it.
         unschedulable: bool[rows].
@@ -50,7 +50,7 @@ class NodeTable:
         contexts: those of `metrics-*` that hold a node's newest report -> number, from 1.
         reported, reported_in: int64[rows]: seq of the node's newest report, and the number of the context that holds it; 0 without.
         version: grows with every new row and every change of a node object (not of its pods).
-        memo: what plugins have worked out from node objects; nothing that they could not work out anew.
+        cached: what plugins have worked out from node objects; nothing that they could not work out anew.
     """
 
     def __init__(self, room: int = 64) -> None:
@@ -61,11 +61,11 @@ class NodeTable:
         self.ports: dict[int, dict[HostPort, int]] = {}
         self.labels = LabelColumns()
         self.version = 0
-        self.memo: dict[object, Any] = {}
+        self.cached: dict[object, Any] = {}
         self.alive = np.zeros(room, np.bool_)
         self.allocatable: Int64 = np.zeros((room, 2), np.int64, order="F")
         self.requested: Int64 = np.zeros((room, 2), np.int64, order="F")
-        self.scored: Int64 = np.zeros((room, 2), np.int64, order="F")
+        self.nonzero_requested: Int64 = np.zeros((room, 2), np.int64, order="F")
         self.pods: Int64 = np.zeros(room, np.int64)
         self.allowed_pods: Int64 = np.zeros(room, np.int64)
         self.unschedulable = np.zeros(room, np.bool_)
@@ -169,8 +169,8 @@ class NodeTable:
             requested = self.requested
             for column, size in vector:
                 requested[row, column] += sign * size
-            self.scored[row, CPU] += sign * pod_class.held.get("cpu", 0)
-            self.scored[row, MEMORY] += sign * pod_class.held.get("memory", 0)
+            self.nonzero_requested[row, CPU] += sign * pod_class.nonzero_assigned.get("cpu", 0)
+            self.nonzero_requested[row, MEMORY] += sign * pod_class.nonzero_assigned.get("memory", 0)
             self.pods[row] += sign
             if pod_class.ports:
                 self._count_ports(row, pod_class.ports, sign)
@@ -185,14 +185,18 @@ class NodeTable:
             for column, size in vector:
                 asked[number, column] = size
         held = np.array(
-            [(pod_class.held.get("cpu", 0), pod_class.held.get("memory", 0)) for pod_class in numbers], np.int64
+            [
+                (pod_class.nonzero_assigned.get("cpu", 0), pod_class.nonzero_assigned.get("memory", 0))
+                for pod_class in numbers
+            ],
+            np.int64,
         )
         rows = np.array([row for row, _, _ in moves], np.intp)
         signs = np.array([sign for _, _, sign in moves], np.int64)
         for column in np.flatnonzero(asked.any(axis=0)).tolist():
             np.add.at(self.requested[:, column], rows, asked[which, column] * signs)
         for column in (CPU, MEMORY):
-            np.add.at(self.scored[:, column], rows, held[which, column] * signs)
+            np.add.at(self.nonzero_requested[:, column], rows, held[which, column] * signs)
         np.add.at(self.pods, rows, signs)
         for row, pod_class, sign in moves:
             if pod_class.ports:
@@ -200,10 +204,10 @@ class NodeTable:
 
     def vector(self, pod_class: PodClass) -> tuple[tuple[int, int], ...]:
         """(column, amount) of what a pod of the class asks for, in the order of columns."""
-        vector: tuple[tuple[int, int], ...] | None = pod_class.memo.get(self)
+        vector: tuple[tuple[int, int], ...] | None = pod_class.cached.get(self)
         if vector is None:
             vector = tuple(sorted((self.column(name), size) for name, size in pod_class.request.items() if size > 0))
-            pod_class.memo[self] = vector
+            pod_class.cached[self] = vector
         return vector
 
     def changed_since(self, version: int) -> Rows | None:
@@ -234,7 +238,7 @@ class NodeTable:
             del self.ports[row]
 
     def _grow_rows(self, room: int) -> None:
-        for name in ("alive", "allocatable", "requested", "scored", "pods", "allowed_pods", "unschedulable", "taint_set",
+        for name in ("alive", "allocatable", "requested", "nonzero_requested", "pods", "allowed_pods", "unschedulable", "taint_set",
                      "hashes", "changed", "reported", "reported_in"):  # fmt: skip
             before = getattr(self, name)
             after = np.zeros((room, *before.shape[1:]), before.dtype, order="F" if name != "changed" else "C")

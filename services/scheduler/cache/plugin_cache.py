@@ -3,7 +3,7 @@
 from typing import Protocol, runtime_checkable
 
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held
+from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node, NodeMetric
 from shared.kube.node_resource_topology import NodeResourceTopology
 
@@ -19,11 +19,11 @@ class PluginCache(Protocol):
         """The newest report of the node in the row; `updated` is the last report time it or an earlier one stated."""
         ...
 
-    def assign(self, row: int, uid: str, held: Held) -> None:
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """The pod counts on the node in the row from now on; it did not before."""
         ...
 
-    def release(self, row: int, uid: str, held: Held) -> None:
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:
         """The pod counts there no more."""
         ...
 

@@ -21,7 +21,7 @@ from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest, youngest
 from services.scheduler.state.node_reservation import less_reserved
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 from services.scheduler.state.records import DirtySet
 from shared.domain.deprecated_resources import node_with_todays_names
 
@@ -56,8 +56,8 @@ class SchedulingCache:
         self.cluster_objects.storage.chosen = view.chosen
         self.queue = Queue({name: profile for name, profile in profiles.items() if name != beside})
         self.gate = QuotaGate(view.quota)
-        self._held: dict[str, Held] = {}
-        self.on: dict[int, dict[str, Held]] = {}
+        self._assignments: dict[str, Assignment] = {}
+        self.on: dict[int, dict[str, Assignment]] = {}
         self.nominated: dict[str, PodRecord] = {}
         self.evicting: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
@@ -69,9 +69,9 @@ class SchedulingCache:
         self._moves: list[tuple[int, PodClass, int]] = []  # not counted in the table yet
         view.read()
         for pod_class in view.pod_classes.values():
-            pod_class.memo.clear()
+            pod_class.cached.clear()
         view.dirty = dirty = DirtySet()
-        dirty.objects.update(((resource, key), None) for resource, held in view.objects.items() for key in held)
+        dirty.objects.update(((resource, key), None) for resource, objects in view.objects.items() for key in objects)
         dirty.nodes.update(dict.fromkeys(sorted(view.nodes)))
         dirty.metrics.update(dict.fromkeys(sorted({*view.metrics, *view.reports})))
         dirty.pods.update(dict.fromkeys(sorted(view.pods)))
@@ -153,21 +153,24 @@ class SchedulingCache:
 
     def _settle_pod(self, uid: str) -> None:
         pod_record = self.view.pods.get(uid)
-        before = self._held.get(uid)
-        after = None if pod_record is None else pod_record.held()
+        before = self._assignments.get(uid)
+        after = None if pod_record is None else pod_record.assignment()
         if before is None or before != after:
             if before is not None:
-                del self._held[uid]
+                del self._assignments[uid]
                 self._leave(uid, before)
             if after is not None:
-                self._held[uid] = after
+                self._assignments[uid] = after
                 self._come(uid, after)
-        if pod_record is not None and after is not None and pod_record.is_asked_to_go():
+        if pod_record is not None and after is not None and pod_record.is_eviction_requested():
             self.evicting[uid] = pod_record
         else:
             self.evicting.pop(uid, None)
         settled = (
-            pod_record is not None and pod_record.node != "" and not pod_record.attempts and not pod_record.stayed_at
+            pod_record is not None
+            and pod_record.node != ""
+            and not pod_record.attempts
+            and not pod_record.eviction_refused_at
         )
         if settled and uid not in self._unsettled:
             return  # most pods: they run, and no question about them is open
@@ -185,20 +188,22 @@ class SchedulingCache:
             self.nominated[uid] = pod_record
         else:
             self.nominated.pop(uid, None)
-        stayed_at = self._stayed_at(pod_record) if uid in self.nominated and pod_record is not None else 0
-        queued, stayed_at = self.gate.place(uid, pod_record, stayed_at)
-        self.queue.put(uid, queued, self.view.gateway_since, self.view.config_seq, stayed_at)
-        if pod_record is not None and pod_record.stayed_at:
+        eviction_refused_at = (
+            self._eviction_refused_at(pod_record) if uid in self.nominated and pod_record is not None else 0
+        )
+        queued, eviction_refused_at = self.gate.place(uid, pod_record, eviction_refused_at)
+        self.queue.put(uid, queued, self.view.gateway_since, self.view.config_seq, eviction_refused_at)
+        if pod_record is not None and pod_record.eviction_refused_at:
             self._tell_nominated(pod_record)
 
-    def _stayed_at(self, nominated: PodRecord) -> int:
+    def _eviction_refused_at(self, nominated: PodRecord) -> int:
         """When (`cluster` seq) the going of a pod that may make room for this one was last refused."""
         makers: Iterable[str] = self.on.get(self.table.rows.get(nominated.nominated, -1), ())
         entry = self.view.quota.pods.get(nominated.uid)
         if entry is not None and waits_for_quota(nominated.reasons):
             makers = self.view.quota.pods_of[entry.quota]
         there = (self.view.pods.get(uid) for uid in makers)  # None: gone, and not settled yet
-        return max((pod_record.stayed_at for pod_record in there if pod_record is not None), default=0)
+        return max((pod_record.eviction_refused_at for pod_record in there if pod_record is not None), default=0)
 
     def _tell_nominated(self, stayed: PodRecord) -> None:
         """Who was to have the room of a pod that stays may look for other room."""
@@ -209,36 +214,38 @@ class SchedulingCache:
             if waits_for_quota(pod_record.reasons):
                 is_there = own is not None and uid in quotas and quotas[uid].quota == own.quota
             if is_there:
-                self.queue.put(uid, pod_record, self.view.gateway_since, self.view.config_seq, stayed.stayed_at)
+                self.queue.put(
+                    uid, pod_record, self.view.gateway_since, self.view.config_seq, stayed.eviction_refused_at
+                )
 
-    def _come(self, uid: str, held: Held) -> None:
-        row, pod_class = self.table.row(held.node), held.pod_class
+    def _come(self, uid: str, assignment: Assignment) -> None:
+        row, pod_class = self.table.row(assignment.node), assignment.pod_class
         self._moves.append((row, pod_class, +1))
-        self.pod_index.move(row, pod_class, ending=held.ending, sign=+1)
+        self.pod_index.move(row, pod_class, ending=assignment.ending, sign=+1)
         for plugin_cache in self._told_of(pod_class):
-            plugin_cache.assign(row, uid, held)
+            plugin_cache.assign(row, uid, assignment)
         there = self.on.get(row)
         if there is None:
             there = self.on[row] = {}
-        there[uid] = held
+        there[uid] = assignment
 
-    def _leave(self, uid: str, held: Held) -> None:
-        row, pod_class = self.table.row(held.node), held.pod_class
+    def _leave(self, uid: str, assignment: Assignment) -> None:
+        row, pod_class = self.table.row(assignment.node), assignment.pod_class
         self._moves.append((row, pod_class, -1))
-        self.pod_index.move(row, pod_class, ending=held.ending, sign=-1)
+        self.pod_index.move(row, pod_class, ending=assignment.ending, sign=-1)
         for plugin_cache in self._told_of(pod_class):
-            plugin_cache.release(row, uid, held)
+            plugin_cache.release(row, uid, assignment)
         del self.on[row][uid]
         if not self.on[row]:
             del self.on[row]
-        self._release_row(held.node)
+        self._release_row(assignment.node)
 
     def _told_of(self, pod_class: PodClass) -> tuple[PluginCache, ...]:
         """The accounts in which pods of the class count."""
-        told: tuple[PluginCache, ...] | None = pod_class.memo.get(self)
+        told: tuple[PluginCache, ...] | None = pod_class.cached.get(self)
         if told is None:
             told = tuple(each for each, selective in self._told if selective is None or selective.applies_to(pod_class))
-            pod_class.memo[self] = told
+            pod_class.cached[self] = told
         return told
 
     def _count_moves(self) -> None:

@@ -134,9 +134,9 @@ def _filters(pod_class: PodClass, plugin: Plugin, state: PluginState, every: Row
     return state.filter(pod_class, every) is not None if plugin.node_only else _concerns(pod_class, state)
 
 
-def refuse_by(pod_class: PodClass, by: Int64, verdict: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
+def refuse_by(pod_class: PodClass, by: Int64, result: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
     """Ask filters; the first of the profile that refuses a node is noted for it. by, verdict: [rows]."""
     for index, _, state in filters:
-        verdicts = state.filter(pod_class, rows)
-        if verdicts is not None:
-            note_refusals(by, verdict, verdicts, index)
+        results = state.filter(pod_class, rows)
+        if results is not None:
+            note_refusals(by, result, results, index)

@@ -356,7 +356,7 @@ class _Cycle:
         self._outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=judged))
         pod_class, record = pod.pod_class, self._judged[judged]
         code = main_code(record) if pod_class is None or not pod_class.fault else UNREADABLE_POD
-        if code == pod.told:
+        if code == pod.condition_code:
             return  # the pod says so already; counts that differ are no news
         told = PodUnschedulable(
             pod_uid=pod.uid,

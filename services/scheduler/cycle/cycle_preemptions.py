@@ -9,7 +9,7 @@ from functools import cached_property
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
 from services.scheduler.cache.scheduling_cache import SchedulingCache
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodNominated
@@ -68,13 +68,13 @@ class CyclePreemptions:
         """Returns True for a pod whose eviction is requested, in this cycle or before it."""
         return uid in self.evicted or uid in self._cache.evicting
 
-    def leaving_from(self, row: int, priority: int) -> list[Held]:
+    def leaving_from(self, row: int, priority: int) -> list[Assignment]:
         """The pods of a node, of lower priority than this one, that are being deleted or whose eviction is requested."""
         there = self._cache.on.get(row, {})
         return [
-            held
-            for uid, held in there.items()
-            if held.pod_class.priority < priority and (held.ending or self.is_evicted(uid))
+            assignment
+            for uid, assignment in there.items()
+            if assignment.pod_class.priority < priority and (assignment.ending or self.is_evicted(uid))
         ]
 
     def evicted_pods(self) -> Iterator[PodRecord]:

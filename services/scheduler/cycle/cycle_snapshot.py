@@ -17,7 +17,7 @@ class CycleSnapshot:
     """What is taken on the nodes in the course of a cycle: a copy that placements count in.
 
     Attributes:
-        requested, scored, pods: as in NodeTable.
+        requested, nonzero_requested, pods: as in NodeTable.
         ports: host ports in use, by row.
         pod_index: which classes of pods run where, as the cycle began.
         cluster_objects: what there is beyond nodes and pods.
@@ -31,7 +31,7 @@ class CycleSnapshot:
         self.cluster_objects = cluster_objects or ClusterObjects()
         self.size = table.size
         self.requested: Int64 = table.requested[: self.size].copy(order="F")
-        self.scored: Int64 = table.scored[: self.size].copy(order="F")
+        self.nonzero_requested: Int64 = table.nonzero_requested[: self.size].copy(order="F")
         self.pods: Int64 = table.pods[: self.size].copy()
         self.ports = HostPorts(table.ports)
 
@@ -47,12 +47,15 @@ class CycleSnapshot:
     def after(self, pod_class: PodClass) -> "CycleSnapshot":
         """The room as if each node had taken one more pod of the class; ports aside."""
         fuller = copy(self)
-        fuller.requested, fuller.scored = self.requested.copy(order="F"), self.scored.copy(order="F")
+        fuller.requested, fuller.nonzero_requested = (
+            self.requested.copy(order="F"),
+            self.nonzero_requested.copy(order="F"),
+        )
         for column, size in self.table.vector(pod_class):
             if column < fuller.requested.shape[1]:
                 fuller.requested[:, column] += size
-        fuller.scored[:, 0] += pod_class.held.get("cpu", 0)
-        fuller.scored[:, 1] += pod_class.held.get("memory", 0)
+        fuller.nonzero_requested[:, 0] += pod_class.nonzero_assigned.get("cpu", 0)
+        fuller.nonzero_requested[:, 1] += pod_class.nonzero_assigned.get("memory", 0)
         fuller.pods = self.pods + 1
         return fuller
 
@@ -66,8 +69,8 @@ class CycleSnapshot:
         for column, size in self.table.vector(pod_class):
             if column < self.requested.shape[1]:
                 self.requested[which, column] += size
-        self.scored[which, 0] += pod_class.held.get("cpu", 0)
-        self.scored[which, 1] += pod_class.held.get("memory", 0)
+        self.nonzero_requested[which, 0] += pod_class.nonzero_assigned.get("cpu", 0)
+        self.nonzero_requested[which, 1] += pod_class.nonzero_assigned.get("memory", 0)
         self.pods[which] += 1
         for row in rows if pod_class.ports else ():
             self.ports.count(row, pod_class.ports, 1)
@@ -77,8 +80,8 @@ class CycleSnapshot:
         for column, size in self.table.vector(pod_class):
             if column < self.requested.shape[1]:  # else no node had the resource when the cycle began
                 self.requested[row, column] += sign * size
-        self.scored[row, 0] += sign * pod_class.held.get("cpu", 0)
-        self.scored[row, 1] += sign * pod_class.held.get("memory", 0)
+        self.nonzero_requested[row, 0] += sign * pod_class.nonzero_assigned.get("cpu", 0)
+        self.nonzero_requested[row, 1] += sign * pod_class.nonzero_assigned.get("memory", 0)
         self.pods[row] += sign
         if pod_class.ports:
             self.ports.count(row, pod_class.ports, sign)

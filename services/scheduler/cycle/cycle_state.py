@@ -9,7 +9,7 @@ from services.scheduler.framework.plugin_state import Placeable, PluginState, Pr
 from services.scheduler.framework.protocols import is_kind
 from services.scheduler.framework.reserve import Reservers
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
 class CycleState:
@@ -40,7 +40,7 @@ class CycleState:
         self.reservers.assume(pod, pod_class, row, given)
 
     def nominate(
-        self, pod: PodRecord, pod_class: PodClass, profile: Profile, row: int, leaving: Sequence[Held]
+        self, pod: PodRecord, pod_class: PodClass, profile: Profile, row: int, leaving: Sequence[Assignment]
     ) -> dict[str, str]:
         """Counts a pod on the node that it is nominated for, with what it is promised there once these pods have left; returns that."""
         given = self.reservers.reserve_after(profile, pod_class, row, leaving)
@@ -64,11 +64,11 @@ class CycleState:
         """Whether the pod that was counted last changed its node as was foreseen, gifts aside."""
         return all(state.matched_prediction() for state in self._surprising)
 
-    def move(self, held: Held, row: int, sign: int) -> None:
+    def move(self, assignment: Assignment, row: int, sign: int) -> None:
         """A pod that ran when the cycle began is taken off its node (-1), or put back (+1)."""
-        self.snapshot.move(held.pod_class, row, sign)
+        self.snapshot.move(assignment.pod_class, row, sign)
         for state in self.plugin_states.values():
             if is_kind(state, Preemptable):
-                state.move(held.pod_class, row, ending=held.ending, sign=sign)
+                state.move(assignment.pod_class, row, ending=assignment.ending, sign=sign)
             if is_kind(state, Releasable):
-                state.release(held, row, sign)
+                state.release(assignment, row, sign)

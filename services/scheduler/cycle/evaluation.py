@@ -55,7 +55,7 @@ class ClassEvaluation:
 
     Attributes:
         by: int64[rows]: index of the filter that refuses the node, FEASIBLE, or NO_NODE where the row is free.
-        verdict: int64[rows]: that filter's verdict.
+        result: int64[rows]: that filter's verdict.
         gives: whether a plugin may have more to give to pods of the class than room.
         total: int64[rows]: sum of weighted scores of feasible nodes, -1 elsewhere.
     """
@@ -96,10 +96,10 @@ class ClassEvaluation:
     def _judge_all(self) -> None:
         rows = slice(0, self._size)
         self._own_by = self._active.nobody.copy()
-        self._own_verdict = np.zeros(self._size, np.int64)
+        self._own_result = np.zeros(self._size, np.int64)
         self._summed = np.empty(self._size, np.int64)
-        self._pass.evaluate(rows, self._own_by, self._own_verdict, self._summed)
-        refuse_by(self.pod_class, self._own_by, self._own_verdict, self._active.filters, rows)
+        self._pass.evaluate(rows, self._own_by, self._own_result, self._summed)
+        refuse_by(self.pod_class, self._own_by, self._own_result, self._active.filters, rows)
         self._revisions = self._revised()
         self._judge_wide()
         self._raw = [state.score(self.pod_class, rows) for _, _, state in self._scorers]
@@ -110,34 +110,36 @@ class ClassEvaluation:
 
     def _judge_wide(self) -> None:
         """Ask the wide filters of all nodes, and bring both kinds together: the first that refuses a node is its reason."""
-        self._wide_by: Int64 | None = None
-        self.by, self.verdict = self._own_by, self._own_verdict
+        self._cross_node_by: Int64 | None = None
+        self.by, self.result = self._own_by, self._own_result
         said = [state.filter(self.pod_class, slice(0, self._size)) for _, _, state in self._active.wide_filters]
-        if all(verdicts is None for verdicts in said):
+        if all(results is None for results in said):
             return
-        self._wide_by, self._wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
-        for (index, _, _), verdicts in zip(self._active.wide_filters, said, strict=True):
-            if verdicts is not None:
-                note_refusals(self._wide_by, self._wide_verdict, verdicts, index)
-        self.by, self.verdict = self._own_by.copy(), self._own_verdict.copy()
-        overlay(self.by, self.verdict, self._wide_by, self._wide_verdict)
+        self._cross_node_by, self._cross_node_result = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
+        for (index, _, _), results in zip(self._active.wide_filters, said, strict=True):
+            if results is not None:
+                note_refusals(self._cross_node_by, self._cross_node_result, results, index)
+        self.by, self.result = self._own_by.copy(), self._own_result.copy()
+        overlay(self.by, self.result, self._cross_node_by, self._cross_node_result)
 
     def _total_all(self) -> None:
         """Sum up what all say of each node. Where one pass says it all, the totals are its sums."""
         self._leaders = None
-        self._wide_parts: dict[str, Int64] = {}
-        self._wide_total: Int64 | None = None
+        self._cross_node_scores: dict[str, Int64] = {}
+        self._cross_node_total: Int64 | None = None
         for plugin, weight, state in self._active.wide_scorers:
             scores = state.scores(self.pod_class, self.by == FEASIBLE)
             if scores is not None:
-                part = self._wide_parts[plugin.name] = scores * weight
-                self._wide_total = part if self._wide_total is None else self._wide_total + part
-        self._is_sum = self._wide_by is None and self._wide_total is None and all(raw is None for raw in self._raw)
+                part = self._cross_node_scores[plugin.name] = scores * weight
+                self._cross_node_total = part if self._cross_node_total is None else self._cross_node_total + part
+        self._is_sum = (
+            self._cross_node_by is None and self._cross_node_total is None and all(raw is None for raw in self._raw)
+        )
         self._highest = [0] * len(self._scorers)
         total = self._summed
         if not self._is_sum:
             self._score_behind()
-            total = total.copy() if self._wide_total is None else total + self._wide_total
+            total = total.copy() if self._cross_node_total is None else total + self._cross_node_total
             self._highest = [
                 0 if raw is None else add(total, raw, self.by, weight, _HOW[plugin.normalize])
                 for (plugin, weight, _), raw in zip(self._scorers, self._raw, strict=True)
@@ -148,7 +150,7 @@ class ClassEvaluation:
 
     def look_ahead(self, snapshot: CycleSnapshot) -> None:
         """Work out what one more pod of the class makes of each node, for the many that come."""
-        if self._wide_by is None and self._wide_total is None and not self._first:
+        if self._cross_node_by is None and self._cross_node_total is None and not self._first:
             asked = self._scorers, self._raw, self._highest
             self._lookahead = compute_lookahead(self._active, self.pod_class, snapshot, self.by, self._summing, *asked)
 
@@ -172,11 +174,11 @@ class ClassEvaluation:
         if self._active.wide and self._revisions != (revisions := self._revised()):
             self._revisions = revisions
             self._judge_wide()
-            if self._wide_by is not None or self._active.wide_scorers:
+            if self._cross_node_by is not None or self._active.wide_scorers:
                 renormalise = True
         if renormalise:
             self._total_all()
-        if self._wide_by is not None or self._wide_total is not None:
+        if self._cross_node_by is not None or self._cross_node_total is not None:
             self._lookahead = None  # others than the pods of this class decide now
 
     def _judge_moved(self, rows: NDArray[np.intp]) -> bool:
@@ -200,7 +202,7 @@ class ClassEvaluation:
                 self._behind.append(row)
             return False
         self._own_by[row] = self.by[row] = lookahead.by[row]
-        self._own_verdict[row] = self.verdict[row] = lookahead.verdict[row]
+        self._own_result[row] = self.result[row] = lookahead.result[row]
         self.total[row] = -1
         return any(
             raw is not None and plugin.normalize is not Normalize.NONE and int(raw[row]) == highest > 0
@@ -220,14 +222,14 @@ class ClassEvaluation:
         self._behind.clear()
 
     def _sums(self, rows: NDArray[np.intp]) -> Int64:
-        by, verdict, sums = np.full(len(rows), FEASIBLE), np.zeros(len(rows), np.int64), np.empty(len(rows), np.int64)
-        self._pass.evaluate(rows, by, verdict, sums)
+        by, result, sums = np.full(len(rows), FEASIBLE), np.zeros(len(rows), np.int64), np.empty(len(rows), np.int64)
+        self._pass.evaluate(rows, by, result, sums)
         return sums
 
-    def refuse(self, row: int, plugin: Plugin, verdict: int) -> None:
+    def refuse(self, row: int, plugin: Plugin, result: int) -> None:
         """Take a node out that passed, and has nothing to give the pod after all."""
         self._own_by[row] = self.by[row] = self.profile.filters.index(plugin)
-        self._own_verdict[row] = self.verdict[row] = verdict
+        self._own_result[row] = self.result[row] = result
         self._total_all()
 
     def _judge_rows(self, rows: NDArray[np.intp], filters: Sequence[Filtering]) -> bool:
@@ -237,14 +239,14 @@ class ClassEvaluation:
             filters: those that may say otherwise than before.
         """
         pod_class, count = self.pod_class, len(rows)
-        by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
-        self._pass.evaluate(rows, by, verdict, total)
-        refuse_by(pod_class, by, verdict, filters, rows)
-        self._own_by[rows], self._own_verdict[rows], self._summed[rows] = by, verdict, total
-        renormalise = self._wide_total is not None and bool((by != FEASIBLE).any())
-        if self._wide_by is not None:
-            overlay(by, verdict, self._wide_by[rows], self._wide_verdict[rows])
-            self.by[rows], self.verdict[rows] = by, verdict
+        by, result, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
+        self._pass.evaluate(rows, by, result, total)
+        refuse_by(pod_class, by, result, filters, rows)
+        self._own_by[rows], self._own_result[rows], self._summed[rows] = by, result, total
+        renormalise = self._cross_node_total is not None and bool((by != FEASIBLE).any())
+        if self._cross_node_by is not None:
+            overlay(by, result, self._cross_node_by[rows], self._cross_node_result[rows])
+            self.by[rows], self.result[rows] = by, result
         for (plugin, weight, state), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
             if raw is None:
                 continue
@@ -256,8 +258,8 @@ class ClassEvaluation:
                 # Only a highest node that falls out can lower what the others are measured by.
                 renormalise |= highest > 0 and bool((raw[rows[by != FEASIBLE]] == highest).any())
             total += normalized(raw[rows], highest, plugin.normalize) * weight
-        if self._wide_total is not None:
-            total += self._wide_total[rows]
+        if self._cross_node_total is not None:
+            total += self._cross_node_total[rows]
         close(total, by)
         self.total[rows] = total
         return renormalise
@@ -313,10 +315,10 @@ class ClassEvaluation:
         refused = np.flatnonzero(self.by >= 0)
         if not len(refused):
             return refused
-        pairs = np.stack((self.by[refused], self.verdict[refused]), axis=1)
+        pairs = np.stack((self.by[refused], self.result[refused]), axis=1)
         kinds, which = np.unique(pairs, axis=0, return_inverse=True)
         filters = self.profile.filters
-        helps = np.array([not filters[by].unresolvable(self.pod_class, int(verdict)) for by, verdict in kinds.tolist()])
+        helps = np.array([not filters[by].unresolvable(self.pod_class, int(result)) for by, result in kinds.tolist()])
         rows: NDArray[np.intp] = refused[helps[which.reshape(-1)]]
         return rows
 
@@ -326,7 +328,7 @@ class ClassEvaluation:
         return ClassEvaluated(
             nodes=nodes,
             feasible=feasible,
-            rejected=rejections(self.profile, self.pod_class, self.by, self.verdict) if feasible < nodes else (),
+            rejected=rejections(self.profile, self.pod_class, self.by, self.result) if feasible < nodes else (),
             best=self.candidates(self._best(pod_hash)),
         )
 
@@ -338,7 +340,7 @@ class ClassEvaluation:
         plugin = self.profile.filters[index]
         return tuple(
             Rejections(plugin=plugin.name, code=reason.code, nodes=1, detail=reason.detail)
-            for reason in plugin.reasons(self.pod_class, int(self.verdict[row]))
+            for reason in plugin.reasons(self.pod_class, int(self.result[row]))
         )
 
     def candidates(self, rows: list[int]) -> tuple[Candidate, ...]:
@@ -353,7 +355,7 @@ class ClassEvaluation:
         for (plugin, weight, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
             if raw is not None:
                 said[plugin.name] = (normalized(raw[which], highest, plugin.normalize) * weight).tolist()
-        for name, scores in self._wide_parts.items():
+        for name, scores in self._cross_node_scores.items():
             said[name] = scores[which].tolist()
         order = [name for name in self._active.order if name in said]
         names, totals = self._table.names, self.total[which].tolist()

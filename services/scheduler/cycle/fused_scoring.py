@@ -74,7 +74,7 @@ class Pass:
             snapshot.table.allowed_pods,
             snapshot.table.allocatable.T,
             snapshot.requested.T,
-            snapshot.scored.T,
+            snapshot.nonzero_requested.T,
             *((shortage[0], *shortage[1]) if shortage else _NOT_SHORT),
             layout.full,
             layout.terms,
@@ -82,18 +82,18 @@ class Pass:
             *layout.left,
         )
 
-    def evaluate(self, rows: Rows, by: Int64, verdict: Int64, total: Int64) -> None:
+    def evaluate(self, rows: Rows, by: Int64, result: Int64, total: Int64) -> None:
         """Note the nodes that are short, and sum up the scores.
 
         Args:
-            by, verdict, total: [rows], written to, as in Judge; `by` says who has been refused before.
+            by, result, total: [rows], written to, as in Judge; `by` says who has been refused before.
         """
-        evaluate(*self._snapshot.which(rows), by, verdict, total, _NO_ARRAYS, self._base, *self._of_nodes)
+        evaluate(*self._snapshot.which(rows), by, result, total, _NO_ARRAYS, self._base, *self._of_nodes)
 
     def scores(self, rows: Int64) -> Int64:
         """[parts, rows]: the weighted scores one by one."""
         count = len(rows)
         each = np.zeros((self._parts, count), np.int64)
-        by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
-        evaluate(rows, count, by, verdict, total, each, self._base, *self._of_nodes)
+        by, result, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
+        evaluate(rows, count, by, result, total, each, self._base, *self._of_nodes)
         return each

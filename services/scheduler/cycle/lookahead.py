@@ -28,11 +28,11 @@ class Lookahead(NamedTuple):
     """The nodes with one more pod of the class each.
 
     Attributes:
-        by, verdict, total: as in Judge; by and verdict hold where a node is refused that was feasible.
+        by, result, total: as in Judge; by and verdict hold where a node is refused that was feasible.
     """
 
     by: Int64
-    verdict: Int64
+    result: Int64
     total: Int64
 
 
@@ -56,7 +56,7 @@ def compute_lookahead(
         scorers: those that are asked each for itself; raw, highest: what they say now.
     """
     fuller, rows = snapshot.after(pod_class), slice(0, len(by))
-    later_by, verdict, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
+    later_by, result, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
     parts: list[tuple[int, ScoreTerm]] = []
     for _, weight, state in summing:
         later = _after(state, pod_class, fuller)
@@ -64,16 +64,16 @@ def compute_lookahead(
         if part is None:
             return None
         parts.append((weight, part))
-    Pass(fuller, active.fit_term(pod_class), parts, active.base).evaluate(rows, later_by, verdict, total)
+    Pass(fuller, active.fit_term(pod_class), parts, active.base).evaluate(rows, later_by, result, total)
     for index, _, state in active.moving:
         later = _after(state, pod_class, fuller)
         if later is None:
             if state.filter(pod_class, rows) is None:
                 continue
             return None
-        verdicts = later.filter(pod_class, rows)
-        if verdicts is not None:
-            note_refusals(later_by, verdict, verdicts, index)
+        results = later.filter(pod_class, rows)
+        if results is not None:
+            note_refusals(later_by, result, results, index)
     for (plugin, weight, state), now, top in zip(scorers, raw, highest, strict=True):
         if now is None:
             continue
@@ -86,7 +86,7 @@ def compute_lookahead(
             return None
         total += scores * weight
     close(total, later_by)
-    return Lookahead(later_by, verdict, total)
+    return Lookahead(later_by, result, total)
 
 
 def _after(state: PluginState, pod_class: PodClass, fuller: CycleSnapshot) -> PluginState | None:

@@ -70,7 +70,7 @@ def _consequences(
     where = f"in quota {said.quota}" if said.quota else f"on node {said.node}"
     for victim in victims:
         pod_record = cache.view.pods[victim.uid]
-        if not pod_record.is_leaving():
+        if not pod_record.is_terminating():
             reason = f"preempted by {pod.name} of priority {pod_class.priority} {where}"
             yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
     for other in cache.nominated.values():

@@ -23,7 +23,7 @@ from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.quota.capacity import Entry
 from services.scheduler.quota.own_quota import OwnQuota
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.domain.amounts import Amounts, mask, sub
 from shared.events import Event
 
@@ -55,9 +55,9 @@ class DryRun:
             self._copies.count(pod, pod_class, row, given)
         self._upto = len(self._kept)
 
-    def move(self, held: Held, row: int, sign: int) -> None:
+    def move(self, assignment: Assignment, row: int, sign: int) -> None:
         """Take a pod that runs off its node (-1), or put it back (+1)."""
-        self._copies.move(held, row, sign)
+        self._copies.move(assignment, row, sign)
 
     def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
         """Whether every filter lets the class onto the node as it stands."""
@@ -100,7 +100,9 @@ class Preemptor:
         if self._waits_for_victims(pod, pod_class):
             return None
         if self._lowest is None:
-            self._lowest = min((held.priority for held, _ in self._cache.pod_index.classes()), default=_HIGHEST)
+            self._lowest = min(
+                (pod_class.priority for pod_class, _ in self._cache.pod_index.classes()), default=_HIGHEST
+            )
         if self._lowest >= pod_class.priority:
             self.has_looked = True
             return None
@@ -171,15 +173,15 @@ class Preemptor:
         found = clean = 0
         # From another node for each pod, and by names: rows differ from process to process.
         for row in rows[np.argsort(standings(cache.table.hashes[rows], pod_hash), kind="stable")]:
-            potential: dict[str, Held] = {}
-            leaving: list[Held] = []
-            for uid, held in cache.on.get(int(row), {}).items():
-                if held.pod_class.priority >= pod_class.priority:
+            potential: dict[str, Assignment] = {}
+            leaving: list[Assignment] = []
+            for uid, assignment in cache.on.get(int(row), {}).items():
+                if assignment.pod_class.priority >= pod_class.priority:
                     continue
                 if self._cycle.is_evicted(uid):
-                    leaving.append(held)
+                    leaving.append(assignment)
                 elif own is None or own.holds(uid):
-                    potential[uid] = held
+                    potential[uid] = assignment
             candidate = self._candidate(evaluation, int(row), potential, leaving, own) if potential or leaving else None
             if candidate is None:
                 continue
@@ -193,8 +195,8 @@ class Preemptor:
         self,
         evaluation: ClassEvaluation,
         row: int,
-        potential: Mapping[str, Held],
-        leaving: Sequence[Held],
+        potential: Mapping[str, Assignment],
+        leaving: Sequence[Assignment],
         own: OwnQuota | None,
     ) -> Candidate | None:
         """The fewest pods of a node that have to go besides those that are leaving it; none where these alone free enough.
@@ -210,8 +212,8 @@ class Preemptor:
             dry_run.move(potential[victim.uid], row, sign)
             (gone.add if sign < 0 else gone.discard)(victim.uid)
 
-        for held in leaving:
-            dry_run.move(held, row, -1)
+        for assignment in leaving:
+            dry_run.move(assignment, row, -1)
         chosen = choose_victims(
             victims,
             budgets,
@@ -221,8 +223,8 @@ class Preemptor:
                 (own is None or own.fits_without(gone)) and dry_run.fits(evaluation.profile, evaluation.pod_class, row)
             ),
         )
-        for held in leaving:
-            dry_run.move(held, row, +1)
+        for assignment in leaving:
+            dry_run.move(assignment, row, +1)
         if chosen is None or not (chosen[0] or leaving):
             return None
         beyond = overdrawn(by_importance(victims), budgets) if chosen[1] else {}

@@ -12,11 +12,11 @@ BEST = 3
 """How many of the best nodes a cycle records per class."""
 
 
-def rejections(profile: Profile, pod_class: PodClass, by: Int64, verdict: Int64) -> tuple[Rejections, ...]:
+def rejections(profile: Profile, pod_class: PodClass, by: Int64, result: Int64) -> tuple[Rejections, ...]:
     """Reasons by plugin, in the order in which these are asked.
 
     Args:
-        by, verdict: [nodes]: who refuses them, and what it said; as in Judge.
+        by, result: [nodes]: who refuses them, and what it said; as in Judge.
     """
     filters = profile.filters
     counts: list[int] = tally(by, NO_NODE, len(filters) - NO_NODE).tolist()
@@ -24,19 +24,19 @@ def rejections(profile: Profile, pod_class: PodClass, by: Int64, verdict: Int64)
         rejection
         for index, nodes in enumerate(counts[-NO_NODE:])
         if nodes
-        for rejection in listed(filters[index], pod_class, Counter(verdict[by == index].tolist()))
+        for rejection in listed(filters[index], pod_class, Counter(result[by == index].tolist()))
     )
 
 
-def listed(plugin: Plugin, pod_class: PodClass, verdicts: Counter[int]) -> tuple[Rejections, ...]:
+def listed(plugin: Plugin, pod_class: PodClass, results: Counter[int]) -> tuple[Rejections, ...]:
     """A plugin's reasons, those that hold for most nodes first.
 
     Args:
-        verdicts: verdict -> how many nodes it refuses.
+        results: verdict -> how many nodes it refuses.
     """
     counts: Counter[tuple[str, str]] = Counter()
-    for verdict, nodes in verdicts.items():
-        for reason in plugin.reasons(pod_class, verdict):
+    for result, nodes in results.items():
+        for reason in plugin.reasons(pod_class, result):
             counts[reason.code, reason.detail] += nodes
     return tuple(
         Rejections(plugin=plugin.name, code=code, nodes=nodes, detail=detail)

@@ -48,12 +48,12 @@ class VariantBatch:
         self._active = active
         self._pod_class = pod_class
         self._before: Int64 = active.nobody.copy()
-        verdict = np.zeros(len(self._before), np.int64)
-        refuse_by(pod_class, self._before, verdict, active.filters, slice(0, active.snapshot.size))
+        result = np.zeros(len(self._before), np.int64)
+        refuse_by(pod_class, self._before, result, active.filters, slice(0, active.snapshot.size))
         self._feasible = int((self._before == FEASIBLE).sum())
         self._rejected: tuple[Rejections, ...] = ()
         if self._feasible < active.alive:
-            self._rejected = rejections(active.profile, pod_class, self._before, verdict)
+            self._rejected = rejections(active.profile, pod_class, self._before, result)
         scorers = [plugin.name for plugin, _, _ in active.scorers]
         order = [name for name in active.order if name in active.flat or name in scorers]
         self._order = [
@@ -115,7 +115,7 @@ class VariantBatch:
             table.allowed_pods,
             table.allocatable.T,
             snapshot.requested.T,
-            snapshot.scored.T,
+            snapshot.nonzero_requested.T,
             index,
             shortage.resources,
             _table([fit.sizes for _, fit in fits]),
@@ -145,7 +145,12 @@ class VariantBatch:
             np.array(hashes, np.uint64),
             np.array([column for column, _ in taken[0]], np.int64),
             _table([[size for _, size in pairs] for pairs in taken]),
-            _table([(pod_class.held.get("cpu", 0), pod_class.held.get("memory", 0)) for pod_class in pod_classes]),
+            _table(
+                [
+                    (pod_class.nonzero_assigned.get("cpu", 0), pod_class.nonzero_assigned.get("memory", 0))
+                    for pod_class in pod_classes
+                ]
+            ),
             rows,
             totals,
             each,

@@ -365,9 +365,9 @@ class _Explainer:
 
     def _compared(self, event: PlacementCompared) -> str:
         self.node = event.their_node
-        verdict = f"{event.scheduler} bound it to {event.their_node}"
+        result = f"{event.scheduler} bound it to {event.their_node}"
         if event.our_node == event.their_node:
-            return self._stand("bound", f"{verdict}, as we would have")
+            return self._stand("bound", f"{result}, as we would have")
         ours = (
             f"we would have chosen {event.our_node} ({event.our_score})"
             if event.our_node
@@ -375,8 +375,8 @@ class _Explainer:
         )
         if event.their_rejections:
             why = ", ".join(text(one.code, one.detail, self._language) for one in event.their_rejections)
-            return self._stand("bound", f"{verdict}, which we refuse: {why}; {ours}")
-        return self._stand("bound", f"{verdict} ({event.their_score} by our scores); {ours}")
+            return self._stand("bound", f"{result}, which we refuse: {why}; {ours}")
+        return self._stand("bound", f"{result} ({event.their_score} by our scores); {ours}")
 
     def _missing(self, event: MissingPermission) -> str:
         return self._stand("refused", f"the gateway may not do this; allow it to {event.rule}")

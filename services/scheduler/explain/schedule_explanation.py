@@ -20,7 +20,7 @@ from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQue
 from services.scheduler.framework.reasons import text
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.explanation_requests import QUESTIONS, Answered, digest_of
+from services.scheduler.state.explanation_requests import EXPLANATIONS, LastAnswer, digest_of
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -53,7 +53,7 @@ def answers(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
         question = view.questions[key]
         uid = question["metadata"].get("uid", "")
         if _is_over(question, now_ns):
-            drafts.append(Draft(ObjectDesired(resource=QUESTIONS, name=key, body=None)))
+            drafts.append(Draft(ObjectDesired(resource=EXPLANATIONS, name=key, body=None)))
             continue
         answer = _answer(cache, pods, key, question, now_ns)
         before, digest = _before(view.answered, key, question), digest_of(answer)
@@ -62,7 +62,7 @@ def answers(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
             drafts.append(
                 Draft(
                     FieldsDesired(
-                        resource=QUESTIONS,
+                        resource=EXPLANATIONS,
                         name=key,
                         fields=FIELDS,
                         patch={"status": status},
@@ -74,7 +74,7 @@ def answers(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
     return tuple(drafts)
 
 
-def _before(answered: Mapping[str, Answered], key: str, question: Json) -> Answered | None:
+def _before(answered: Mapping[str, LastAnswer], key: str, question: Json) -> LastAnswer | None:
     before = answered.get(key)
     return before if before is not None and before.uid == question["metadata"].get("uid", "") else None
 
@@ -118,9 +118,9 @@ def _asked(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, spec
 
 
 def _of_pod(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Json:
-    held = pod_record.held()
-    if held is not None:
-        return _explained([_result(pod_record.name, pod_record.uid, held.node)], "", [])
+    assignment = pod_record.assignment()
+    if assignment is not None:
+        return _explained([_result(pod_record.name, pod_record.uid, assignment.node)], "", [])
     if pod_record.ended:
         raise BadQuery(f"pod {pod_record.name} has ended")
     if pod_record.pod_class is None or pod_record.pod_class.fault:

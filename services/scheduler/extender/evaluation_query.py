@@ -78,14 +78,14 @@ class EvaluationQuery:
             return False
         there = self._cache.on.get(row, {})
         leaving = [there[uid] for uid in dict.fromkeys(uids) if uid in there]
-        for held in leaving:
-            self._copies.move(held, row, -1)
+        for assignment in leaving:
+            self._copies.move(assignment, row, -1)
         refused = any(
             self._copies.plugin_states[plugin].filter_at(self.pod_class, row)
             for plugin in self.evaluation.profile.filters
         )
-        for held in leaving:
-            self._copies.move(held, row, +1)
+        for assignment in leaving:
+            self._copies.move(assignment, row, +1)
         return not refused
 
     def why_not(self, node: str) -> tuple[str, bool]:
@@ -95,7 +95,7 @@ class EvaluationQuery:
             return text(NODE_UNKNOWN), True
         plugin = self.evaluation.profile.filters[int(self.evaluation.by[row])]
         words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.evaluation.refusals(row))
-        return words, plugin.unresolvable(self.pod_class, int(self.evaluation.verdict[row]))
+        return words, plugin.unresolvable(self.pod_class, int(self.evaluation.result[row]))
 
     def _row(self, node: str) -> int:
         row = self._cache.table.rows.get(node, -1)

@@ -115,7 +115,7 @@ class ExtenderService:
                 return f"pod {pod} is gone"
             if now.node:
                 return "" if now.node == args.node else f"pod {pod} is bound to {now.node} already"
-            if max(now.refused_seq, now.withheld_seq) >= placed.seq:
+            if max(now.refused_seq, now.suppressed_seq) >= placed.seq:
                 return f"the binding of pod {pod} was not made; see: koord why pod {pod}"
             return None
 
@@ -213,7 +213,7 @@ class ExtenderService:
                 pod_record.uid,
             )
             for pod_record in known
-            if not pod_record.is_leaving()
+            if not pod_record.is_terminating()
         ]
         if drafts:
             await self.runtime.append(drafts, now_ns=now_ns, seen=seen, config=self.config_digest)
@@ -228,7 +228,7 @@ class ExtenderService:
                 return None
             here = [pod_record for uid in uids if (pod_record := self.cache.view.pods.get(uid))]
             left = [pod_record for pod_record in here if not pod_record.deleting and not pod_record.ended]
-            if any(not pod_record.is_asked_to_go() for pod_record in left):
+            if any(not pod_record.is_eviction_requested() for pod_record in left):
                 return False
             return None if left else True
 
@@ -240,7 +240,7 @@ class ExtenderService:
 
     def _is_evicted(self, uid: str) -> bool:
         pod_record = self._known(uid)
-        return pod_record is not None and pod_record.is_asked_to_go()
+        return pod_record is not None and pod_record.is_eviction_requested()
 
     def _known(self, uid: str) -> PodRecord | None:
         if self.cache is None:

@@ -19,7 +19,9 @@ def node_info(cache: SchedulingCache, name: str) -> Json | None:
     allocatable = {resource: int(table.allocatable[row, column]) for resource, column in table.columns.items()}
     requested = {resource: int(table.requested[row, column]) for resource, column in table.columns.items()}
     held = sorted(
-        pod_record.name for pod_record in cache.view.pods.values() if (at := pod_record.held()) and at.node == name
+        pod_record.name
+        for pod_record in cache.view.pods.values()
+        if (at := pod_record.assignment()) and at.node == name
     )
     return {
         "node": name,

@@ -21,7 +21,7 @@ class PendingEviction(NamedTuple):
         here = [
             pod_record for uid in self.victims if (pod_record := pods.get(uid)) is not None and not pod_record.ended
         ]
-        return bool(here) and all(pod_record.is_leaving() for pod_record in here)
+        return bool(here) and all(pod_record.is_terminating() for pod_record in here)
 
 
 class PendingEvictions:

@@ -64,11 +64,11 @@ class Plugin(Protocol):
         """A working copy for the cycle that is decided at `now_ns`; `plugin_cache` is what `new_cache` returned."""
         ...
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
         """What a verdict of this plugin means; several reasons where several hold."""
         ...
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:
         """Whether no pod that went from the node would help: upstream's UnschedulableAndUnresolvable."""
         ...
 

@@ -10,7 +10,7 @@ from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
 class PluginState(Protocol):
@@ -67,7 +67,7 @@ class Preemptable(PluginState, Protocol):
 class Releasable(PluginState, Protocol):
     """The state of a plugin that gave running pods something, which would be free without them."""
 
-    def release(self, held: Held, row: int, sign: int) -> None:
+    def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """A pod that ran on the node when the cycle began is taken off it with all it has (-1), or put back (+1)."""
         ...
 

@@ -7,7 +7,7 @@ from services.scheduler.framework.plugin import Plugin, Profile
 from services.scheduler.framework.plugin_state import PluginState, Releasable, Reserver
 from services.scheduler.framework.protocols import is_kind
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
 class Reservers:
@@ -32,7 +32,9 @@ class Reservers:
             annotations.update(given)
         return annotations
 
-    def reserve_after(self, profile: Profile, pod_class: PodClass, row: int, leaving: Sequence[Held]) -> dict[str, str]:
+    def reserve_after(
+        self, profile: Profile, pod_class: PodClass, row: int, leaving: Sequence[Assignment]
+    ) -> dict[str, str]:
         """What a pod of the class gets on the node, as annotations: of what is free, else of what is once these pods have left it. What is
         not there even then is left out.
         """
@@ -40,11 +42,11 @@ class Reservers:
         for plugin, state in self._reservers.items():
             given = state.reserve(pod_class, row) if plugin in profile.filters else {}
             if isinstance(given, int) and isinstance(state, Releasable):
-                for held in leaving:
-                    state.release(held, row, -1)
+                for assignment in leaving:
+                    state.release(assignment, row, -1)
                 given = state.reserve(pod_class, row)
-                for held in leaving:
-                    state.release(held, row, +1)
+                for assignment in leaving:
+                    state.release(assignment, row, +1)
             if not isinstance(given, int):
                 annotations.update(given)
         return annotations

@@ -8,16 +8,16 @@ WHERE_ANY, WHERE_NONE = 1, 0
 
 
 @compiled("void(int64[::1], int64[::1], int64[::1], int64, int64)")
-def mark(verdicts: Int64, domain: Int64, counted: Int64, verdict: int, refused: int) -> None:
+def mark(results: Int64, domain: Int64, counted: Int64, result: int, refused: int) -> None:
     """Refuse nodes by whether there is something in their domain.
 
     Args:
-        verdicts: [nodes], written to: of two verdicts on a node the higher one stays.
+        results: [nodes], written to: of two verdicts on a node the higher one stays.
         domain: [nodes], an index into `counted`.
         counted: [domains]: how much there is.
-        verdict: what is said of a refused node.
+        result: what is said of a refused node.
         refused: WHERE_ANY or WHERE_NONE.
     """
-    for row in range(len(verdicts)):
+    for row in range(len(results)):
         if (counted[domain[row]] > 0) == (refused == WHERE_ANY):
-            verdicts[row] = max(verdicts[row], verdict)
+            results[row] = max(results[row], result)

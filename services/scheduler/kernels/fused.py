@@ -25,7 +25,7 @@ def evaluate(  # noqa: C901 (one pass over what several plugins say)
     rows: Int64,
     count: int,
     by: Int64,
-    verdict: Int64,
+    result: Int64,
     total: Int64,
     each: Int64,
     base: int,
@@ -33,7 +33,7 @@ def evaluate(  # noqa: C901 (one pass over what several plugins say)
     allowed_pods: Int64,
     allocatable: Int64,
     requested: Int64,
-    scored: Int64,
+    nonzero_requested: Int64,
     index: int,
     short_resources: Int64,
     short_sizes: Int64,
@@ -59,7 +59,7 @@ def evaluate(  # noqa: C901 (one pass over what several plugins say)
 
     Args:
         rows, count: the nodes to look at, as `rows.selected` returns them.
-        by, verdict: [count], written to where `by` is FEASIBLE and the node is short.
+        by, result: [count], written to where `by` is FEASIBLE and the node is short.
         total: [count], written to: -1 where `by` is not FEASIBLE.
         each: [parts, count], written to: the weighted scores that `total` is the sum of; or [0, 0].
         base: what every node scores besides.
@@ -89,13 +89,13 @@ def evaluate(  # noqa: C901 (one pass over what several plugins say)
                 for place in range(stop):
                     if short[place] != 0 and here[place] == FEASIBLE:
                         here[place] = index
-                        verdict[start + place] = short[place]
+                        result[start + place] = short[place]
         for place in range(stop):
             summed[place] = base
         for number in range(len(full)):
             first, last, weight = full[number, 2], full[number, 3], np.float64(full[number, 1])
             fullness(
-                score, share, third, rows, count, start, allocatable, requested, scored, resources[first:last],
+                score, share, third, rows, count, start, allocatable, requested, nonzero_requested, resources[first:last],
                 sources[first:last], asked[first:last], weights[first:last], full[number, 4] != 0,
             )  # fmt: skip
             for place in range(stop):

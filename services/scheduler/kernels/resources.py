@@ -109,11 +109,11 @@ def shortages(
     Returns:
         [count]: bit 0 for no place for a pod, bit i + 1 for the i-th resource, and `too_small`.
     """
-    verdicts = np.empty(count, np.int64)
+    results = np.empty(count, np.int64)
     for start in range(0, count, TILE):
-        short = verdicts[start : start + TILE]
+        short = results[start : start + TILE]
         short_of(short, rows, count, start, pods, allowed_pods, allocatable, requested, resources, sizes, too_small)
-    return verdicts
+    return results
 
 
 @part
@@ -126,7 +126,7 @@ def fullness(
     start: Number,
     allocatable: Int64,
     requested: Int64,
-    scored: Int64,
+    nonzero_requested: Int64,
     resources: Int64,
     sources: Int64,
     asked: Int64,
@@ -150,7 +150,7 @@ def fullness(
             continue
         whole += each
         capacity = at(allocatable[resource], rows, count, start)
-        used = at(requested[resource] if source < 0 else scored[source], rows, count, start)
+        used = at(requested[resource] if source < 0 else nonzero_requested[source], rows, count, start)
         percents(share, capacity, used, asked[number], most)
         for place in range(len(score)):
             score[place] += share[place] * each
@@ -180,7 +180,7 @@ def filled(
     count: int,
     allocatable: Int64,
     requested: Int64,
-    scored: Int64,
+    nonzero_requested: Int64,
     resources: Int64,
     sources: Int64,
     asked: Int64,
@@ -195,7 +195,7 @@ def filled(
 
     Args:
         resources: rows of `allocatable`; -1 for one that does not count.
-        sources: where `used` stands: -1 in `requested`, else this row of `scored`.
+        sources: where `used` stands: -1 in `requested`, else this row of `nonzero_requested`.
         asked, weights: of each of them.
 
     Returns:
@@ -204,7 +204,7 @@ def filled(
     scores = np.empty(count, np.int64)
     size = min(count, TILE)
     found, shares, weighed = np.empty(size), np.empty(size), np.empty(size)
-    amounts = allocatable, requested, scored
+    amounts = allocatable, requested, nonzero_requested
     for start in range(0, count, TILE):
         stop = min(count - start, TILE)
         score, share, weight = found[:stop], shares[:stop], weighed[:stop]
@@ -220,7 +220,7 @@ def on_shape(
     count: int,
     allocatable: Int64,
     requested: Int64,
-    scored: Int64,
+    nonzero_requested: Int64,
     resources: Int64,
     sources: Int64,
     asked: Int64,
@@ -246,7 +246,7 @@ def on_shape(
             capacity = allocatable[resource, row] if resource >= 0 else 0
             if capacity <= 0:
                 continue
-            used = requested[resource, row] if source < 0 else scored[source, row]
+            used = requested[resource, row] if source < 0 else nonzero_requested[source, row]
             percents = percent(min(used + asked[number], capacity), capacity)
             part = shape[-1]
             for point in range(len(shape)):

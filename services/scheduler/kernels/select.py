@@ -21,32 +21,32 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 @compiled("void(int64[::1], int64[::1], int64[::1], int64)")
-def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int) -> None:
+def note_refusals(by: Int64, result: Int64, said: Int64, index: int) -> None:
     """A filter is the reason of the nodes that it refuses, unless one with a lower number is.
 
     Args:
-        by, verdict: [nodes], written to: who refuses, FEASIBLE where nobody does; and what it said.
+        by, result: [nodes], written to: who refuses, FEASIBLE where nobody does; and what it said.
         said: [nodes]: the filter's verdicts, 0 lets pass.
         index: the filter's number.
     """
     for row in range(len(by)):
         if said[row] != 0 and (by[row] == FEASIBLE or by[row] > index):
             by[row] = index
-            verdict[row] = said[row]
+            result[row] = said[row]
 
 
 @compiled("void(int64[::1], int64[::1], int64[::1], int64[::1])")
-def overlay(by: Int64, verdict: Int64, other_by: Int64, other_verdict: Int64) -> None:
+def overlay(by: Int64, result: Int64, other_by: Int64, other_result: Int64) -> None:
     """Two lists of refusals as one: of two filters that refuse a node, the one with the lower number is its reason.
 
     Args:
-        by, verdict: [nodes], written to, as in `note_refusals`.
+        by, result: [nodes], written to, as in `note_refusals`.
     """
     for row in range(len(by)):
         other = other_by[row]
         if other != FEASIBLE and (by[row] == FEASIBLE or other < by[row]):
             by[row] = other
-            verdict[row] = other_verdict[row]
+            result[row] = other_result[row]
 
 
 @compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64)")

@@ -21,19 +21,19 @@ _SAID = "int64[:, ::1], int64[:, ::1], int64[:, :, ::1], int64[:, ::1], int64[:,
 
 
 @part
-def _told_apart(by: Int64, verdict: Int64, index: Number, kinds: Int64, counts: Int64) -> bool:
+def _told_apart(by: Int64, result: Int64, index: Number, kinds: Int64, counts: Int64) -> bool:
     """Count the verdicts of a filter by kind; whether there were no more kinds than places."""
     found = 0
     for row in range(len(by)):
         if by[row] != index:
             continue
         kind = 0
-        while kind < found and kinds[kind] != verdict[row]:
+        while kind < found and kinds[kind] != result[row]:
             kind += 1
         if kind == len(kinds):
             return False
         if kind == found:
-            kinds[kind] = verdict[row]
+            kinds[kind] = result[row]
             found += 1
         counts[kind] += 1
     return True
@@ -45,18 +45,18 @@ def _count(
     sign: Number,
     pods: Int64,
     requested: Int64,
-    scored: Int64,
+    nonzero_requested: Int64,
     load: Int64,
     taken_resources: Int64,
     taken_sizes: Int64,
-    held: Int64,
+    nonzero_assigned: Int64,
     incoming: Int64,
 ) -> None:
     """One pod more on the row, or one less."""
     for number in range(len(taken_resources)):
         requested[taken_resources[number], row] += sign * taken_sizes[number]
-    scored[0, row] += sign * held[0]
-    scored[1, row] += sign * held[1]
+    nonzero_requested[0, row] += sign * nonzero_assigned[0]
+    nonzero_requested[1, row] += sign * nonzero_assigned[1]
     pods[row] += sign
     for resource in range(len(load)):
         load[resource, row] += sign * incoming[resource]
@@ -71,7 +71,7 @@ def place(
     allowed_pods: Int64,
     allocatable: Int64,
     requested: Int64,
-    scored: Int64,
+    nonzero_requested: Int64,
     index: int,
     short_resources: Int64,
     short_sizes: Int64,
@@ -96,7 +96,7 @@ def place(
     pod_hashes: UInt64,
     taken_resources: Int64,
     taken_sizes: Int64,
-    held: Int64,
+    nonzero_assigned: Int64,
     rows: Int64,
     totals: Int64,
     each: Int64,
@@ -107,11 +107,11 @@ def place(
 
     Args:
         before: [nodes]: who refuses all of them whatever they ask for, FEASIBLE where nobody does, NO_NODE where the row is free.
-        pods, requested, scored, left_load: what is taken, as in `whole.evaluate`: counted on, and put back at the end.
+        pods, requested, nonzero_requested, left_load: what is taken, as in `whole.evaluate`: counted on, and put back at the end.
         short_sizes, full_asked, even_asked, left_incoming: [pods, ...] each: what differs between the classes, else as in `whole.evaluate`.
         pod_hashes: [pods], of their uids.
         taken_resources: rows of `requested` in which a pod counts; taken_sizes: [pods, of these], with how much of each.
-        held: [pods, 2]: likewise in `scored`.
+        nonzero_assigned: [pods, 2]: likewise in `nonzero_requested`.
         rows, totals: [pods, best], each: [pods, parts, best]: written to: the best nodes for each, as `leading` has them, -1 where there are
             fewer; their totals; what these are the sums of.
         kinds, counts: [pods, kinds], written to: of what kind of shortage how many nodes are refused for it; 0 where there are fewer kinds.
@@ -121,7 +121,7 @@ def place(
     """
     size, most = len(before), rows.shape[1]
     everything, none = np.empty(0, np.int64), np.empty((0, 0), np.int64)
-    by, verdict, total = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    by, result, total = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     terms = full_terms.copy()
     done = len(pod_hashes)
     for pod in range(len(pod_hashes)):
@@ -130,7 +130,7 @@ def place(
         which, found, here, sums, parts = everything, size, by, total, none
         for closer in range(2):  # all nodes; then the best again, for what their totals are the sums of
             evaluate(
-                which, found, here, verdict, sums, parts, base, pods, allowed_pods, allocatable, requested, scored,
+                which, found, here, result, sums, parts, base, pods, allowed_pods, allocatable, requested, nonzero_requested,
                 index, short_resources, short_sizes[pod], too_small, full, terms,
                 even_place, even_weight, even_resources, even_asked[pod],
                 left_place, left_weight, left_allocatable, left_load, left_incoming[pod], left_weights, left_dominant,
@@ -140,7 +140,7 @@ def place(
                 break
             which = leading(total, hashes, pod_hashes[pod], most)
             found = len(which)
-            if not found or not _told_apart(by, verdict, index, kinds[pod], counts[pod]):
+            if not found or not _told_apart(by, result, index, kinds[pod], counts[pod]):
                 done = pod
                 break
             if found > 1 and total[which[0]] == total[which[1]] and hashes[which[0]] == hashes[which[1]]:
@@ -155,11 +155,11 @@ def place(
             for number in range(len(parts)):
                 each[pod, number, rank] = parts[number, rank]
         _count(
-            which[0], 1, pods, requested, scored, left_load, taken_resources, taken_sizes[pod], held[pod], left_incoming[pod]
+            which[0], 1, pods, requested, nonzero_requested, left_load, taken_resources, taken_sizes[pod], nonzero_assigned[pod], left_incoming[pod]
         )  # fmt: skip
     for pod in range(done):  # the cycle counts them as it takes them
         _count(
-            rows[pod, 0], -1, pods, requested, scored, left_load, taken_resources, taken_sizes[pod], held[pod],
+            rows[pod, 0], -1, pods, requested, nonzero_requested, left_load, taken_resources, taken_sizes[pod], nonzero_assigned[pod],
             left_incoming[pod],
         )  # fmt: skip
     return done

@@ -26,7 +26,7 @@ def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int
         return Reason("OtherScheduler", pod_class.scheduler)
     if pod_record.placed_seq > pod_record.refused_seq:
         return Reason("BindingUnderWay", pod_record.placed_node)
-    if pod_record.withheld_seq and pod_record.withheld_seq >= view.gateway_since:
+    if pod_record.suppressed_seq and pod_record.suppressed_seq >= view.gateway_since:
         return Reason("Withheld")
     cache.queue.advance(now_ns)
     stands = cache.queue.standing(pod_record.uid)

@@ -99,14 +99,14 @@ class Queue:
         return len(self._pods)
 
     def put(
-        self, uid: str, pod_record: PodRecord | None, gateway_since: int, config_seq: int, stayed_at: int = 0
+        self, uid: str, pod_record: PodRecord | None, gateway_since: int, config_seq: int, eviction_refused_at: int = 0
     ) -> None:
         """Take a pod's place over from the state; None and a pod that does not wait have none.
 
         Args:
             gateway_since: `cluster` seq at which the gateway last started.
             config_seq: `scheduling` seq of the configuration in force: what an earlier one refused is tried again.
-            stayed_at: `cluster` seq at which a pod that was to make room for this one was last allowed to stay.
+            eviction_refused_at: `cluster` seq at which a pod that was to make room for this one was last allowed to stay.
         """
         if (
             pod_record is None
@@ -118,7 +118,7 @@ class Queue:
                 self._leave(uid)
                 del self._pods[uid], self._tickets[uid], self._stands[uid]
             return
-        is_new_question = _is_new_question(pod_record, config_seq) or stayed_at > pod_record.saw
+        is_new_question = _is_new_question(pod_record, config_seq) or eviction_refused_at > pod_record.saw
         stands = _stands(pod_record, pod_record.pod_class, is_new_question=is_new_question)
         if self._stands.get(uid) == stands:
             return  # what changed has no part in its place; heaps do not grow with every update of a pod

@@ -111,4 +111,4 @@ def _needs_charge(view: ClusterView, uid: str) -> bool:
 
 def _told(view: ClusterView, uid: str) -> Told:
     pod_record = view.pods.get(uid)
-    return Told(pod_record.told, pod_record.attempts + 1) if pod_record is not None else Told("", 1)
+    return Told(pod_record.condition_code, pod_record.attempts + 1) if pod_record is not None else Told("", 1)

@@ -183,7 +183,7 @@ class _QuotaPreemption:
                 uid: entry
                 for uid, entry in self._charged(quota)
                 if (pod_record := pods.get(uid)) is not None
-                and (pod_record.is_leaving() or self._cycle.is_evicted(uid))
+                and (pod_record.is_terminating() or self._cycle.is_evicted(uid))
             }
         return self._leaving[quota]
 
@@ -203,11 +203,11 @@ class _QuotaPreemption:
                     or pod_record.pod_class is None
                     or uid in leaving
                     or not entry.preemptible
-                    or not pod_record.held()
+                    or not pod_record.assignment()
                 ):
                     continue
                 candidates.append((victim_of(pod_record), entry.request))
-                if pod_record.stayed_seq:
+                if pod_record.eviction_refused_seq:
                     stayed.append(uid)
             self._turns[quota] = eviction_order(candidates, self._budgets, stayed)
         return self._turns[quota]

@@ -27,24 +27,24 @@ class QuotaGate:
         self._saw: dict[str, int] = {}
         self._due: dict[str, None] = {}
 
-    def place(self, uid: str, pod_record: PodRecord | None, stayed_at: int) -> tuple[PodRecord | None, int]:
+    def place(self, uid: str, pod_record: PodRecord | None, eviction_refused_at: int) -> tuple[PodRecord | None, int]:
         """What the queue is told of a pod: nothing of one that waits for room; of one that may have room, or waits for the ledger, that
         it has to be tried once its backoff is over.
 
         Args:
             pod_record: None when it is gone.
-            stayed_at: what the queue would be told otherwise: when a pod that was to make room for it was last allowed to stay.
+            eviction_refused_at: what the queue would be told otherwise: when a pod that was to make room for it was last allowed to stay.
         """
         if pod_record is None or not pod_record.attempts or not waits_for_quota(pod_record.reasons):
             self._leave(uid)
             if pod_record is not None and pod_record.attempts and waits_for_ledger(pod_record.reasons):
                 return pod_record, pod_record.saw + 1
-            return pod_record, stayed_at
+            return pod_record, eviction_refused_at
         self._enter(uid, pod_record)
         has_new_request = pod_record.changed_seq > pod_record.saw
         if has_new_request or uid in self._through.get(self._where[uid], {}):
             return pod_record, pod_record.saw + 1
-        return (pod_record, stayed_at) if stayed_at > pod_record.saw else (None, 0)
+        return (pod_record, eviction_refused_at) if eviction_refused_at > pod_record.saw else (None, 0)
 
     def changed(self) -> list[str]:
         """Pods, by uid, of which `place` says something else than before."""

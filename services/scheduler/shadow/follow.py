@@ -64,7 +64,7 @@ class Shadow:
         pod_record = view.pods.get(event.pod_uid)
         if pod_record is None or not pod_record.since:
             return pod_class_of(view, event) if _was_scheduled(pod) else None
-        if pod_record.node or pod_record.compared or pod_record.held() is not None:
+        if pod_record.node or pod_record.compared or pod_record.assignment() is not None:
             return None
         return pod_class_of(view, event)
 

@@ -60,7 +60,7 @@ _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 class ClusterView(ClusterFold, SchedulingFold):
     """What the scheduler knows of the cluster and of its own decisions; its fields are those of `StateFields`."""
 
-    SCHEMA: ClassVar[int] = 14
+    SCHEMA: ClassVar[int] = 15
 
     def apply(self, record: RecordedEvent) -> None:
         """Fold one event. Types that are not in FOLDED move the position only."""

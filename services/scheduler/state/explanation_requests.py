@@ -8,12 +8,12 @@ import msgspec
 
 from shared.kube import resource_names
 
-QUESTIONS = resource_names.EXPLANATIONS
+EXPLANATIONS = resource_names.EXPLANATIONS
 KEPT_NS = 24 * 3600 * 1_000_000_000
 """How long an answer is remembered whose question is no longer answered."""
 
 
-class Answered(NamedTuple):
+class LastAnswer(NamedTuple):
     """What was last said to a question.
 
     Attributes:
@@ -32,7 +32,7 @@ def digest_of(answer: Mapping[str, Any]) -> str:
     return sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()[:16]
 
 
-def forget_old(answered: dict[str, Answered], now_ns: int) -> None:
+def forget_old(answered: dict[str, LastAnswer], now_ns: int) -> None:
     """Drop what was said so long ago that its question must be gone: one that is there is answered each minute."""
     for key in [key for key, said in answered.items() if said.at_ns < now_ns - KEPT_NS]:
         del answered[key]

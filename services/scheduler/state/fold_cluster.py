@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 from services.scheduler.cache.cluster_objects import FOLLOWED, NODE_TOPOLOGIES
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.explanation_requests import QUESTIONS
+from services.scheduler.state.explanation_requests import EXPLANATIONS
 from services.scheduler.state.pod_changes import (
-    asks_less,
-    asks_otherwise,
     has_other_spec_or_conditions,
     is_other,
     last_seen,
+    requests_changed,
+    requests_less,
 )
 from services.scheduler.state.pod_class import has_same_marks
 from services.scheduler.state.pod_record import PodRecord
@@ -88,7 +88,7 @@ class ClusterFold(StateFields):
             pod_record.since = record.seq
             pod_record.name = event.pod
         elif node and pod_record.node == node:
-            if (ended and not pod_record.ended) or asks_less(pod_record, pod):
+            if (ended and not pod_record.ended) or requests_less(pod_record, pod):
                 self._changed(node, ClusterEvent.POD_RELEASED, record.seq)
             if is_other(pod_record, pod):
                 self._changed(node, ClusterEvent.POD_CHANGED, record.seq)
@@ -96,7 +96,7 @@ class ClusterFold(StateFields):
                 self._settle_load_class(pod_record, pod)
         elif ended:
             self.released_seq = record.seq
-        elif not node and asks_otherwise(pod_record, pod):
+        elif not node and requests_changed(pod_record, pod):
             pod_record.changed_seq = record.seq
         if pod_record.node != node:
             if node:
@@ -158,7 +158,7 @@ class ClusterFold(StateFields):
         pod_record.refused_seq = max(pod_record.refused_seq, record.cause.seq)
         pod_record.refusals += 1
         if withheld:
-            pod_record.withheld_seq = record.seq
+            pod_record.suppressed_seq = record.seq
         if self.dirty is not None:
             self.dirty.pods[uid] = None
 
@@ -168,7 +168,7 @@ class ClusterFold(StateFields):
             self._changed_around(record, event)
         elif event.resource in QUOTAS:
             self.quota.observe(f"{event.resource}/{event.name}", event.object)
-        elif event.resource == QUESTIONS:
+        elif event.resource == EXPLANATIONS:
             self.questions[event.name] = {**event.object, "status": None}  # the answer is ours, and known
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             data = event.object.get("data") or {}
@@ -182,18 +182,18 @@ class ClusterFold(StateFields):
             self._changed_around(record, event)
         elif event.resource in QUOTAS:
             self.quota.lose(f"{event.resource}/{event.name}")
-        elif event.resource == QUESTIONS:
+        elif event.resource == EXPLANATIONS:
             self.questions.pop(event.name, None)
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             self.config_map = None
 
     def _writer_started(self, record: RecordedEvent, _: WriterStarted) -> None:
         if record.context != "cluster":
-            self._hear_clock(record.at_ns)
+            self._advance_clock(record.at_ns)
             return
         self.gateway_since = record.seq
         if self.dirty is not None:
-            self.dirty.pods.update((uid, None) for uid, pod_record in self.pods.items() if pod_record.withheld_seq)
+            self.dirty.pods.update((uid, None) for uid, pod_record in self.pods.items() if pod_record.suppressed_seq)
 
     def _listed(self, record: RecordedEvent, _: InitialListCompleted) -> None:
         self.listed_seq = record.seq

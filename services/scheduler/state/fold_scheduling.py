@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from services.scheduler.cache.volume_catalog import VOLUMES
-from services.scheduler.state.explanation_requests import QUESTIONS, Answered, digest_of, forget_old
-from services.scheduler.state.pod_class import allotments
+from services.scheduler.state.explanation_requests import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.pod_class import allocation_annotations
 from services.scheduler.state.pod_record import PluginReason, PodRecord
 from services.scheduler.state.state_fields import StateFields
 from shared.events import Cause, Event, RecordedEvent
@@ -29,7 +29,7 @@ class SchedulingFold(StateFields):
     """Folds what we decided, and what we took for our configuration."""
 
     def _cycle_decided(self, record: RecordedEvent, event: CycleDecided) -> None:
-        self._hear_clock(record.at_ns)
+        self._advance_clock(record.at_ns)
         self.cycle = event.cycle
         self.cycle_saw = (event.seen or {}).get("cluster", 0)
         self.cycle_ns = event.now_ns or 0
@@ -58,7 +58,7 @@ class SchedulingFold(StateFields):
         pod_record.placed_node = event.node
         pod_record.placed_seq = record.seq
         pod_record.placed_ns = self.cycle_ns
-        pod_record.placed_allotted = allotments(event.annotations)
+        pod_record.placed_allocation = allocation_annotations(event.annotations)
         pod_record.attempts = 0
         pod_record.nominated = ""
         if self.dirty is not None:
@@ -74,22 +74,22 @@ class SchedulingFold(StateFields):
     def _eviction_asked(self, record: RecordedEvent, event: EvictionRequested) -> None:
         pod_record = self._seen_by_round(event.pod_uid, record.cause)
         if pod_record is not None:
-            pod_record.asked_seq = record.seq
+            pod_record.eviction_seq = record.seq
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
     def _eviction_refused(self, record: RecordedEvent, event: EvictionRefused | EvictionFailed) -> None:
         pod_record = self.pods.get(event.pod_uid)
         if pod_record is not None and record.cause is not None and record.cause.context == "scheduling":
-            pod_record.stayed_seq = max(pod_record.stayed_seq, record.cause.seq)
-            pod_record.stayed_at = record.seq
+            pod_record.eviction_refused_seq = max(pod_record.eviction_refused_seq, record.cause.seq)
+            pod_record.eviction_refused_at = record.seq
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
     def _fields_decided(self, record: RecordedEvent, event: FieldsDesired) -> None:
-        if event.resource == QUESTIONS:
+        if event.resource == EXPLANATIONS:
             forget_old(self.answered, record.at_ns)
-            self.answered[event.name] = Answered(event.uid, record.at_ns, digest_of(event.patch["status"]))
+            self.answered[event.name] = LastAnswer(event.uid, record.at_ns, digest_of(event.patch["status"]))
         if event.resource == VOLUMES:
             reference = event.patch["spec"]["claimRef"]
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
@@ -97,7 +97,7 @@ class SchedulingFold(StateFields):
     def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
         pod_record = self._seen_by_round(event.pod_uid)
         if pod_record is not None:
-            pod_record.told = event.code
+            pod_record.condition_code = event.code
 
     def _placement_compared(self, record: RecordedEvent, event: PlacementCompared) -> None:
         binding = record.cause.seq if record.cause else 0

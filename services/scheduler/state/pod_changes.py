@@ -20,7 +20,7 @@ def is_other(pod_record: PodRecord, pod: Pod) -> bool:
     return (last_seen(pod_record).metadata.labels or None) != (pod.metadata.labels or None)
 
 
-def asks_less(pod_record: PodRecord, pod: Pod) -> bool:
+def requests_less(pod_record: PodRecord, pod: Pod) -> bool:
     """Detects a change by which the pod may count with less."""
     seen = last_seen(pod_record)
     before = seen.spec
@@ -31,7 +31,7 @@ def asks_less(pod_record: PodRecord, pod: Pod) -> bool:
     )
 
 
-def asks_otherwise(pod_record: PodRecord, pod: Pod) -> bool:
+def requests_changed(pod_record: PodRecord, pod: Pod) -> bool:
     """Detects a change of class."""
     return class_key(last_seen(pod_record)) != class_key(pod)
 

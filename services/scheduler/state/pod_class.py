@@ -43,10 +43,10 @@ ANNOTATIONS = (
 )
 """Annotations that a decision depends on."""
 
-ALLOTMENTS = ("scheduling.koordinator.sh/resource-status",)
+ALLOCATION_ANNOTATIONS = ("scheduling.koordinator.sh/resource-status",)
 """Annotations that say what one pod has of its node: they differ between replicas and stay with the pod."""
 
-_READ = ANNOTATIONS + ALLOTMENTS
+_READ = ANNOTATIONS + ALLOCATION_ANNOTATIONS
 
 LARGEST_AMOUNT = 1 << 56
 """Amounts are cut to this (64 PiB of memory), so that sums and percentages stay within int64."""
@@ -69,33 +69,33 @@ class PodClass:
         pod: a pod of the class without name, node and times.
         asked: all that it asks for and may use, as it was read; None when it cannot be.
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
-        scored: the same as scoring sees an incoming pod: each container without cpu or memory counts 100m or 200Mi.
-        held: the same as scoring sees it once it is on a node.
+        nonzero_request: the same as scoring sees an incoming pod: each container without cpu or memory counts 100m or 200Mi.
+        nonzero_assigned: the same as scoring sees it once it is on a node.
         namespace, labels: of all its pods.
         priority: `spec.priority`, 0 when absent.
         scheduler: name of the profile the pod asks for.
         ports: host ports it takes.
         fault: why the pod cannot be read (one of its quantities is none); such a pod is never placed.
         variant_key: see `variant_key`; None until it is asked for.
-        memo: what plugins have worked out for this class, by plugin; nothing that a decision could not work out anew.
+        cached: what plugins have worked out for this class, by plugin; nothing that a decision could not work out anew.
     """
 
     __slots__ = (
         "asked",
+        "cached",
         "fault",
         "gated",
-        "held",
         "key",
         "labels",
-        "memo",
         "namespace",
+        "nonzero_assigned",
+        "nonzero_request",
         "pod",
         "pods",
         "ports",
         "priority",
         "request",
         "scheduler",
-        "scored",
         "variant_key",
     )  # fmt: skip
 
@@ -103,7 +103,7 @@ class PodClass:
         self.key = key
         self.pod = pod
         self.pods = 0  # how many pods of the state are of this class; it is dropped with the last
-        self.memo: dict[object, Any] = {}
+        self.cached: dict[object, Any] = {}
         self.variant_key: bytes | None = None
         self.namespace = pod.metadata.namespace
         self.labels: dict[str, str] = pod.metadata.labels or {}
@@ -114,13 +114,13 @@ class PodClass:
         self.fault = ""
         self.asked: Asked | None = None
         self.request: dict[str, int] = {}
-        self.scored: dict[str, int] = {}
-        self.held: dict[str, int] = {}
+        self.nonzero_request: dict[str, int] = {}
+        self.nonzero_assigned: dict[str, int] = {}
         try:
             self.asked = asked = read_asked(pod)
             self.request = _bounded(whole(asked.requests))
-            self.scored = self.request if asked.scored is asked.requests else _bounded(whole(asked.scored))
-            self.held = self.scored if asked.held is asked.scored else _bounded(whole(asked.held))
+            self.nonzero_request = self.request if asked.scored is asked.requests else _bounded(whole(asked.scored))
+            self.nonzero_assigned = self.nonzero_request if asked.held is asked.scored else _bounded(whole(asked.held))
         except BadQuantity as error:
             self.fault = str(error)
 
@@ -198,9 +198,9 @@ def has_same_spec(one: Pod, other: Pod) -> bool:
     return _spec(one.metadata, one.spec) == _spec(other.metadata, other.spec)
 
 
-def allotments(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
+def allocation_annotations(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
     """What annotations say a pod has of its node; None when they do not."""
-    return _chosen(annotations, ALLOTMENTS)
+    return _chosen(annotations, ALLOCATION_ANNOTATIONS)
 
 
 def _spec(metadata: Metadata, spec: PodSpec) -> PodSpec:
@@ -259,7 +259,7 @@ def _notes(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
     if not annotations or annotations.keys().isdisjoint(_READ):
         return None
     hinted = any(hint in annotations for hint in HINTS)
-    return _chosen(annotations, ANNOTATIONS + ALLOTMENTS if hinted else ANNOTATIONS)
+    return _chosen(annotations, ANNOTATIONS + ALLOCATION_ANNOTATIONS if hinted else ANNOTATIONS)
 
 
 def _chosen(values: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:

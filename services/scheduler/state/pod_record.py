@@ -19,14 +19,14 @@ PluginReason = tuple[str, str]
 """(plugin, reason code)."""
 
 
-class Held(NamedTuple):
+class Assignment(NamedTuple):
     """Where a pod counts.
 
     Attributes:
         assigned_ns: since when: the time of its PodScheduled condition, else when the node was first seen or decided.
         initialized_ns: the time of its Initialized condition, 0 when that is not True.
         ending: it is being deleted.
-        allotted: what it has of the node besides what it asks for, as annotations (`pod_class.ALLOTMENTS`).
+        allocation: what it has of the node besides what it asks for, as annotations (`pod_class.ALLOCATION_ANNOTATIONS`).
         load_class: the class that its load is estimated by, where that is not `pod_class`.
     """
 
@@ -36,7 +36,7 @@ class Held(NamedTuple):
     assigned_ns: int
     initialized_ns: int
     ending: bool = False
-    allotted: dict[str, str] | None = None
+    allocation: dict[str, str] | None = None
     load_class: PodClass | None = None
 
 
@@ -50,16 +50,16 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         changed_seq: seq of the last change of what it asks for.
         refused_seq: our newest placement (`scheduling` seq) that was answered with anything but PodBound.
         refusals: how many there were.
-        withheld_seq: seq of the last BindSuppressed; the pod waits until the gateway starts anew.
-        allotted: what it has of its node, as it says itself.
+        suppressed_seq: seq of the last BindSuppressed; the pod waits until the gateway starts anew.
+        allocation: what it has of its node, as it says itself.
         started_ns: when it started, 0 before.
         conditions: checksum of its conditions, 0 while it has no node.
         load_class: the class that its load is estimated by, where that is not `pod_class`: on a node, labels and annotations that change alone leave
             the estimate as it was.
-        stayed_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
+        eviction_refused_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
     From `scheduling`:
         placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last cycle that found no node, and what
-        refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
+        refused the nodes there; condition_code: the code last written to the pod. compared: what another scheduler did with it has been
         compared with what we would have done. nominated: the node on which pods were asked to make room for it. asked_seq: our newest
         wish that it goes. saw_quota: the `quota` seq up to which that cycle, or the ledger for it, had read. saw_reports: the same of
         each of `metrics-*`, one dict for all pods of a cycle.
@@ -77,16 +77,16 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
     changed_seq: int = 0
     refused_seq: int = 0
     refusals: int = 0
-    withheld_seq: int = 0
-    allotted: dict[str, str] | None = None
+    suppressed_seq: int = 0
+    allocation: dict[str, str] | None = None
     started_ns: int = 0
     conditions: int = 0
-    stayed_seq: int = 0
-    stayed_at: int = 0
+    eviction_refused_seq: int = 0
+    eviction_refused_at: int = 0
     nominated: str = ""
-    asked_seq: int = 0
+    eviction_seq: int = 0
     placed_node: str = ""
-    placed_allotted: dict[str, str] | None = None
+    placed_allocation: dict[str, str] | None = None
     placed_seq: int = 0
     placed_ns: int = 0
     attempts: int = 0
@@ -96,41 +96,41 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
     saw_quota: int = 0
     saw_reports: dict[str, int] = msgspec.field(default_factory=dict)
     reasons: tuple[PluginReason, ...] = ()
-    told: str = ""
+    condition_code: str = ""
     compared: bool = False
     load_class: PodClass | None = None
     pod_class: PodClass | None = None
     observed: Pod | None = None
 
-    def held(self) -> Held | None:
+    def assignment(self) -> Assignment | None:
         """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""
         if self.ended or self.pod_class is None:
             return None
         if self.node:
             at = self.scheduled_ns or self.node_since_ns
-            return Held(
+            return Assignment(
                 self.node,
                 self.pod_class,
                 self.name,
                 at,
                 self.initialized_ns,
                 self.deleting,
-                self.allotted,
+                self.allocation,
                 self.load_class,
             )
         if self.placed_seq > self.refused_seq:
-            return Held(
-                self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, self.placed_allotted
+            return Assignment(
+                self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, self.placed_allocation
             )
         return None
 
-    def is_asked_to_go(self) -> bool:
+    def is_eviction_requested(self) -> bool:
         """Whether an eviction that we asked for is on its way."""
-        return self.asked_seq > self.stayed_seq
+        return self.eviction_seq > self.eviction_refused_seq
 
-    def is_leaving(self) -> bool:
+    def is_terminating(self) -> bool:
         """Whether it is being deleted, or asked to go."""
-        return self.deleting or self.is_asked_to_go()
+        return self.deleting or self.is_eviction_requested()
 
     def waiting(self, gateway_since: int) -> bool:
         """Whether the pod needs a node from us, whoever's profile it is.
@@ -145,7 +145,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
             and not self.deleting
             and not self.pod_class.gated
             and self.placed_seq <= self.refused_seq
-            and (self.withheld_seq == 0 or self.withheld_seq < gateway_since)
+            and (self.suppressed_seq == 0 or self.suppressed_seq < gateway_since)
         )
 
     def encode(self, pod_classes: Mapping[PodClass, int]) -> tuple[Any, ...]:

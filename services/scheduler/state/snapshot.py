@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from services.scheduler.quota.view import QuotaSnapshot
-from services.scheduler.state.explanation_requests import Answered
+from services.scheduler.state.explanation_requests import LastAnswer
 from services.scheduler.state.pod_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
 from services.scheduler.state.records import MetricRecord, NodeRecord
@@ -30,7 +30,7 @@ class _Kept(msgspec.Struct):
     changed: list[int]
     chosen: dict[str, str]
     questions: dict[str, dict[str, Any]]
-    answered: dict[str, Answered]
+    answered: dict[str, LastAnswer]
     quota: QuotaSnapshot
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from services.scheduler.quota.view import QuotaView
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.explanation_requests import Answered
-from services.scheduler.state.pod_class import PodClass, allotments, class_key, common_part
+from services.scheduler.state.explanation_requests import LastAnswer
+from services.scheduler.state.pod_class import PodClass, allocation_annotations, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.records import DirtySet, MetricRecord, NodeRecord
 from shared.events.metrics import NodeReported
@@ -50,7 +50,7 @@ class StateFields:
         self.reported: dict[str, dict[str, int]] = {}
         self.objects: dict[str, dict[str, dict[str, Any]]] = {}
         self.questions: dict[str, dict[str, Any]] = {}
-        self.answered: dict[str, Answered] = {}
+        self.answered: dict[str, LastAnswer] = {}
         self.changed: list[int] = [0] * len(ClusterEvent)
         self.chosen: dict[str, str] = {}
         self.released_seq = 0
@@ -89,7 +89,7 @@ class StateFields:
             pod_record.scheduled_ns, pod_record.initialized_ns = true_since_ns(pod)
             pod_record.started_ns = started_ns(pod)
             pod_record.conditions = conditions_checksum(pod) if pod.spec.node_name else 0
-            pod_record.allotted = allotments(pod.metadata.annotations)
+            pod_record.allocation = allocation_annotations(pod.metadata.annotations)
             key = class_key(pod)
             pod_class, before = self.pod_classes.get(key), pod_record.pod_class
             if pod_class is None:
@@ -119,7 +119,7 @@ class StateFields:
         if pod_class.pods == 0:
             del self.pod_classes[pod_class.key]
 
-    def _hear_clock(self, at_ns: int) -> None:
+    def _advance_clock(self, at_ns: int) -> None:
         """Our own log goes on at an instant. A clock behind the last one (it was set; another replica leads) has no instants ahead of it:
         who was tried by the other clock would wait for as long as the two differ.
         """

@@ -53,12 +53,12 @@ class OnePlugin:
         """Node -> codes of the reasons that refuse it, of refused ones."""
         pod_class, state = class_of(pod), self.new_state()
         found = state.filter(pod_class, slice(0, self.cache.table.size))
-        verdicts = {name: 0 if found is None else int(found[row]) for name, row in self.cache.table.rows.items()}
-        assert verdicts == {name: state.filter_at(pod_class, row) for name, row in self.cache.table.rows.items()}
+        results = {name: 0 if found is None else int(found[row]) for name, row in self.cache.table.rows.items()}
+        assert results == {name: state.filter_at(pod_class, row) for name, row in self.cache.table.rows.items()}
         return {
-            name: tuple(reason.code for reason in self.plugin.reasons(pod_class, verdict))
-            for name, verdict in verdicts.items()
-            if verdict
+            name: tuple(reason.code for reason in self.plugin.reasons(pod_class, result))
+            for name, result in results.items()
+            if result
         }
 
 

@@ -61,10 +61,10 @@ class Cluster:
         size, everywhere = table.size, table.alive[: table.size].copy()
         return {
             name: {
-                node: (verdict, score)
+                node: (result, score)
                 for node, row in sorted(table.rows.items())
                 if everywhere[row]
-                for verdict, score in [
+                for result, score in [
                     (filtered(state, pod_class, size)[row], scored(state, pod_class, everywhere)[row])
                 ]
             }
@@ -73,8 +73,8 @@ class Cluster:
 
 
 def filtered(state: CrossNodeState, pod_class: PodClass, size: int) -> list[int]:
-    verdicts = state.filter(pod_class, slice(0, size))
-    return [0] * size if verdicts is None else verdicts.tolist()
+    results = state.filter(pod_class, slice(0, size))
+    return [0] * size if results is None else results.tolist()
 
 
 def scored(state: CrossNodeState, pod_class: PodClass, feasible: Bools) -> list[int]:

@@ -253,9 +253,9 @@ def check_disjoint(view: ClusterView) -> None:
     view.read()
     taken: dict[tuple[str, int], str] = {}
     for uid, pod_record in view.pods.items():
-        held = pod_record.held()
-        if held and held.allotted:
-            for cpu in parse_cpus(json.loads(held.allotted[STATUS]).get("cpuset", "")):
+        held = pod_record.assignment()
+        if held and held.allocation:
+            for cpu in parse_cpus(json.loads(held.allocation[STATUS]).get("cpuset", "")):
                 assert taken.setdefault((held.node, cpu), uid) == uid
 
 

@@ -308,7 +308,7 @@ def test_what_was_asked_survives_a_snapshot() -> None:
     restored = ClusterView()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
-    assert (restored.pods["p"].nominated, restored.pods["x"].is_asked_to_go()) == ("a", True)
+    assert (restored.pods["p"].nominated, restored.pods["x"].is_eviction_requested()) == ("a", True)
 
 
 def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_decides_the_same_anew() -> None:

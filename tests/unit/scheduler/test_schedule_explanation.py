@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.explain.schedule_explanation import answers
-from services.scheduler.state.explanation_requests import QUESTIONS
+from services.scheduler.state.explanation_requests import EXPLANATIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import instant_text
@@ -15,7 +15,7 @@ from tests.support.scheduling_world import World, fold, node, pod
 def submit(world: World, spec: dict[str, Any], name: str = "q") -> None:
     metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "creationTimestamp": instant_text(world.now_ns)}
     question = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "metadata": metadata, "spec": spec}
-    world.observe(ObjectObserved(resource=QUESTIONS, name=f"d/{name}", uid=f"uid-{name}", object=question))
+    world.observe(ObjectObserved(resource=EXPLANATIONS, name=f"d/{name}", uid=f"uid-{name}", object=question))
     world.read()
 
 
@@ -120,8 +120,8 @@ def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name
     assert answer(world)
     world.wait(90)
     (draft,) = answers(world.indexed(), world.now_ns)
-    assert draft.event == ObjectDesired(resource=QUESTIONS, name="d/q", body=None)
-    world.observe(ObjectDeleted(resource=QUESTIONS, name="d/q", uid="uid-q"))
+    assert draft.event == ObjectDesired(resource=EXPLANATIONS, name="d/q", body=None)
+    world.observe(ObjectDeleted(resource=EXPLANATIONS, name="d/q", uid="uid-q"))
     world.read()
     assert answers(world.indexed(), world.now_ns) == ()
 

@@ -340,9 +340,9 @@ def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: i
     for plugin, plugin_cache in cache.plugin_caches.items():
         state = plugin.new_state(snapshot, plugin_cache, world.now_ns)
         for pod_class in world.view.pod_classes.values():
-            verdicts, scores = state.filter(pod_class, slice(0, size)), state.score(pod_class, slice(0, size))
+            results, scores = state.filter(pod_class, slice(0, size)), state.score(pod_class, slice(0, size))
             assert [state.filter_at(pod_class, row) for row in range(size)] == (
-                [0] * size if verdicts is None else verdicts.tolist()
+                [0] * size if results is None else results.tolist()
             )
             assert [state.score_at(pod_class, row) for row in range(size)] == (
                 [0] * size if scores is None else scores.tolist()

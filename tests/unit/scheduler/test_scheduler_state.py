@@ -69,14 +69,14 @@ def test_a_pod_that_returns_under_its_old_uid_has_no_part_in_what_was_decided_be
     world.drop_pod("p")
     world.add_pod(pod("p", cpu="1"))
     view = assert_one_state(world)
-    assert view.pods["p"].held() is None
+    assert view.pods["p"].assignment() is None
 
 
 def test_a_withheld_placement_frees_its_room_and_is_not_tried_until_the_gateway_starts_anew() -> None:
     world = small_world()
     world.answer(world.place("p", on="a"), "withheld")
     view = assert_one_state(world)
-    assert view.pods["p"].held() is None
+    assert view.pods["p"].assignment() is None
     assert not view.pods["p"].waiting(view.gateway_since)
     world.observe(WriterStarted(epoch=2, release="x"))
     view = assert_one_state(world)
@@ -86,7 +86,7 @@ def test_a_withheld_placement_frees_its_room_and_is_not_tried_until_the_gateway_
 def test_a_missing_permission_frees_the_room() -> None:
     world = small_world()
     world.answer(world.place("p", on="a"), "forbidden")
-    assert assert_one_state(world).pods["p"].held() is None
+    assert assert_one_state(world).pods["p"].assignment() is None
 
 
 def test_where_a_pod_is_observed_outranks_where_it_was_placed() -> None:
@@ -109,12 +109,12 @@ def test_a_pod_counts_since_its_scheduled_condition_or_since_it_was_first_seen_o
     world.add_pod(pod("p", on="a", phase="Running"))
     world.wait(5)
     world.add_pod(pod("p", on="a", phase="Running"))
-    held = assert_one_state(world).pods["p"].held()
+    held = assert_one_state(world).pods["p"].assignment()
     assert held is not None
     assert held.assigned_ns == world.now_ns - 5 * 10**9
     condition = PodCondition(type="PodScheduled", status="True", last_transition_time="2026-05-01T20:06:42Z")
     world.add_pod(pod("p", on="a", phase="Running", conditions=(condition,)))
-    held = assert_one_state(world).pods["p"].held()
+    held = assert_one_state(world).pods["p"].assignment()
     assert held is not None
     assert held.assigned_ns == 1_777_666_002 * 10**9
 

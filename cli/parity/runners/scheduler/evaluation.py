@@ -108,9 +108,9 @@ class Evaluation:
         """
         state, pod_class, evaluation = self.copies.plugin_states[plugin], self.pod_class, self.evaluate((plugin,), ())
         found = state.filter(pod_class, slice(0, self._size))
-        verdicts: dict[str, int] = {}
+        results: dict[str, int] = {}
         for row in self._alive():
-            fused = int(evaluation.verdict[row]) if evaluation.by[row] >= 0 else 0
+            fused = int(evaluation.result[row]) if evaluation.by[row] >= 0 else 0
             agree(
                 f"{plugin.name} filters {self._table.names[row]}",
                 fused,
@@ -118,13 +118,13 @@ class Evaluation:
                 state.filter_at(pod_class, row),
             )
             if fused:
-                verdicts[self._table.names[row]] = fused
-        return {node: self.refusal(plugin, verdict) for node, verdict in verdicts.items()}
+                results[self._table.names[row]] = fused
+        return {node: self.refusal(plugin, result) for node, result in results.items()}
 
-    def refusal(self, plugin: Plugin, verdict: int) -> Refusal:
+    def refusal(self, plugin: Plugin, result: int) -> Refusal:
         """Returns the meaning of a verdict of a plugin for the class."""
-        reasons = sorted(text(*reason) for reason in plugin.reasons(self.pod_class, verdict))
-        return Refusal(plugin.unresolvable(self.pod_class, verdict), reasons)
+        reasons = sorted(text(*reason) for reason in plugin.reasons(self.pod_class, result))
+        return Refusal(plugin.unresolvable(self.pod_class, result), reasons)
 
     def scores(self, evaluation: ClassEvaluation) -> Scores:
         """Returns each plugin's part of the totals of the feasible nodes, as the cycle would record it.

@@ -143,7 +143,7 @@ class NumaCluster(Cluster):
         score = evaluation.scores(evaluation.evaluate((), (plugin,)))[NAME][self._name]
         found |= {"filter": _SUCCESS, "score": score, "reserve": _SUCCESS}
         if decided.placed is None:
-            found["reserve"] = evaluation.refusal(plugin, int(decided.evaluation.verdict[self._row])).status()
+            found["reserve"] = evaluation.refusal(plugin, int(decided.evaluation.result[self._row])).status()
         if cycle.affinity is not None:
             found["affinity"] = topology_manager.affinity(cycle.affinity)
         if decided.placed is None:

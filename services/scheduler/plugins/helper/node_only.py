@@ -68,16 +68,16 @@ class NodeOnlyState:
     def _recall(self, what: int, evaluate: Evaluate | None, pod_class: PodClass) -> "_Kept | None":
         if evaluate is None:
             return None
-        read: bytes | None = pod_class.memo.get(self._owner)
+        read: bytes | None = pod_class.cached.get(self._owner)
         if read is None:
-            read = pod_class.memo[self._owner] = _encoder.encode(self._reads(pod_class))
+            read = pod_class.cached[self._owner] = _encoder.encode(self._reads(pod_class))
         table = self._table
         key = (self._owner, what, read)
-        kept: _Kept | None = table.memo.get(key)
+        kept: _Kept | None = table.cached.get(key)
         if kept is None or kept.version != table.version:
-            if kept is None and len(table.memo) >= _MOST_KEPT:
-                table.memo.clear()
-            kept = table.memo[key] = self._work_out(evaluate, pod_class, kept)
+            if kept is None and len(table.cached) >= _MOST_KEPT:
+                table.cached.clear()
+            kept = table.cached[key] = self._work_out(evaluate, pod_class, kept)
         return kept
 
     def _work_out(self, evaluate: Evaluate, pod_class: PodClass, before: "_Kept | None") -> "_Kept":

@@ -53,11 +53,11 @@ class Domains(NamedTuple):
 
 def domains(table: NodeTable, key: str) -> Domains:
     """The domains of a key; worked out once a version of the table."""
-    memo = ("topology", key)
-    kept: tuple[int, int, Domains] | None = table.memo.get(memo)
+    entry = ("topology", key)
+    kept: tuple[int, int, Domains] | None = table.cached.get(entry)
     if kept is None or kept[:2] != (table.version, table.size):
         numbers, size = table.labels.numbers(key, table.size)
         known = (numbers != ABSENT) & table.alive[: table.size]
         of = np.where(known, numbers, size).astype(np.intp)
-        kept = table.memo[memo] = (table.version, table.size, Domains(of, size, known))
+        kept = table.cached[entry] = (table.version, table.size, Domains(of, size, known))
     return kept[2]

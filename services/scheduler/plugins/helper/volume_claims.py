@@ -27,9 +27,9 @@ class Claims(NamedTuple):
 
 def claim_keys(pod_class: PodClass) -> tuple[str, ...]:
     """`namespace/name` of each claim, each once."""
-    keys: tuple[str, ...] | None = pod_class.memo.get(Claims)
+    keys: tuple[str, ...] | None = pod_class.cached.get(Claims)
     if keys is None:
-        keys = pod_class.memo[Claims] = tuple(
+        keys = pod_class.cached[Claims] = tuple(
             dict.fromkeys(
                 f"{pod_class.namespace}/{volume.persistent_volume_claim.claim_name}"
                 for volume in pod_class.pod.spec.volumes

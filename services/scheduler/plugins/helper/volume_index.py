@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeVar
 
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held
+from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Volume
 
@@ -35,9 +35,9 @@ class Disk(NamedTuple):
 
 def disks_of(pod_class: PodClass) -> tuple[Disk, ...]:
     """The disks of a class."""
-    disks: tuple[Disk, ...] | None = pod_class.memo.get(Disk)
+    disks: tuple[Disk, ...] | None = pod_class.cached.get(Disk)
     if disks is None:
-        disks = pod_class.memo[Disk] = tuple(disk for volume in pod_class.pod.spec.volumes for disk in _disks(volume))
+        disks = pod_class.cached[Disk] = tuple(disk for volume in pod_class.pod.spec.volumes for disk in _disks(volume))
     return disks
 
 
@@ -78,13 +78,13 @@ class VolumeLedger:
         """Whether pods of the class have volumes."""
         return bool(pod_class.pod.spec.volumes)
 
-    def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (uses are counted, not whose they are)
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (uses are counted, not whose they are)
         """The pod's volumes are in use."""
-        self._count(row, held.pod_class, 1)
+        self._count(row, assignment.pod_class, 1)
 
-    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002
         """They are no more."""
-        self._count(row, held.pod_class, -1)
+        self._count(row, assignment.pod_class, -1)
 
     def _count(self, row: int, pod_class: PodClass, sign: int) -> None:
         for claim in claim_keys(pod_class):

@@ -26,8 +26,8 @@ class VolumePluginState(ABC):
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        verdicts = self.filter(pod_class, np.array([row]))
-        return 0 if verdicts is None else int(verdicts[0])
+        results = self.filter(pod_class, np.array([row]))
+        return 0 if results is None else int(results[0])
 
     def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: B027 (nothing is what it does)
         """It scores nothing."""
@@ -42,7 +42,7 @@ class ClaimsPluginState(VolumePluginState):
 
     def __init__(self, snapshot: CycleSnapshot) -> None:
         super().__init__(snapshot)
-        self._verdicts: dict[PodClass, Int64 | None] = {}
+        self._results: dict[PodClass, Int64 | None] = {}
 
     @abstractmethod
     def evaluate(self, pod_class: PodClass) -> Int64 | None:
@@ -52,7 +52,7 @@ class ClaimsPluginState(VolumePluginState):
         """None for a pod without claims."""
         if not claim_keys(pod_class):
             return None
-        if pod_class not in self._verdicts:
-            self._verdicts[pod_class] = self.evaluate(pod_class)
-        verdicts = self._verdicts[pod_class]
-        return None if verdicts is None else verdicts[rows]
+        if pod_class not in self._results:
+            self._results[pod_class] = self.evaluate(pod_class)
+        results = self._results[pod_class]
+        return None if results is None else results[rows]

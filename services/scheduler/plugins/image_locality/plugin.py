@@ -21,7 +21,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held
+from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node, NodeMetric
 
 MIB = 1 << 20
@@ -47,11 +47,11 @@ class ImageLocality:
         assert isinstance(plugin_cache, ImageLedger), "the index hands back what new_cache made"
         return _ImageLocalityState(snapshot, plugin_cache)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """It refuses nothing."""
         return ()
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
@@ -66,7 +66,7 @@ class ImageLedger:
 
     def __init__(self) -> None:
         self.version = 0
-        self.memo: dict[tuple[str, ...], tuple[int, int, Int64 | None]] = {}
+        self.cached: dict[tuple[str, ...], tuple[int, int, Int64 | None]] = {}
         self._sizes: dict[str, dict[int, int]] = {}
         self._on: dict[int, dict[str, int]] = {}
 
@@ -101,19 +101,19 @@ class ImageLedger:
         """No pod: an image counts once the node says that it has it."""
         return False
 
-    def assign(self, row: int, uid: str, held: Held) -> None:
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Nothing."""
 
-    def release(self, row: int, uid: str, held: Held) -> None:
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:
         """Nothing, likewise."""
 
     def scores(self, images: tuple[str, ...], size: int) -> Int64 | None:
         """int64[size]: what each row scores for these images, one a container; None when no node has any of them."""
-        kept = self.memo.get(images)
+        kept = self.cached.get(images)
         if kept is None or kept[:2] != (self.version, size):
-            if kept is None and len(self.memo) >= 1024:
-                self.memo.clear()
-            kept = self.memo[images] = (self.version, size, self._work_out(images, size))
+            if kept is None and len(self.cached) >= 1024:
+                self.cached.clear()
+            kept = self.cached[images] = (self.version, size, self._work_out(images, size))
         return kept[2]
 
     def _work_out(self, images: tuple[str, ...], size: int) -> Int64 | None:
@@ -157,10 +157,10 @@ class _ImageLocalityState:
 
 def images_of(pod_class: PodClass) -> tuple[str, ...]:
     """The images of init containers and containers, one each, as nodes name them."""
-    images: tuple[str, ...] | None = pod_class.memo.get(ImageLocality)
+    images: tuple[str, ...] | None = pod_class.cached.get(ImageLocality)
     if images is None:
         spec = pod_class.pod.spec
-        images = pod_class.memo[ImageLocality] = tuple(
+        images = pod_class.cached[ImageLocality] = tuple(
             image_name(container.image) for container in (*spec.init_containers, *spec.containers)
         )
     return images

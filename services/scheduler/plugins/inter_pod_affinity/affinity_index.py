@@ -10,7 +10,7 @@ from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.cache.selectors import anchors, label_pairs
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held
+from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node, NodeMetric
 
 
@@ -55,13 +55,13 @@ class TermLedger:
         """Whether the class has terms."""
         return any(terms_of(pod_class))
 
-    def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (terms are counted, not whose they are)
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (terms are counted, not whose they are)
         """The pod's terms hold from its node on."""
-        self._count(row, held.pod_class, 1)
+        self._count(row, assignment.pod_class, 1)
 
-    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002
         """They hold no more."""
-        self._count(row, held.pod_class, -1)
+        self._count(row, assignment.pod_class, -1)
 
     def any(self) -> bool:
         """Whether a pod has a term."""

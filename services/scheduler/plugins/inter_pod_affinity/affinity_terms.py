@@ -65,9 +65,9 @@ NO_TERMS = Terms((), (), (), ())
 
 def terms_of(pod_class: PodClass) -> Terms:
     """The terms of a class, read once."""
-    terms: Terms | None = pod_class.memo.get(Terms)
+    terms: Terms | None = pod_class.cached.get(Terms)
     if terms is None:
-        terms = pod_class.memo[Terms] = _read(pod_class)
+        terms = pod_class.cached[Terms] = _read(pod_class)
     return terms
 
 

@@ -78,23 +78,23 @@ class Neighbours:
         """Leave the class unscored, whatever the terms of others say."""
         self._ignores_scores = True
 
-    def verdicts(self) -> Int64 | None:
+    def results(self) -> Int64 | None:
         """int64[rows]: the first rule that refuses each node; None when no term concerns the class."""
         if not self._near_pods and not self._far_pods and not self._existing:
             return None
-        verdicts = np.zeros(self._snapshot.size, np.int64)
+        results = np.zeros(self._snapshot.size, np.int64)
         for key, counted in self._existing.items():
-            mark(verdicts, self._domains(key).of, counted, EXISTING, WHERE_ANY)
+            mark(results, self._domains(key).of, counted, EXISTING, WHERE_ANY)
         for term, counted in zip(self._terms.anti_affinity, self._far_pods, strict=True):
-            mark(verdicts, self._domains(term.key).of, counted, ANTI_AFFINITY, WHERE_ANY)
+            mark(results, self._domains(term.key).of, counted, ANTI_AFFINITY, WHERE_ANY)
         starts_group = self._means_itself and not any(counted.any() for counted in self._near_pods)
         for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
             near = counted
             if starts_group:  # it may go anywhere that has the keys
                 near = np.ones_like(counted)
                 near[-1] = 0
-            mark(verdicts, self._domains(term.key).of, near, AFFINITY, WHERE_NONE)
-        return verdicts
+            mark(results, self._domains(term.key).of, near, AFFINITY, WHERE_NONE)
+        return results
 
     def raw(self) -> Int64 | None:
         """int64[rows]: raw scores; None when no term concerns the class."""

@@ -105,13 +105,13 @@ class InterPodAffinity:
         assert isinstance(plugin_cache, TermLedger), "the index hands back what new_cache made"
         return InterPodAffinityState(self.args, snapshot, plugin_cache)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first of the rules."""
-        return (Reason(_CODES[verdict]),)
+        return (Reason(_CODES[result]),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """A pod that goes brings nobody nearer."""
-        return verdict == AFFINITY
+        return result == AFFINITY
 
 
 class InterPodAffinityState:
@@ -128,13 +128,13 @@ class InterPodAffinityState:
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
-        verdicts = None if self._is_alone(pod_class) else self._neighbours(pod_class).verdicts()
-        return None if verdicts is None else verdicts[rows]
+        results = None if self._is_alone(pod_class) else self._neighbours(pod_class).results()
+        return None if results is None else results[rows]
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        verdicts = self._neighbours(pod_class).verdicts()
-        return 0 if verdicts is None else int(verdicts[row])
+        results = self._neighbours(pod_class).results()
+        return 0 if results is None else int(results[row])
 
     def score(self, pod_class: PodClass, rows: Rows) -> None:
         """None: it scores all nodes together."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from services.scheduler.plugins.load_aware_scheduling.load_cache import Held, LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.load_cache import Assignment, LoadAwareLedger
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Share, Vector
 from shared.kube.instants import instant_text
 
@@ -23,7 +23,7 @@ def told(account: LoadAwareLedger, row: int) -> dict[str, Any]:
         return dict(zip(account.resources, sums, strict=False))
 
     def adders(part: str) -> tuple[list[Vector | None], list[str]]:
-        added: list[tuple[Held, Share]] = [(held, share) for held, share in shares if getattr(share, part)]
+        added: list[tuple[Assignment, Share]] = [(held, share) for held, share in shares if getattr(share, part)]
         return [getattr(share, part) for _, share in added], sorted(held.pod for held, _ in added)
 
     (usage, _), (node, of_node), (prod, of_prod), (estimated, of_estimated) = map(

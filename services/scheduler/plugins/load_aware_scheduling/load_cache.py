@@ -31,7 +31,7 @@ from services.scheduler.plugins.load_aware_scheduling.thresholds import (
 from shared.kube.node import Node, NodeMetric
 
 
-class Held(NamedTuple):
+class Assignment(NamedTuple):
     """A pod as it counts on a node.
 
     Attributes:
@@ -64,7 +64,7 @@ class _Row:
         self.measured = (False, False)
         self.prod = False
         self.contained_ns = NEVER
-        self.pods: dict[str, Held] = {}
+        self.pods: dict[str, Assignment] = {}
 
 
 class LoadAwareLedger:
@@ -138,7 +138,7 @@ class LoadAwareLedger:
         deadline = _deadline_ns(template, assigned_ns, initialized_ns)
         block = self._added(state, name, template, assigned_ns, deadline)
         self._where[uid] = state
-        state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
+        state.pods[uid] = Assignment(row, name, template, assigned_ns, deadline, block)
         if block is not self._nothing:
             self.fleet.loads[:, :, row] += block
 
@@ -164,7 +164,7 @@ class LoadAwareLedger:
         """The node's report as read, if there is one."""
         return self._rows[row].report if row in self._rows else None
 
-    def shares(self, row: int) -> Iterator[tuple[Held, Share]]:
+    def shares(self, row: int) -> Iterator[tuple[Assignment, Share]]:
         """The pods that count on a node, each with what it adds."""
         state = self._rows.get(row)
         for held in state.pods.values() if state else ():

@@ -19,7 +19,7 @@ from services.scheduler.plugins.load_aware_scheduling.estimate_window import use
 from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import Node, NodeMetric
 from shared.kube.quantity import BadQuantity
@@ -52,11 +52,11 @@ class LoadAwareScheduling:
         plugin_cache.account.fleet.grow(snapshot.size)  # a row may be known by a pod alone
         return _LoadAwareSchedulingState(plugin_cache.account.new_state(), plugin_cache.account, now_ns)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first resource that is exceeded, or an expired report."""
-        return (self._reasons[verdict],)
+        return (self._reasons[result],)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """A pod that goes lowers what is estimated."""
         return False
 
@@ -89,17 +89,19 @@ class RowLedger:
         except (BadQuantity, BadTime):
             self.account.set_metric(row, None)  # a report that cannot be read is none
 
-    def assign(self, row: int, uid: str, held: Held) -> None:
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Counts the pod, unless it stands for a Reservation, or its requests cannot be read, so that nothing can be estimated."""
-        pod_class = held.load_class or held.pod_class
+        pod_class = assignment.load_class or assignment.pod_class
         if pod_class.fault or not uses_its_node(pod_class.pod):
             return
-        template = pod_class.memo.get(self)
+        template = pod_class.cached.get(self)
         if template is None:
-            template = pod_class.memo[self] = self.account.templates.of(pod_class.pod, pod_class.asked)
-        self.account.count(uid, row, held.name, template, held.assigned_ns, held.initialized_ns or None)
+            template = pod_class.cached[self] = self.account.templates.of(pod_class.pod, pod_class.asked)
+        self.account.count(
+            uid, row, assignment.name, template, assignment.assigned_ns, assignment.initialized_ns or None
+        )
 
-    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (the account knows by uid)
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (the account knows by uid)
         """Counts the pod no longer."""
         self.account.release(uid)
 

@@ -54,11 +54,11 @@ class NodeAffinity:
         """Raw score: the sum of the weights of matching preferred terms."""
         return NodeOnlyState(self, snapshot.table, _reads, self._evaluate, self._weigh)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """Whose affinity it is that does not match."""
-        return (Reason("EnforcedNodeAffinityMismatch" if verdict == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
+        return (Reason("EnforcedNodeAffinityMismatch" if result == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Whatever goes, the labels stay."""
         return True
 

@@ -36,11 +36,11 @@ class NodeName:
         """Verdict 1: another node."""
         return NodeOnlyState(self, snapshot.table, lambda pod_class: pod_class.pod.spec.node_name, _evaluate, None)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("NodeNameMismatch"),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Whatever goes, it is another node."""
         return True
 

@@ -21,7 +21,7 @@ from services.scheduler.plugins.node_numa_resource.node_options import NodeOptio
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeBook
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand
 from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies
-from services.scheduler.state.pod_record import Held
+from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node, NodeMetric
 from shared.kube.node_resource_topology import NodeResourceTopology
 
@@ -115,16 +115,16 @@ class NumaFleet:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Load plays no part here."""
 
-    def assign(self, row: int, uid: str, held: Held) -> None:
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Count what the pod has of the node, if its annotations say that it has something."""
-        if not held.allotted:
+        if not assignment.allocation:
             return
-        allocation = allocation_of({**(held.pod_class.pod.metadata.annotations or {}), **held.allotted})
+        allocation = allocation_of({**(assignment.pod_class.pod.metadata.annotations or {}), **assignment.allocation})
         if allocation:
-            self._pods.setdefault(row, {})[uid] = _Holding(held.assigned_ns, uid, allocation)
+            self._pods.setdefault(row, {})[uid] = _Holding(assignment.assigned_ns, uid, allocation)
             self._sites.pop(row, None)
 
-    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (it is known by its uid)
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (it is known by its uid)
         """The pod has nothing of the node any more."""
         pods = self._pods.get(row, {})
         if pods.pop(uid, None) is not None:

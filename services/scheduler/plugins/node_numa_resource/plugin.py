@@ -30,7 +30,7 @@ from services.scheduler.plugins.node_numa_resource.policies import MOST
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, score
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Held, PodRecord
+from services.scheduler.state.pod_record import Assignment, PodRecord
 
 _ROOM = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.TOPOLOGY))
 _OFFER = frozenset((ClusterEvent.LABELS, ClusterEvent.ANNOTATIONS, ClusterEvent.TOPOLOGY))
@@ -81,22 +81,22 @@ class NodeNUMAResource:
         assert isinstance(plugin_cache, NumaFleet), "the index hands back what new_cache made"
         return _NodeNUMAResourceState(self, snapshot, plugin_cache)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """One reason for each resource that is short, or the first that holds."""
-        return self._refusals[verdict - 1].reasons
+        return self._refusals[result - 1].reasons
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Policies, topologies and fractions stay, whoever goes."""
-        return self._refusals[verdict - 1].unresolvable
+        return self._refusals[result - 1].unresolvable
 
     def asked(self, pod_class: PodClass) -> Asked | Refused | None:
         """What a class asks for; None when it asks for nothing at all."""
         try:
-            asked: Asked | Refused | None = pod_class.memo[self]
+            asked: Asked | Refused | None = pod_class.cached[self]
         except KeyError:
             demand = read_demand(pod_class.pod, pod_class.request, self.args.bind)
             asked = Asked(demand) if isinstance(demand, Demand) else demand
-            pod_class.memo[self] = asked
+            pod_class.cached[self] = asked
         return asked
 
     def number(self, refused: Refused | None) -> int:
@@ -158,10 +158,10 @@ class _NodeNUMAResourceState:
         closer = self._needs_a_closer_look(asked.demand)
         if closer is None or not (closer := closer[rows]).any():
             return None
-        verdicts = np.zeros(count, np.int64)
+        results = np.zeros(count, np.int64)
         for place, row in self._places(closer, rows):
-            verdicts[place] = self._verdict(asked, row)
-        return verdicts
+            results[place] = self._result(asked, row)
+        return results
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
@@ -170,7 +170,7 @@ class _NodeNUMAResourceState:
             return 0
         if isinstance(asked, Refused):
             return self._plugin.number(asked)
-        return self._verdict(asked, row) if self._is_looked_at(asked.demand, row) else 0
+        return self._result(asked, row) if self._is_looked_at(asked.demand, row) else 0
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """Least or most allocated, of the node or of the zones that the pod would get."""
@@ -232,9 +232,11 @@ class _NodeNUMAResourceState:
             self._more.setdefault(row, []).append(allocation)
             self._sites[row] = self._fleet.site(row, self._more[row], self._gone.get(row, ()))
 
-    def release(self, held: Held, row: int, sign: int) -> None:
+    def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Free what a running pod has, or count it again."""
-        allocation = allocation_of({**(held.pod_class.pod.metadata.annotations or {}), **(held.allotted or {})})
+        allocation = allocation_of(
+            {**(assignment.pod_class.pod.metadata.annotations or {}), **(assignment.allocation or {})}
+        )
         if not allocation:
             return
         gone = self._gone.setdefault(row, [])
@@ -261,7 +263,7 @@ class _NodeNUMAResourceState:
         site = self._sites.get(row) or self._fleet.site(row)
         return site.cycle(asked, self._plugin.strategies)
 
-    def _verdict(self, asked: Asked, row: int) -> int:
+    def _result(self, asked: Asked, row: int) -> int:
         return self._plugin.number(self._cycle(asked, row).filter(_RowAmounts(self, row)))
 
     def _score(self, asked: Asked, row: int) -> int:
@@ -270,7 +272,12 @@ class _NodeNUMAResourceState:
     def _scores_of_nodes(self, demand: Demand, rows: Rows) -> Int64:
         """The scores of nodes as wholes, without policies and amplification."""
         snapshot, part = self.snapshot, self._fullness(demand)
-        arrays = (*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, snapshot.scored.T)
+        arrays = (
+            *snapshot.which(rows),
+            snapshot.table.allocatable.T,
+            snapshot.requested.T,
+            snapshot.nonzero_requested.T,
+        )
         return filled(*arrays, *part.arrays())
 
     def _fullness(self, demand: Demand) -> AllocationTerm:

@@ -25,7 +25,7 @@ from services.scheduler.state.pod_class import PodClass
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
 _TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing on it
 _MOST_RESOURCES = 60
-_COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of Room.scored
+_COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of CycleSnapshot.nonzero_requested
 _MILLI_POINTS = 10  # a shape's scores go to 10, MaxNodeScore is 100
 _ROOM = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE))
 
@@ -53,25 +53,25 @@ class NodeResourcesFit:
         """A verdict is a set of bits: too many pods, and one for each resource that is short."""
         return NodeResourcesFitState(self, snapshot)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
         """One reason for each bit."""
-        reasons = [Reason("TooManyPods")] if verdict & _TOO_MANY_PODS else []
+        reasons = [Reason("TooManyPods")] if result & _TOO_MANY_PODS else []
         names = [name for name, _ in self._amounts(pod_class)]
-        reasons += [Reason("InsufficientResource", name) for bit, name in enumerate(names) if verdict >> (bit + 1) & 1]
+        reasons += [Reason("InsufficientResource", name) for bit, name in enumerate(names) if result >> (bit + 1) & 1]
         return tuple(reasons)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Whether the node is too small even with nothing on it."""
-        return bool(verdict & _TOO_SMALL)
+        return bool(result & _TOO_SMALL)
 
     def checked(self, pod_class: PodClass, table: NodeTable) -> "_Checked":
         """What the filter looks at, as columns of the table."""
-        checked: _Checked | None = pod_class.memo.get(self)
+        checked: _Checked | None = pod_class.cached.get(self)
         if checked is None or checked.table is not table:
             pairs = tuple((table.column(name), size) for name, size in self._amounts(pod_class))
             columns = np.array([column for column, _ in pairs], np.int64)
             sizes = np.array([size for _, size in pairs], np.int64)
-            checked = pod_class.memo[self] = _Checked(table, FitTerm(columns, sizes, _TOO_SMALL), pairs)
+            checked = pod_class.cached[self] = _Checked(table, FitTerm(columns, sizes, _TOO_SMALL), pairs)
         return checked
 
     def _amounts(self, pod_class: PodClass) -> tuple[tuple[str, int], ...]:
@@ -138,7 +138,12 @@ class NodeResourcesFitState:
         for, counts neither above nor below the line.
         """
         snapshot, part = self._snapshot, self._fullness(pod_class)
-        arrays = (*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, snapshot.scored.T)
+        arrays = (
+            *snapshot.which(rows),
+            snapshot.table.allocatable.T,
+            snapshot.requested.T,
+            snapshot.nonzero_requested.T,
+        )
         if self._type == RATIO:
             return on_shape(*arrays, *part.arrays()[:4], self._shape_at, self._shape)
         return filled(*arrays, *part.arrays())
@@ -148,7 +153,7 @@ class NodeResourcesFitState:
         return None if self._type == RATIO else self._fullness(pod_class)
 
     def _fullness(self, pod_class: PodClass) -> AllocationTerm:
-        asked, columns = tuple([pod_class.scored.get(name, 0) for name, _ in self._resources]), self._columns
+        asked, columns = tuple([pod_class.nonzero_request.get(name, 0) for name, _ in self._resources]), self._columns
         if 0 in asked:
             columns = tuple(
                 column if size > 0 or name in ALWAYS_SCORED else -1
@@ -178,7 +183,7 @@ class NodeResourcesFitState:
         snapshot, table = self._snapshot, self._snapshot.table
         total = weights = 0
         for name, weight in self._resources:
-            asked = pod_class.scored.get(name, 0)
+            asked = pod_class.nonzero_request.get(name, 0)
             column = table.columns.get(name)
             if column is None or column >= snapshot.requested.shape[1] or (not asked and name not in ALWAYS_SCORED):
                 continue
@@ -189,7 +194,7 @@ class NodeResourcesFitState:
             taken = (
                 snapshot.requested.item(row, column)
                 if default_column is None
-                else snapshot.scored.item(row, default_column)
+                else snapshot.nonzero_requested.item(row, default_column)
             )
             wanted = taken + asked
             if wanted <= capacity:

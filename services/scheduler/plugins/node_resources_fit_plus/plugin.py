@@ -30,7 +30,7 @@ from shared.errors import KoordError
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import amount, nanos
 
-_COUNTED_WITH_DEFAULTS = {"cpu": CPU, "memory": MEMORY}  # resource -> column of Room.scored
+_COUNTED_WITH_DEFAULTS = {"cpu": CPU, "memory": MEMORY}  # resource -> column of CycleSnapshot.nonzero_requested
 
 
 class BadFitPlusArgs(KoordError):
@@ -84,19 +84,19 @@ class NodeResourcesFitPlus:
         """Scores by what is requested in the course of the cycle."""
         return _NodeResourcesFitPlusState(self, snapshot)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """None: it refuses nothing."""
         return ()
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
     def counted(self, pod_class: PodClass) -> tuple[tuple[str, int, Preference], ...]:
         """The resources that count for a class: name, amount that the pod adds, how it is scored."""
-        counted: tuple[tuple[str, int, Preference], ...] | None = pod_class.memo.get(self)
+        counted: tuple[tuple[str, int, Preference], ...] | None = pod_class.cached.get(self)
         if counted is None:
-            counted = pod_class.memo[self] = tuple(
+            counted = pod_class.cached[self] = tuple(
                 (name, min(added_by(pod_class.pod, name), LARGEST_AMOUNT), preference)
                 for name, preference in sorted(self.preferences.items())
                 if pod_class.request.get(name, 0) > 0 and name != "pods"
@@ -130,7 +130,7 @@ class _NodeResourcesFitPlusState:
                 continue
             capacity = snapshot.table.allocatable[: snapshot.size, column][rows]
             default = _COUNTED_WITH_DEFAULTS.get(name)
-            taken = snapshot.requested[:, column] if default is None else snapshot.scored[:, default]
+            taken = snapshot.requested[:, column] if default is None else snapshot.nonzero_requested[:, default]
             wanted = taken[rows] + added
             divisor = np.maximum(capacity, 1)
             if preference.type == LEAST:

@@ -41,11 +41,11 @@ class NodeUnschedulable:
         """Verdict 1: cordoned."""
         return NodeOnlyState(self, snapshot.table, tolerations_of, _evaluate, None)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("NodeUnschedulable"),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Whatever goes, the node stays cordoned."""
         return True
 

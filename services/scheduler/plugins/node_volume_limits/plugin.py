@@ -50,11 +50,11 @@ class NodeVolumeLimits:
         assert isinstance(plugin_cache, VolumeLedger), "the index hands back what new_cache made"
         return NodeVolumeLimitsState(snapshot, plugin_cache)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("TooManyVolumes"),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """A pod that goes gives its volumes up."""
         return False
 
@@ -78,10 +78,10 @@ class NodeVolumeLimitsState(VolumePluginState):
         concerned = {row for driver, _ in volumes for row in self._limits_of(driver)}
         if not concerned:
             return None
-        verdicts = np.zeros(self._snapshot.size, np.int64)
+        results = np.zeros(self._snapshot.size, np.int64)
         for row in concerned:
-            verdicts[row] = self._evaluate(volumes, row)
-        return verdicts[rows] if verdicts.any() else None
+            results[row] = self._evaluate(volumes, row)
+        return results[rows] if results.any() else None
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""

@@ -79,13 +79,13 @@ class PodTopologySpread:
         """Verdicts 1: a key is missing; 2: too skewed."""
         return PodTopologySpreadState(self.args, snapshot)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """Of the first constraint that refuses the node."""
-        return (Reason("TopologyLabelMissing" if verdict == _MISSING_LABEL else "TopologySpreadViolated"),)
+        return (Reason("TopologyLabelMissing" if result == _MISSING_LABEL else "TopologySpreadViolated"),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """A label does not come by a pod's going."""
-        return verdict == _MISSING_LABEL
+        return result == _MISSING_LABEL
 
 
 class PodTopologySpreadState:
@@ -106,16 +106,16 @@ class PodTopologySpreadState:
         spread = self._spread(pod_class)
         if spread is None or not spread.hard:
             return None
-        verdicts: Int64 | None = None
+        results: Int64 | None = None
         for counted in spread.hard:
             said = counted.codes()[counted.domains.of]
-            verdicts = said if verdicts is None else np.where(verdicts == 0, said, verdicts)
-        return None if verdicts is None else verdicts[rows]
+            results = said if results is None else np.where(results == 0, said, results)
+        return None if results is None else results[rows]
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        verdicts = self.filter(pod_class, np.array([row]))
-        return 0 if verdicts is None else int(verdicts[0])
+        results = self.filter(pod_class, np.array([row]))
+        return 0 if results is None else int(results[0])
 
     def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
         """None: it scores all nodes together."""

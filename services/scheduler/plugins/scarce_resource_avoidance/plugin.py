@@ -65,11 +65,11 @@ class ScarceResourceAvoidance:
         """Depends on node objects alone."""
         return NodeOnlyState(self, snapshot.table, _asked_for, None, self._score)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """None: it refuses nothing."""
         return ()
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 

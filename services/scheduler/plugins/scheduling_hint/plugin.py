@@ -72,14 +72,14 @@ class SchedulingHint:
         """Depends on the names of nodes alone."""
         return NodeOnlyState(self, snapshot.table, _named, self._evaluate, None)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
         """The node is not among the hint's, or the hint cannot be read."""
-        if verdict == _ELSEWHERE:
+        if result == _ELSEWHERE:
             return (Reason("HintMismatch"),)
         hint = _hint_of(pod_class)
         return (Reason("UnreadableAnnotation", hint if isinstance(hint, str) else ""),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Names stay, whoever goes."""
         return True
 
@@ -95,9 +95,9 @@ class SchedulingHint:
             return np.full(table.size, _UNREADABLE, np.int64)[rows]
         if hint is None or not hint.node_names:
             return np.zeros(table.size, np.int64)[rows]
-        verdicts = np.full(table.size, _ELSEWHERE, np.int64)
-        verdicts[[table.rows[name] for name in hint.node_names if name in table.rows]] = 0
-        return verdicts[rows]
+        results = np.full(table.size, _ELSEWHERE, np.int64)
+        results[[table.rows[name] for name in hint.node_names if name in table.rows]] = 0
+        return results[rows]
 
 
 def _hint_of(pod_class: PodClass) -> Hint | str | None:

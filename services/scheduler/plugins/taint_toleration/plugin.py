@@ -51,13 +51,13 @@ class TaintToleration:
         """Raw score: how many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
         return NodeOnlyState(self, snapshot.table, tolerations_of, self._evaluate, _count_soft)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first taint that is not tolerated, as `key=value:effect`."""
-        taint = next(taint for taint, number in self._numbers.items() if number == verdict)
+        taint = next(taint for taint, number in self._numbers.items() if number == result)
         value = f"={taint.value}" if taint.value else ""
         return (Reason("UntoleratedTaint", f"{taint.key}{value}:{taint.effect}"),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Whatever goes, the taint stays."""
         return True
 

@@ -54,14 +54,14 @@ class VolumeBinding:
         """Verdicts are those of `evaluate`."""
         return VolumeBindingState(snapshot)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
         """All that is wrong on the node, or with a claim."""
-        if verdict >= _TROUBLE:
-            trouble = pod_class.memo.get(VolumeBinding)
+        if result >= _TROUBLE:
+            trouble = pod_class.cached.get(VolumeBinding)
             return (trouble if isinstance(trouble, Reason) else Reason("ClaimUnbound"),)
-        return tuple(Reason(code) for bit, code in _CODES.items() if verdict & bit)
+        return tuple(Reason(code) for bit, code in _CODES.items() if result & bit)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """A pod that goes moves no volume."""
         return True
 
@@ -108,17 +108,17 @@ class VolumeBindingState(ClaimsPluginState):
         storage, table = self._snapshot.cluster_objects.storage, self._snapshot.table
         claims = claims_of(pod_class, storage)
         if claims.trouble is not None:
-            pod_class.memo[VolumeBinding] = claims.trouble
+            pod_class.cached[VolumeBinding] = claims.trouble
             return np.full(self._snapshot.size, _TROUBLE, np.int64)
-        verdicts = np.zeros(self._snapshot.size, np.int64)
+        results = np.zeros(self._snapshot.size, np.int64)
         for _, volume in claims.bound:
             if volume is None:
-                verdicts |= _VOLUME_GONE
+                results |= _VOLUME_GONE
             else:
-                verdicts |= np.where(reachable(table, volume), 0, _CONFLICT)
+                results |= np.where(reachable(table, volume), 0, _CONFLICT)
         if claims.waiting:
-            verdicts |= self._judge_waiting(claims, table)
-        return verdicts if verdicts.any() else None
+            results |= self._judge_waiting(claims, table)
+        return results if results.any() else None
 
     def _judge_waiting(self, claims: Claims, table: NodeTable) -> Int64:
         """Bits for claims that wait: a free volume for each, no volume for two of them; or one that can be made."""

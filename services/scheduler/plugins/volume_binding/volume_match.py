@@ -71,13 +71,13 @@ def reachable(table: NodeTable, volume: PersistentVolume) -> Bools:
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return np.ones(table.size, np.bool_)
-    memo = ("reachable", affinity)
-    kept: tuple[int, int, Bools] | None = table.memo.get(memo)
+    entry = ("reachable", affinity)
+    kept: tuple[int, int, Bools] | None = table.cached.get(entry)
     if kept is None or kept[:2] != (table.version, table.size):
         where = np.zeros(table.size, np.bool_)
         for term in affinity.required.node_selector_terms:
             where |= term_matches(table, term)
-        kept = table.memo[memo] = (table.version, table.size, where)
+        kept = table.cached[entry] = (table.version, table.size, where)
     return kept[2]
 
 

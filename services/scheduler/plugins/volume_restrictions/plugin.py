@@ -44,11 +44,11 @@ class VolumeRestrictions:
         assert isinstance(plugin_cache, VolumeLedger), "the index hands back what new_cache made"
         return VolumeRestrictionsState(snapshot, plugin_cache)
 
-    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """What is in use."""
-        return (Reason(_CODES[verdict]),)
+        return (Reason(_CODES[result]),)
 
-    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """A pod that goes gives its volumes up."""
         return False
 
@@ -68,16 +68,16 @@ class VolumeRestrictionsState(VolumePluginState):
         if not pod_class.pod.spec.volumes:
             return None
         disks = disks_of(pod_class)
-        verdicts = np.zeros(self._snapshot.size, np.int64)
+        results = np.zeros(self._snapshot.size, np.int64)
         if disks:
             for row in (*self._plugin_cache.disks, *self._disks):
                 mounted, moved = self._plugin_cache.disks.get(row, {}), self._disks.get(row, {})
                 there = [disk for disk in (*mounted, *moved) if mounted.get(disk, 0) + moved.get(disk, 0) > 0]
                 if any(disk.conflicts(other) for disk in disks for other in there):
-                    verdicts[row] = _DISK
+                    results[row] = _DISK
         if any(self._is_in_use(claim) for claim in claim_keys(pod_class)):
-            verdicts[verdicts == 0] = _CLAIM
-        return verdicts[rows] if verdicts.any() else None
+            results[results == 0] = _CLAIM
+        return results[rows] if results.any() else None
 
     def scores(self, pod_class: PodClass, feasible: Bools) -> None:
         """It scores nothing."""
