@@ -74,7 +74,7 @@ class LeadingRuntime:
         self.draining.set()
         return False
 
-    def look(self, _: object) -> None:
+    def before_fold(self, _: object) -> None:
         """Nobody compares placements here."""
 
 
