@@ -60,13 +60,13 @@ def decided_again(world: Teams, runtime: LeadingRuntime) -> list[Event]:
             view.apply(record)
     assert view.config_digest == cycle.config
 
-    async def pod_class(*_: Any, **__: Any) -> bytes:
+    async def request(*_: Any, **__: Any) -> bytes:
         return runtime.responses[0]
 
     again = SimpleNamespace(
         state=view,
         now_ns=lambda: 0,
-        bus=SimpleNamespace(pod_class=pod_class),
+        bus=SimpleNamespace(request=request),
         writer=SimpleNamespace(epoch=runtime.writer.epoch),
     )
     cache = SchedulingCache(view, config_of(view).profiles)
