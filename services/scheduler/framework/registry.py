@@ -9,27 +9,30 @@ from typing import Any, NamedTuple, TypeVar
 
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.plugins.image_locality.plugin import ImageLocality
-from services.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity, read_inter_pod_args
+from services.scheduler.plugins.inter_pod_affinity.args import read_inter_pod_args
+from services.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from services.scheduler.plugins.load_aware_scheduling import read_args as read_load_aware_args
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
-from services.scheduler.plugins.node_affinity.plugin import NodeAffinity, read_affinity_args
+from services.scheduler.plugins.node_affinity.args import read_affinity_args
+from services.scheduler.plugins.node_affinity.plugin import NodeAffinity
 from services.scheduler.plugins.node_name.plugin import NodeName
 from services.scheduler.plugins.node_numa_resource.args import read_numa_args
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.plugins.node_ports.plugin import NodePorts
-from services.scheduler.plugins.node_resources_balanced_allocation.plugin import (
-    NodeResourcesBalancedAllocation,
-    read_balance_args,
-)
+from services.scheduler.plugins.node_resources_balanced_allocation.args import read_balance_args
+from services.scheduler.plugins.node_resources_balanced_allocation.plugin import NodeResourcesBalancedAllocation
 from services.scheduler.plugins.node_resources_fit.args import read_fit_args
 from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
-from services.scheduler.plugins.node_resources_fit_plus.plugin import NodeResourcesFitPlus, read_fit_plus_args
+from services.scheduler.plugins.node_resources_fit_plus.args import read_fit_plus_args
+from services.scheduler.plugins.node_resources_fit_plus.plugin import NodeResourcesFitPlus
 from services.scheduler.plugins.node_unschedulable.plugin import NodeUnschedulable
 from services.scheduler.plugins.node_volume_limits.plugin import NodeVolumeLimits
-from services.scheduler.plugins.pod_topology_spread.constraints import read_spread_args
+from services.scheduler.plugins.pod_topology_spread.args import read_spread_args
 from services.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
-from services.scheduler.plugins.scarce_resource_avoidance.plugin import ScarceResourceAvoidance, read_scarce_args
-from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint, read_hint_args
+from services.scheduler.plugins.scarce_resource_avoidance.args import read_scarce_args
+from services.scheduler.plugins.scarce_resource_avoidance.plugin import ScarceResourceAvoidance
+from services.scheduler.plugins.scheduling_hint.args import read_hint_args
+from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint
 from services.scheduler.plugins.taint_toleration.plugin import TaintToleration
 from services.scheduler.plugins.volume_binding.plugin import VolumeBinding
 from services.scheduler.plugins.volume_restrictions.plugin import VolumeRestrictions

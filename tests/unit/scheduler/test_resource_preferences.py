@@ -5,17 +5,10 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.plugins.node_resources_fit_plus.plugin import (
-    BadFitPlusArgs,
-    NodeResourcesFitPlus,
-    added_by,
-    read_fit_plus_args,
-)
-from services.scheduler.plugins.scarce_resource_avoidance.plugin import (
-    BadScarceArgs,
-    ScarceResourceAvoidance,
-    read_scarce_args,
-)
+from services.scheduler.plugins.node_resources_fit_plus.args import BadFitPlusArgs, read_fit_plus_args
+from services.scheduler.plugins.node_resources_fit_plus.plugin import NodeResourcesFitPlus, added_by
+from services.scheduler.plugins.scarce_resource_avoidance.args import BadScarceArgs, read_scarce_args
+from services.scheduler.plugins.scarce_resource_avoidance.plugin import ScarceResourceAvoidance
 from shared.kube.pod import Container, Pod, ResourceRequirements
 from tests.support.pods import kept_pod
 from tests.support.scheduling_world import node, pod

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from services.scheduler.plugins.scheduling_hint.plugin import BadHintArgs, SchedulingHint, read_hint_args
+from services.scheduler.plugins.scheduling_hint.args import BadHintArgs, read_hint_args
+from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint
 from shared.events.scheduling import PodPlaced
 from tests.support.numa_machines import STATUS, bound_pod, machine, reported
 from tests.support.scheduling_world import World, node, placements, pod, told

@@ -14,9 +14,8 @@ Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework/
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from services.scheduler.cache.plugin_cache import PluginCache
@@ -27,11 +26,11 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
+from services.scheduler.plugins.inter_pod_affinity.args import InterPodArgs
 from services.scheduler.plugins.inter_pod_affinity.domain_counts import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
-from shared.errors import KoordError
 
 _CODES = {
     AFFINITY: "PodAffinityMismatch",
@@ -40,44 +39,6 @@ _CODES = {
 }
 _PODS_MOVE = frozenset((ClusterEvent.POD_ADDED, ClusterEvent.POD_CHANGED, ClusterEvent.LABELS, ClusterEvent.NAMESPACE))
 _PODS_GO = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.POD_CHANGED, ClusterEvent.LABELS, ClusterEvent.NAMESPACE))
-
-
-class BadInterPodArgs(KoordError):
-    """InterPodAffinityArgs that cannot be used; names the path, what was found there and what is allowed."""
-
-
-class InterPodArgs(NamedTuple):
-    """InterPodAffinityArgs.
-
-    Attributes:
-        hard_weight: what a running pod's required affinity adds to the score, 0..100.
-        ignores_existing: pods without preferred terms of their own are not scored.
-    """
-
-    hard_weight: int = 1
-    ignores_existing: bool = False
-
-
-class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    hard_pod_affinity_weight: int = 1
-    ignore_preferred_terms_of_existing_pods: bool = False
-
-
-def read_inter_pod_args(raw: Mapping[str, Any], source: str = "InterPodAffinityArgs") -> InterPodArgs:
-    """Decode and check InterPodAffinityArgs.
-
-    Raises:
-        BadInterPodArgs: a field is unknown, of the wrong type, or out of range.
-    """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, _Args)
-    except msgspec.ValidationError as error:
-        raise BadInterPodArgs(f"{source}: {error}") from error
-    if not 0 <= args.hard_pod_affinity_weight <= 100:
-        found = args.hard_pod_affinity_weight
-        raise BadInterPodArgs(f"{source}: hardPodAffinityWeight is {found}; give a whole number from 0 to 100")
-    return InterPodArgs(args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods)
 
 
 class InterPodAffinity:

@@ -6,9 +6,8 @@ Source: spec/scheduler-core.md 2.2, 2.4.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +22,6 @@ from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from shared.errors import KoordError
 from shared.kube.pod import NodeAffinity as Affinity
 
 _NO_MATCH, _NO_ENFORCED_MATCH = 1, 2
@@ -87,27 +85,6 @@ class NodeAffinity:
             for preferred in affinity.preferred if affinity else ():
                 weights += term_matches(table, preferred.preference) * preferred.weight
         return weights[rows]
-
-
-class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    added_affinity: Affinity | None = None
-
-
-class BadAffinityArgs(KoordError):
-    """NodeAffinityArgs that cannot be used."""
-
-
-def read_affinity_args(raw: Mapping[str, Any], source: str) -> Affinity | None:
-    """The `addedAffinity` of NodeAffinityArgs.
-
-    Raises:
-        BadAffinityArgs: a field is unknown or of the wrong type.
-    """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        return msgspec.convert(stated, _Args).added_affinity
-    except msgspec.ValidationError as error:
-        raise BadAffinityArgs(f"{source}: {error}") from error
 
 
 def _reads(pod_class: PodClass) -> object:

@@ -10,9 +10,8 @@ Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/
 
 from collections.abc import Mapping
 from math import sqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from services.scheduler.cache.plugin_cache import PluginCache
@@ -23,35 +22,9 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import BalanceTerm
 from services.scheduler.kernels.resources import evenness
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED, WeightedResource
+from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from shared.errors import KoordError
-
-
-class BadBalanceArgs(KoordError):
-    """NodeResourcesBalancedAllocationArgs that cannot be used."""
-
-
-class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    resources: tuple[WeightedResource, ...] = ()
-
-
-def read_balance_args(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    """The resources that are to be balanced: cpu and memory when none are named.
-
-    Raises:
-        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one upstream takes.
-    """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        resources = msgspec.convert(stated, _Args).resources
-    except msgspec.ValidationError as error:
-        raise BadBalanceArgs(f"{source}: {error}") from error
-    for number, resource in enumerate(resources):
-        if resource.weight not in (0, 1):
-            raise BadBalanceArgs(f"{source}: resources[{number}].weight is {resource.weight}; give 1 or leave it out")
-    return tuple(resource.name for resource in resources) or ("cpu", "memory")
 
 
 class NodeResourcesBalancedAllocation:

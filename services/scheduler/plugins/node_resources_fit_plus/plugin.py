@@ -10,9 +10,8 @@ Source: spec/scheduler-core.md 5; upstream pkg/scheduler/plugins/noderesourcefit
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from services.scheduler.cache.nodes import CPU, MEMORY
@@ -23,46 +22,14 @@ from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST
+from services.scheduler.plugins.node_resources_fit_plus.args import Preference
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodClass
 from shared.domain.pod_requests import DEFAULT_REQUESTS
-from shared.errors import KoordError
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import amount, nanos
 
 _COUNTED_WITH_DEFAULTS = {"cpu": CPU, "memory": MEMORY}  # resource -> column of CycleSnapshot.nonzero_requested
-
-
-class BadFitPlusArgs(KoordError):
-    """NodeResourcesFitPlusArgs that cannot be used."""
-
-
-class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one resource is scored; a word that is no strategy scores 0 and keeps its weight, as upstream has it."""
-
-    type: str = ""
-    weight: int = 0
-
-
-class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    resources: dict[str, Preference] | None = None
-
-
-def read_fit_plus_args(raw: Mapping[str, Any], source: str) -> Mapping[str, Preference]:
-    """Resource -> how it is scored.
-
-    Raises:
-        BadFitPlusArgs: a field is unknown or of the wrong type, or a weight is negative or beyond 2^31 - 1.
-    """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        resources = msgspec.convert(stated, _Args).resources or {}
-    except msgspec.ValidationError as error:
-        raise BadFitPlusArgs(f"{source}: {error}") from error
-    for name, preference in resources.items():
-        if not 0 <= preference.weight < 1 << 31:
-            raise BadFitPlusArgs(f"{source}: resources[{name}].weight is {preference.weight}; give a number from 0 up")
-    return resources
 
 
 class NodeResourcesFitPlus:

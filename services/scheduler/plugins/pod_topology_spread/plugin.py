@@ -30,16 +30,8 @@ from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains
-from services.scheduler.plugins.pod_topology_spread.constraints import (
-    HARD,
-    HOSTNAME,
-    SOFT,
-    SYSTEM_DEFAULTS,
-    Constraint,
-    SpreadArgs,
-    constraints_of,
-    is_spread,
-)
+from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SYSTEM_DEFAULTS, SpreadArgs
+from services.scheduler.plugins.pod_topology_spread.constraints import Constraint, constraints_of, is_spread
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord

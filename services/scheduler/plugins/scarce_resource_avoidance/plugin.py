@@ -7,9 +7,8 @@ Source: spec/scheduler-core.md 6; upstream pkg/scheduler/plugins/scarceresourcea
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
@@ -22,28 +21,6 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from shared.errors import KoordError
-
-
-class BadScarceArgs(KoordError):
-    """ScarceResourceAvoidanceArgs that cannot be used."""
-
-
-class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    resources: tuple[str, ...] | None = None
-
-
-def read_scarce_args(raw: Mapping[str, Any], source: str) -> frozenset[str]:
-    """The scarce resources.
-
-    Raises:
-        BadScarceArgs: a field is unknown or of the wrong type.
-    """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        return frozenset(msgspec.convert(stated, _Args).resources or ())
-    except msgspec.ValidationError as error:
-        raise BadScarceArgs(f"{source}: {error}") from error
 
 
 class ScarceResourceAvoidance:

@@ -4,9 +4,8 @@ Source: spec/scheduler-core.md 1.6; upstream pkg/scheduler/plugins/schedulinghin
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
@@ -18,36 +17,11 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
+from services.scheduler.plugins.scheduling_hint.args import MAX_HINT_NODES
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from shared.errors import KoordError
 
 _ELSEWHERE, _UNREADABLE = 1, 2
-_MOST_NODES = 100
-
-
-class BadHintArgs(KoordError):
-    """SchedulingHintArgs that cannot be used."""
-
-
-class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    max_hint_nodes: int = _MOST_NODES
-
-
-def read_hint_args(raw: Mapping[str, Any], source: str) -> int:
-    """How many preferred nodes of a hint are looked at.
-
-    Raises:
-        BadHintArgs: a field is unknown, of the wrong type, or not above 0.
-    """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, _Args)
-    except msgspec.ValidationError as error:
-        raise BadHintArgs(f"{source}: {error}") from error
-    if args.max_hint_nodes <= 0:
-        raise BadHintArgs(f"{source}: maxHintNodes is {args.max_hint_nodes}; give a number above 0")
-    return args.max_hint_nodes
 
 
 class SchedulingHint:
@@ -62,7 +36,7 @@ class SchedulingHint:
         "UnreadableAnnotation": frozenset(),
     }
 
-    def __init__(self, most_nodes: int = _MOST_NODES) -> None:
+    def __init__(self, most_nodes: int = MAX_HINT_NODES) -> None:
         self.most_nodes = most_nodes
 
     def new_cache(self) -> None:

@@ -1,0 +1,34 @@
+"""NodeResourcesBalancedAllocationArgs. Source: spec/scheduler-core.md 2.4; spec/api.md 4.3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.scheduler.plugins.helper.scoring_strategy import WeightedResource
+from shared.errors import KoordError
+
+
+class BadBalanceArgs(KoordError):
+    """NodeResourcesBalancedAllocationArgs that cannot be used."""
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resources: tuple[WeightedResource, ...] = ()
+
+
+def read_balance_args(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    """The resources that are to be balanced: cpu and memory when none are named.
+
+    Raises:
+        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one upstream takes.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        resources = msgspec.convert(stated, _Args).resources
+    except msgspec.ValidationError as error:
+        raise BadBalanceArgs(f"{source}: {error}") from error
+    for number, resource in enumerate(resources):
+        if resource.weight not in (0, 1):
+            raise BadBalanceArgs(f"{source}: resources[{number}].weight is {resource.weight}; give 1 or leave it out")
+    return tuple(resource.name for resource in resources) or ("cpu", "memory")

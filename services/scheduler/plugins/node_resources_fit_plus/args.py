@@ -1,0 +1,40 @@
+"""NodeResourcesFitPlusArgs. Source: spec/scheduler-core.md 5; spec/api.md 4.3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shared.errors import KoordError
+
+
+class BadFitPlusArgs(KoordError):
+    """NodeResourcesFitPlusArgs that cannot be used."""
+
+
+class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one resource is scored; a word that is no strategy scores 0 and keeps its weight, as upstream has it."""
+
+    type: str = ""
+    weight: int = 0
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resources: dict[str, Preference] | None = None
+
+
+def read_fit_plus_args(raw: Mapping[str, Any], source: str) -> Mapping[str, Preference]:
+    """Resource -> how it is scored.
+
+    Raises:
+        BadFitPlusArgs: a field is unknown or of the wrong type, or a weight is negative or beyond 2^31 - 1.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        resources = msgspec.convert(stated, _Args).resources or {}
+    except msgspec.ValidationError as error:
+        raise BadFitPlusArgs(f"{source}: {error}") from error
+    for name, preference in resources.items():
+        if not 0 <= preference.weight < 1 << 31:
+            raise BadFitPlusArgs(f"{source}: resources[{name}].weight is {preference.weight}; give a number from 0 up")
+    return resources

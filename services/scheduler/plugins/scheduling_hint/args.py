@@ -1,0 +1,34 @@
+"""SchedulingHintArgs. Source: spec/scheduler-core.md 1.6; spec/api.md 4.3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shared.errors import KoordError
+
+MAX_HINT_NODES = 100
+
+
+class BadHintArgs(KoordError):
+    """SchedulingHintArgs that cannot be used."""
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    max_hint_nodes: int = MAX_HINT_NODES
+
+
+def read_hint_args(raw: Mapping[str, Any], source: str) -> int:
+    """How many preferred nodes of a hint are looked at.
+
+    Raises:
+        BadHintArgs: a field is unknown, of the wrong type, or not above 0.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        args = msgspec.convert(stated, _Args)
+    except msgspec.ValidationError as error:
+        raise BadHintArgs(f"{source}: {error}") from error
+    if args.max_hint_nodes <= 0:
+        raise BadHintArgs(f"{source}: maxHintNodes is {args.max_hint_nodes}; give a number above 0")
+    return args.max_hint_nodes
