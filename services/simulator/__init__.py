@@ -1,1 +1,1 @@
-"""The simulator: a cluster that exists only in memory, behind the gateway's events and intents."""
+"""The simulator: a Kubernetes cluster in memory, for development, demonstrations and tests."""

@@ -1,10 +1,10 @@
-"""The cluster's own time: it runs with the wall clock, faster or slower, or it jumps from one thing that is due to the next."""
+"""Simulated time: it runs with the wall clock, faster or slower, or it jumps from one timer to the next."""
 
 from shared.kube.instants import SECOND
 
 
 class Clock:
-    """Simulated time. It never runs backwards and never behind what the log has seen.
+    """Simulated time. It never runs backwards, and never behind the instants in the log.
 
     Attributes:
         speed: simulated seconds per second of wall time.
@@ -16,15 +16,15 @@ class Clock:
         self._began_ns = max(wall_ns, seen_ns)
 
     def now_ns(self, wall_ns: int) -> int:
-        """The simulated instant at an instant of the wall clock."""
+        """Returns the simulated instant at an instant of the wall clock."""
         passed_ns = max(0, wall_ns - self._wall_ns)
         return self._began_ns + (passed_ns if self.speed == 1 else int(passed_ns * self.speed))
 
     def wait_s(self, until_ns: int, wall_ns: int) -> float:
-        """Wall seconds until a simulated instant."""
+        """Returns the wall seconds until a simulated instant."""
         return max(0.0, (until_ns - self.now_ns(wall_ns)) / SECOND / self.speed)
 
     def jump(self, to_ns: int, wall_ns: int) -> None:
-        """Let the simulated time be `to_ns` now; earlier than it is already changes nothing."""
+        """Sets the simulated time to `to_ns`; an earlier instant changes nothing."""
         self._began_ns = max(to_ns, self.now_ns(wall_ns))
         self._wall_ns = wall_ns

@@ -1,4 +1,4 @@
-"""What a new cluster holds, and the pods that come: each object follows from the seed and its number alone."""
+"""The generated objects of a new cluster: each is a function of the seed and of its number."""
 
 from services.simulator.kubelet.pod_lifecycle import RUNS_FOR
 from services.simulator.kubelet.usage_reports import LOAD
@@ -25,7 +25,7 @@ SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critica
 
 
 def namespaces() -> list[dict[str, object]]:
-    """The namespaces that every cluster has."""
+    """Returns the namespaces of every cluster."""
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}}
         for name in ("default", "kube-system", "koordinator-system")
@@ -33,7 +33,7 @@ def namespaces() -> list[dict[str, object]]:
 
 
 def priority_classes() -> list[dict[str, object]]:
-    """The PriorityClasses of Kubernetes itself and of an installed Koordinator. Source: spec/api.md 3."""
+    """Returns the PriorityClasses of Kubernetes itself and of an installed Koordinator. Source: spec/api.md 3."""
     return [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -47,7 +47,7 @@ def priority_classes() -> list[dict[str, object]]:
 
 
 def node(number: int, settings: SimulatorSettings) -> Node:
-    """Node number `number`, from 0. Hot nodes are spread evenly over the numbers."""
+    """Returns node number `number`, from 0. Hot nodes are spread evenly over the numbers."""
     name = f"node-{number:04d}"
     hot = (number + 1) * settings.hot_percent // 100 > number * settings.hot_percent // 100
     load_percent = 55 + pick(settings.seed, number, "load", 21) if hot else 3 + pick(settings.seed, number, "load", 6)
@@ -69,7 +69,7 @@ def node(number: int, settings: SimulatorSettings) -> Node:
 
 
 def pod(number: int, settings: SimulatorSettings) -> Pod:
-    """Pod number `number`, from 0: an LS service, or batch work that ends."""
+    """Returns pod number `number`, from 0: an LS service, or batch work that ends."""
     seed = settings.seed
     batch = pick(seed, number, "batch", 100) < settings.batch_percent
     sizes = BATCH_SIZES if batch else LS_SIZES
@@ -103,12 +103,12 @@ def pod(number: int, settings: SimulatorSettings) -> Pod:
 
 
 def arrival_ns(number: int, settings: SimulatorSettings, began_ns: int) -> int | None:
-    """When generated pod `number` comes; None when there is none of that number.
+    """Returns the creation instant of generated pod `number`; None when there is none of that number.
 
     Args:
         number: of the pod, from 0.
-        settings: how many there are and how fast they come.
-        began_ns: when the cluster began.
+        settings: their number and rate.
+        began_ns: creation of the cluster.
     """
     if number >= settings.pods:
         return None

@@ -1,10 +1,10 @@
-"""Carrying out what others decided: each intent ends in one outcome, worded like the gateway's."""
+"""Execution of intents of other services: each ends in one outcome, with the gateway's texts."""
 
 from collections.abc import Mapping
 from operator import itemgetter
 
-from services.simulator.api.api_errors import Refused
-from services.simulator.api.api_server import Cluster
+from services.simulator.api.api_errors import ApiError
+from services.simulator.api.api_server import ApiServer
 from services.simulator.api.object_encoding import as_json, merged, typed
 from services.simulator.api.resource_kinds import BY_NAME, PODS, Resource
 from services.simulator.state import Intent, SimulatorState, fields_of, uid_of
@@ -21,126 +21,126 @@ from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesire
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.pod import PodCondition
 
-AT_ONCE = 1_000
-"""Intents that one step carries out: a step must not hold the loop for long. What is left comes with the next."""
+INTENTS_PER_STEP = 1_000
+"""Intents that one step executes: a step must not block the event loop for long. The rest follow in the next step."""
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 EVICTION = "EvictionByEvictionAPI"
 
 
-def carry_out(cluster: Cluster, state: SimulatorState) -> None:
-    """Make the cluster agree with open intents and record how each ended: the oldest of each context first, AT_ONCE at most."""
-    left = AT_ONCE
-    for context, intents in sorted(state.open.items()):
-        verdicts = _newest_verdicts(intents)
+def execute(api: ApiServer, state: SimulatorState) -> None:
+    """Executes open intents and records their outcomes: the oldest of each context first, INTENTS_PER_STEP at most."""
+    left = INTENTS_PER_STEP
+    for context, intents in sorted(state.open_intents.items()):
+        newest = _newest_decisions(intents)
         for seq in sorted(intents)[:left]:
-            _carry_out(cluster, state, Cause(context, seq), intents[seq], verdicts)
+            _execute(api, state, Cause(context, seq), intents[seq], newest)
             left -= 1
 
 
-def _newest_verdicts(intents: Mapping[int, Intent]) -> dict[str, int]:
-    """Pod uid -> seq of the newest open word of the scheduler about it."""
-    verdicts: dict[str, int] = {}
+def _newest_decisions(intents: Mapping[int, Intent]) -> dict[str, int]:
+    """Returns pod uid -> seq of the scheduler's newest open intent about the pod."""
+    newest: dict[str, int] = {}
     for seq, intent in intents.items():
         if isinstance(intent, PodPlaced | PodUnschedulable):
-            verdicts[intent.pod_uid] = max(seq, verdicts.get(intent.pod_uid, 0))
-    return verdicts
+            newest[intent.pod_uid] = max(seq, newest.get(intent.pod_uid, 0))
+    return newest
 
 
-def _carry_out(
-    cluster: Cluster, state: SimulatorState, cause: Cause, intent: Intent, verdicts: Mapping[str, int]
-) -> None:
+def _execute(api: ApiServer, state: SimulatorState, cause: Cause, intent: Intent, newest: Mapping[str, int]) -> None:
     match intent:
         case PodPlaced():
-            bind(cluster, cause, intent)
+            bind(api, cause, intent)
         case PodUnschedulable():
-            mark_unschedulable(cluster, cause, intent, superseded=verdicts[intent.pod_uid] > cause.seq)
+            mark_unschedulable(api, cause, intent, superseded=newest[intent.pod_uid] > cause.seq)
         case EvictionRequested():
-            evict(cluster, cause, intent)
+            evict(api, cause, intent)
         case FieldsDesired() | ObjectDesired():
-            write_level(cluster, state, cause, intent)
+            apply_desired_state(api, state, cause, intent)
 
 
-def bind(cluster: Cluster, cause: Cause, intent: PodPlaced) -> None:
-    """Bind a pod. One that is on that node already counts as bound."""
-    pod = cluster.pod(intent.pod)
+def bind(api: ApiServer, cause: Cause, intent: PodPlaced) -> None:
+    """Binds a pod. A pod that is on that node already counts as bound."""
+    pod = api.pod(intent.pod)
     try:
         if not (pod and (pod.metadata.uid, pod.spec.node_name) == (intent.pod_uid, intent.node)):
-            cluster.bind(intent.pod, intent.pod_uid, intent.node, intent.annotations)
-    except Refused as refusal:
-        rejected = BindRejected(pod=intent.pod, pod_uid=intent.pod_uid, reason=str(refusal))
-        cluster.answer(rejected, cause, intent.pod_uid)
+            api.bind(intent.pod, intent.pod_uid, intent.node, intent.annotations)
+    except ApiError as error:
+        rejected = BindRejected(pod=intent.pod, pod_uid=intent.pod_uid, reason=str(error))
+        api.record_outcome(rejected, cause, intent.pod_uid)
     else:
-        cluster.answer(PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node), cause, intent.pod_uid)
+        api.record_outcome(PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node), cause, intent.pod_uid)
 
 
-def mark_unschedulable(cluster: Cluster, cause: Cause, intent: PodUnschedulable, *, superseded: bool) -> None:
-    """Write the pod's condition, unless the pod is bound or gone, or the scheduler has said something newer of it."""
-    pod = cluster.pod(intent.pod)
+def mark_unschedulable(api: ApiServer, cause: Cause, intent: PodUnschedulable, *, superseded: bool) -> None:
+    """Writes the pod's condition, unless the pod is bound or gone, or the scheduler has a newer intent about it."""
+    pod = api.pod(intent.pod)
     if superseded or pod is None or pod.metadata.uid != intent.pod_uid or pod.spec.node_name:
         outcome: Event = DesiredStateSuperseded(resource=PODS.name, name=intent.pod, fields=POD_SCHEDULED)
     else:
         condition = PodCondition(type=POD_SCHEDULED, status="False", reason=UNSCHEDULABLE, message=intent.message)
-        cluster.set_condition(pod, condition)
+        api.set_condition(pod, condition)
         outcome = DesiredStateApplied(resource=PODS.name, name=intent.pod, fields=POD_SCHEDULED)
-    cluster.answer(outcome, cause, intent.pod_uid)
+    api.record_outcome(outcome, cause, intent.pod_uid)
 
 
-def evict(cluster: Cluster, cause: Cause, intent: EvictionRequested) -> None:
-    """Evict a pod. There are no disruption budgets here, so it succeeds; so it does for a pod that is gone."""
-    pod = cluster.pod(intent.pod)
+def evict(api: ApiServer, cause: Cause, intent: EvictionRequested) -> None:
+    """Evicts a pod. There are no disruption budgets here, so it always succeeds, also for a deleted pod."""
+    pod = api.pod(intent.pod)
     if pod and pod.metadata.uid == intent.pod_uid:
         why = PodCondition(type="DisruptionTarget", status="True", reason=EVICTION, message=intent.reason)
-        cluster.end_pod(pod, intent.grace_period_s, why)
-    cluster.answer(PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), cause, intent.pod_uid)
+        api.end_pod(pod, intent.grace_period_s, why)
+    api.record_outcome(PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), cause, intent.pod_uid)
 
 
-def write_level(cluster: Cluster, state: SimulatorState, cause: Cause, intent: FieldsDesired | ObjectDesired) -> None:
-    """Write a level, unless a newer one of its field group is known already or another object has the place."""
+def apply_desired_state(
+    api: ApiServer, state: SimulatorState, cause: Cause, intent: FieldsDesired | ObjectDesired
+) -> None:
+    """Applies a desired state, unless a newer one of its field group exists or another object has that name."""
     resource, name, fields = intent.resource, intent.name, fields_of(intent)
-    newest = state.levels.get((resource, name), {}).get((cause.context, fields))
+    newest = state.desired_states.get((resource, name), {}).get((cause.context, fields))
     outcome: Event = DesiredStateSuperseded(resource=resource, name=name, fields=fields)
     try:
-        if newest and newest.seq == cause.seq and enforce(cluster, intent):
+        if newest and newest.seq == cause.seq and apply_to_object(api, intent):
             outcome = DesiredStateApplied(resource=resource, name=name, fields=fields)
-    except Refused as refusal:
-        outcome = DesiredStateRejected(resource=resource, name=name, fields=fields, reason=str(refusal))
-    cluster.answer(outcome, cause)
+    except ApiError as error:
+        outcome = DesiredStateRejected(resource=resource, name=name, fields=fields, reason=str(error))
+    api.record_outcome(outcome, cause)
 
 
-def enforce(cluster: Cluster, intent: FieldsDesired | ObjectDesired) -> bool:
-    """Make an object agree with a level; False when another object has its place.
+def apply_to_object(api: ApiServer, intent: FieldsDesired | ObjectDesired) -> bool:
+    """Writes a desired state into its object. Returns False when another object has that name.
 
     Raises:
-        Refused: there is no object to write to, or the API does not take it.
+        ApiError: there is no object to write to, or the API does not take it.
     """
-    held = cluster.find(intent.resource, intent.name)
+    stored = api.find(intent.resource, intent.name)
     resource = resource_named(intent)
     if isinstance(intent, FieldsDesired):
-        if held is not None and intent.uid and uid_of(held) != intent.uid:
+        if stored is not None and intent.uid and uid_of(stored) != intent.uid:
             return False
-        cluster.patch(resource, intent.name, intent.patch, status=intent.subresource == "status")
+        api.patch(resource, intent.name, intent.patch, status=intent.subresource == "status")
         return True
     if intent.body is None:
-        if held is not None:
-            cluster.delete(resource, intent.name)
+        if stored is not None:
+            api.delete(resource, intent.name)
         return True
-    if held is None:
+    if stored is None:
         namespace, _, name = intent.name.rpartition("/")
         metadata = dict(intent.body.get("metadata") or {}) | {"name": name, "namespace": namespace}
-        cluster.create(resource, typed(resource, intent.body | {"metadata": metadata}))
+        api.create(resource, typed(resource, intent.body | {"metadata": metadata}))
         return True
-    plain = as_json(resource, held)
+    plain = as_json(resource, stored)
     kept = {name: value for name, value in plain.items() if name in {"apiVersion", "kind", "metadata", "status"}}
-    wanted = {name: value for name, value in intent.body.items() if name not in kept}
+    desired = {name: value for name, value in intent.body.items() if name not in kept}
     labels = {name: (intent.body.get("metadata") or {}).get(name) for name in ("labels", "annotations")}
-    cluster.put(resource.name, intent.name, typed(resource, merged(kept, {"metadata": labels}) | wanted))
+    api.put(resource.name, intent.name, typed(resource, merged(kept, {"metadata": labels}) | desired))
     return True
 
 
 def resource_named(intent: FieldsDesired | ObjectDesired) -> Resource:
-    """The resource that a level is about; one that is not in the catalogue is a custom resource."""
+    """Returns the resource of a desired state; a resource that is not in RESOURCES is a custom resource."""
     known = BY_NAME.get(intent.resource)
     if known:
         return known
@@ -152,19 +152,19 @@ def resource_named(intent: FieldsDesired | ObjectDesired) -> Resource:
     )
 
 
-def keep_levels(cluster: Cluster, state: SimulatorState) -> None:
-    """Write the levels of what this step changed again where they no longer hold; those of an object that is gone end."""
-    for resource, name in [place for place in cluster.changed if place in state.levels]:
-        gone = cluster.find(resource, name) is None
-        for (context, fields), level in sorted(state.levels[resource, name].items(), key=itemgetter(0)):
-            cause, wanted = Cause(context, level.seq), level.intent
-            if level.seq in state.open.get(context, {}):
+def reapply_desired_states(api: ApiServer, state: SimulatorState) -> None:
+    """Writes desired states again where this step changed their objects; those of a deleted object end."""
+    for resource, name in [place for place in api.changed if place in state.desired_states]:
+        is_deleted = api.find(resource, name) is None
+        for (context, fields), desired_state in sorted(state.desired_states[resource, name].items(), key=itemgetter(0)):
+            cause, desired = Cause(context, desired_state.seq), desired_state.intent
+            if desired_state.seq in state.open_intents.get(context, {}):
                 continue  # its outcome is drafted, or comes with the next step
-            if gone and not (isinstance(wanted, ObjectDesired) and wanted.body is None):
-                cluster.answer(DesiredStateSuperseded(resource=resource, name=name, fields=fields), cause)
+            if is_deleted and not (isinstance(desired, ObjectDesired) and desired.body is None):
+                api.record_outcome(DesiredStateSuperseded(resource=resource, name=name, fields=fields), cause)
                 continue
             try:
-                enforce(cluster, wanted)
-            except Refused as refusal:
-                rejected = DesiredStateRejected(resource=resource, name=name, fields=fields, reason=str(refusal))
-                cluster.answer(rejected, cause)
+                apply_to_object(api, desired)
+            except ApiError as error:
+                rejected = DesiredStateRejected(resource=resource, name=name, fields=fields, reason=str(error))
+                api.record_outcome(rejected, cause)

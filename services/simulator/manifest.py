@@ -1,15 +1,15 @@
-"""What the simulator may do, and what it can be asked."""
+"""The contexts that the simulator reads and writes, and the requests that it serves."""
 
 from shared.runtime.manifest import Manifest
 
 SUBJECT = "koord.simulator"
 
 CHANGES = ("create", "delete", "patch")
-LOOKS = ("get", "list")
+READS = ("get", "list")
 
 MANIFEST = Manifest(
     name="simulator",
     writes="cluster",
     follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "audit"),
-    serves=tuple(f"{SUBJECT}.{verb}" for verb in (*CHANGES, *LOOKS)),
+    serves=tuple(f"{SUBJECT}.{verb}" for verb in (*CHANGES, *READS)),
 )

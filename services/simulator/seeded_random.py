@@ -1,4 +1,4 @@
-"""Numbers that look random and follow from a seed: counters through splitmix64, so that any of them can be asked for alone."""
+"""Deterministic random numbers: splitmix64 of counters, so that each number is computed independently of the others."""
 
 import hashlib
 from functools import lru_cache
@@ -29,10 +29,10 @@ def splitmix_array(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @lru_cache(maxsize=65_536)
 def text_hash(text: str) -> int:
-    """64 bits of a text, the same in every process."""
+    """Returns 64 bits of a text, the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def pick(seed: int, counter: int, what: str, options: int) -> int:
-    """A number from 0 to `options` - 1: the choice of `what` for the counter's object."""
+    """Returns a number from 0 to `options` - 1: the choice `what` for the counter's object."""
     return splitmix(text_hash(f"{what}/{seed}") ^ counter) % options

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.simulator.kubelet.pod_lifecycle import Pace
+from services.simulator.kubelet.pod_lifecycle import PodTimings
 from shared.settings import Settings
 
 
@@ -13,12 +13,8 @@ class SimulatorSettings(Settings, frozen=True, kw_only=True):
 
     seed: Annotated[int, Meta(ge=0, description="uids, loads and the generated pods follow from it")] = 1
     speed: Annotated[float, Meta(gt=0, description="simulated seconds per second of wall time")] = 1.0
-    virtual: Annotated[
-        bool, Meta(description="jump to the next thing that is due as soon as nothing is left to do")
-    ] = False
-    debounce_s: Annotated[float, Meta(gt=0, description="virtual time: how long nothing must happen before a jump")] = (
-        0.2
-    )
+    virtual: Annotated[bool, Meta(description="jump to the next timer as soon as nothing is left to do")] = False
+    debounce_s: Annotated[float, Meta(gt=0, description="virtual time: idle seconds before a jump")] = 0.2
 
     start_delay_s: Annotated[float, Meta(ge=0, description="from a pod's binding to Running")] = 1.0
     stop_delay_s: Annotated[float, Meta(ge=0, description="from a running pod's deletion to its end, at most")] = 2.0
@@ -27,9 +23,11 @@ class SimulatorSettings(Settings, frozen=True, kw_only=True):
     )
 
     report_interval_s: Annotated[int, Meta(ge=0, description="between two NodeMetric reports of a node; 0: none")] = 60
-    average_s: Annotated[int, Meta(ge=15, description="window of the usages in a report that are not percentiles")] = 60
+    average_s: Annotated[
+        int, Meta(ge=15, description="averaging window of the usage in a report, percentiles aside")
+    ] = 60
 
-    nodes: Annotated[int, Meta(ge=0, description="nodes that a new cluster has")] = 0
+    nodes: Annotated[int, Meta(ge=0, description="nodes of a new cluster")] = 0
     node_cpu: Annotated[int, Meta(ge=1, description="cores of each")] = 32
     node_memory_gib: Annotated[int, Meta(ge=1, description="memory of each")] = 256
     node_pods: Annotated[int, Meta(ge=1, description="pods that fit on each")] = 110
@@ -41,8 +39,8 @@ class SimulatorSettings(Settings, frozen=True, kw_only=True):
     ] = 0
 
     pods: Annotated[int, Meta(ge=0, description="pods that are created in a new cluster")] = 0
-    pods_after_s: Annotated[float, Meta(ge=0, description="when the first of them comes")] = 2.0
-    pods_per_s: Annotated[float, Meta(ge=0, description="how fast they come; 0: all at once")] = 0.0
+    pods_after_s: Annotated[float, Meta(ge=0, description="seconds until the first of them")] = 2.0
+    pods_per_s: Annotated[float, Meta(ge=0, description="pods created a second; 0: all at once")] = 0.0
     batch_percent: Annotated[
         int, Meta(ge=0, le=100, description="share of them that is batch work; the rest is LS")
     ] = 50
@@ -50,6 +48,6 @@ class SimulatorSettings(Settings, frozen=True, kw_only=True):
     scheduler_name: Annotated[str, Meta(description="schedulerName of the generated pods")] = "koord-scheduler"
 
     @property
-    def pace(self) -> Pace:
-        """How fast pods start, stop and are cleared away."""
-        return Pace(self.start_delay_s, self.stop_delay_s, self.keep_ended_s)
+    def timings(self) -> PodTimings:
+        """Delays of the start, the stop and the removal of pods."""
+        return PodTimings(self.start_delay_s, self.stop_delay_s, self.keep_ended_s)

@@ -1,7 +1,7 @@
-"""The cluster in memory: a fold over what was said of it in `cluster`, and the intents of others that are not answered yet.
+"""The simulated cluster: a fold over the events of `cluster`, and the open intents of other services.
 
-There is no second copy. What the simulator's API reads is this State, what it writes are events, and after a restart the
-cluster is there again because its log is.
+There is no second copy: the simulator's API reads this State and writes events, and a restart rebuilds the cluster from
+its log.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ Intent = PodPlaced | PodUnschedulable | EvictionRequested | FieldsDesired | Obje
 
 
 class _Stored(msgspec.Struct):
-    """What `encode` writes."""
+    """The stored form of the State."""
 
     positions: dict[str, int]
     objects: dict[str, dict[str, Any]]
@@ -45,9 +45,9 @@ class _Stored(msgspec.Struct):
     arrivals: int
     began_ns: int
     now_ns: int
-    open: dict[str, list[tuple[int, Intent]]]
-    early: dict[str, list[tuple[int, bool]]]
-    levels: list[tuple[str, int, FieldsDesired | ObjectDesired]]
+    open_intents: dict[str, list[tuple[int, Intent]]]
+    early_outcomes: dict[str, list[tuple[int, bool]]]
+    desired_states: list[tuple[str, int, FieldsDesired | ObjectDesired]]
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
@@ -62,28 +62,29 @@ ARRIVAL = "simulator.koordinator.sh/arrival"
 """Annotation of a generated pod: its number, from 0."""
 
 
-class Level(NamedTuple):
-    """A level in force: the newest of its field group, and its place in its log."""
+class DesiredState(NamedTuple):
+    """The newest desired state of a field group, and its position in its log."""
 
     seq: int
     intent: FieldsDesired | ObjectDesired
 
 
 class SimulatorState:
-    """The cluster, and what is to be done in it.
+    """The cluster, and the open intents.
 
     Attributes:
         objects: resource -> key -> object.
         pods_on: node -> keys of the pods bound to it; follows from `objects`.
-        created: how many objects there have been, which makes the next uid.
-        arrivals: how many generated pods there have been; began_ns is when the first of them was created.
-        now_ns: the newest instant that this log was written at.
-        open: context -> seq -> intent without an outcome.
-        early: context -> seq -> whether the level stands, for outcomes heard before their intent.
-        levels: (resource, name) -> (context, field group) -> the level in force.
+        created: number of objects created so far, from which the next uid is derived.
+        arrivals: number of generated pods so far.
+        began_ns: creation of the first generated pod.
+        now_ns: the newest instant in the own log.
+        open_intents: context -> seq -> intent without an outcome.
+        early_outcomes: context -> seq -> whether the desired state was applied, for outcomes read before their intent.
+        desired_states: (resource, name) -> (context, field group) -> the newest desired state.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -93,35 +94,35 @@ class SimulatorState:
         self.arrivals = 0
         self.began_ns = 0
         self.now_ns = 0
-        self.open: dict[str, dict[int, Intent]] = {}
-        self.early: dict[str, dict[int, bool]] = {}
-        self.levels: dict[tuple[str, str], dict[tuple[str, str], Level]] = {}
-        self._places: dict[tuple[str, int], tuple[str, str]] = {}  # of the levels, by context and seq
+        self.open_intents: dict[str, dict[int, Intent]] = {}
+        self.early_outcomes: dict[str, dict[int, bool]] = {}
+        self.desired_states: dict[tuple[str, str], dict[tuple[str, str], DesiredState]] = {}
+        self._objects_by_seq: dict[tuple[str, int], tuple[str, str]] = {}  # (context, seq) -> object of a desired state
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event of `cluster` or of a context with intents."""
+        """Folds one event of `cluster` or of a context with intents."""
         event = record.event
         if record.context == "cluster":
             if event.now_ns is not None and event.now_ns > self.now_ns:
                 self.now_ns = event.now_ns
             if isinstance(event, OUTCOMES):
-                self._answered(record.cause, stands=isinstance(event, DesiredStateApplied))
+                self._apply_outcome(record.cause, is_applied=isinstance(event, DesiredStateApplied))
             else:
-                self._observed(event)
+                self._apply_observation(event)
         elif isinstance(event, INTENTS):
-            self._intended(record.context, record.seq, event)
+            self._apply_intent(record.context, record.seq, event)
         self.positions[record.context] = record.seq
 
     def pods(self) -> Mapping[str, Pod]:
-        """The pods, by `namespace/name`."""
+        """Returns the pods by `namespace/name`."""
         return self.objects.get(PODS.name, {})  # type: ignore[return-value]  # PodObserved holds nothing else
 
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes, by name."""
+        """Returns the nodes by name."""
         return self.objects.get(NODES.name, {})  # type: ignore[return-value]  # NodeObserved holds nothing else
 
     def node_metrics(self) -> Mapping[str, NodeMetric]:
-        """The NodeMetrics, by node."""
+        """Returns the NodeMetrics by node."""
         return self.objects.get(NODE_METRICS.name, {})  # type: ignore[return-value]  # NodeMetricObserved holds nothing else
 
     def encode(self) -> bytes:
@@ -134,17 +135,17 @@ class SimulatorState:
                 arrivals=self.arrivals,
                 began_ns=self.began_ns,
                 now_ns=self.now_ns,
-                open={
+                open_intents={
                     context: sorted(intents.items(), key=itemgetter(0))
-                    for context, intents in self.open.items()
+                    for context, intents in self.open_intents.items()
                     if intents
                 },
-                early={context: sorted(seqs.items()) for context, seqs in self.early.items() if seqs},
-                levels=sorted(
+                early_outcomes={context: sorted(seqs.items()) for context, seqs in self.early_outcomes.items() if seqs},
+                desired_states=sorted(
                     (
-                        (context, level.seq, level.intent)
-                        for levels in self.levels.values()
-                        for (context, _group), level in levels.items()
+                        (context, desired_state.seq, desired_state.intent)
+                        for desired_states in self.desired_states.values()
+                        for (context, _group), desired_state in desired_states.items()
                     ),
                     key=itemgetter(0, 1),
                 ),
@@ -152,7 +153,7 @@ class SimulatorState:
         )
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote."""
+        """Takes over a stored State."""
         stored = _DECODER.decode(data)
         for name in ("positions", "created", "arrivals", "began_ns", "now_ns"):
             setattr(self, name, getattr(stored, name))
@@ -162,34 +163,34 @@ class SimulatorState:
         for key, pod in self.pods().items():
             self.pods_on.setdefault(pod.spec.node_name, {})[key] = None
         self.pods_on.pop("", None)
-        self.open = {context: dict(intents) for context, intents in stored.open.items()}
-        self.early = {context: dict(seqs) for context, seqs in stored.early.items()}
-        for context, seq, intent in stored.levels:
-            group = self.levels.setdefault((intent.resource, intent.name), {})
-            group[context, fields_of(intent)] = Level(seq, intent)
-            self._places[context, seq] = (intent.resource, intent.name)
+        self.open_intents = {context: dict(intents) for context, intents in stored.open_intents.items()}
+        self.early_outcomes = {context: dict(seqs) for context, seqs in stored.early_outcomes.items()}
+        for context, seq, intent in stored.desired_states:
+            group = self.desired_states.setdefault((intent.resource, intent.name), {})
+            group[context, fields_of(intent)] = DesiredState(seq, intent)
+            self._objects_by_seq[context, seq] = (intent.resource, intent.name)
 
-    def _observed(self, event: Event) -> None:
+    def _apply_observation(self, event: Event) -> None:
         match event:
             case PodObserved(pod=key, object=pod):
-                self._keep_pod(key, pod)
+                self._store_pod(key, pod)
             case PodDeleted(pod=key):
-                self._leave(self._keep(PODS.name, key, None))
+                self._remove_from_node(self._store(PODS.name, key, None))
             case NodeObserved(node=key, object=node):
-                self._keep(NODES.name, key, node)
+                self._store(NODES.name, key, node)
             case NodeDeleted(node=key):
-                self._keep(NODES.name, key, None)
+                self._store(NODES.name, key, None)
             case NodeMetricObserved(node=key, object=report):
-                self._keep(NODE_METRICS.name, key, report)
+                self._store(NODE_METRICS.name, key, report)
             case NodeMetricDeleted(node=key):
-                self._keep(NODE_METRICS.name, key, None)
+                self._store(NODE_METRICS.name, key, None)
             case ObjectObserved(resource=resource, name=key, object=body):
-                self._keep(resource, key, body)
+                self._store(resource, key, body)
             case ObjectDeleted(resource=resource, name=key):
-                self._keep(resource, key, None)
+                self._store(resource, key, None)
 
-    def _keep(self, resource: str, key: str, new: Object | None) -> Object | None:
-        """Put an object in the place of the one before, which is returned."""
+    def _store(self, resource: str, key: str, new: Object | None) -> Object | None:
+        """Replaces or removes an object. Returns the previous one."""
         objects = self.objects.setdefault(resource, {})
         before = objects.pop(key, None) if new is None else objects.get(key)
         if new is not None:
@@ -197,68 +198,72 @@ class SimulatorState:
             self.created += before is None or uid_of(before) != uid_of(new)
         return before
 
-    def _keep_pod(self, key: str, pod: Pod) -> None:
-        before = self._keep(PODS.name, key, pod)
+    def _store_pod(self, key: str, pod: Pod) -> None:
+        before = self._store(PODS.name, key, pod)
         if not isinstance(before, Pod):
             number = (pod.metadata.annotations or {}).get(ARRIVAL)
             if number is not None:
                 self.arrivals = max(self.arrivals, int(number) + 1)
                 self.began_ns = self.began_ns or instant_ns(pod.metadata.creation_timestamp or "")
         elif before.spec.node_name != pod.spec.node_name:
-            self._leave(before)
+            self._remove_from_node(before)
         if pod.spec.node_name:
             self.pods_on.setdefault(pod.spec.node_name, {})[key] = None
 
-    def _leave(self, pod: Object | None) -> None:
+    def _remove_from_node(self, pod: Object | None) -> None:
         there = self.pods_on.get(pod.spec.node_name) if isinstance(pod, Pod) else None
         if there and isinstance(pod, Pod):
             there.pop(pod.metadata.key, None)
             if not there:
                 del self.pods_on[pod.spec.node_name]
 
-    def _intended(self, context: str, seq: int, intent: Intent) -> None:
-        stands = self.early.get(context, {}).pop(seq, None)
-        if stands is None:
-            self.open.setdefault(context, {})[seq] = intent
+    def _apply_intent(self, context: str, seq: int, intent: Intent) -> None:
+        is_applied = self.early_outcomes.get(context, {}).pop(seq, None)
+        if is_applied is None:
+            self.open_intents.setdefault(context, {})[seq] = intent
         if isinstance(intent, FieldsDesired | ObjectDesired):
             place, group = (intent.resource, intent.name), (context, fields_of(intent))
-            older = self.levels.get(place, {}).get(group)
+            older = self.desired_states.get(place, {}).get(group)
             if older:
-                self._end_level(context, older.seq)
-            if stands is not False:
-                self.levels.setdefault(place, {})[group] = Level(seq, intent)
-                self._places[context, seq] = place
+                self._end_desired_state(context, older.seq)
+            if is_applied is not False:
+                self.desired_states.setdefault(place, {})[group] = DesiredState(seq, intent)
+                self._objects_by_seq[context, seq] = place
 
-    def _answered(self, cause: Cause | None, *, stands: bool) -> None:
+    def _apply_outcome(self, cause: Cause | None, *, is_applied: bool) -> None:
         if cause is None:
             return
         context, seq = cause.context, cause.seq
         if seq > self.positions.get(context, 0):
-            early = self.early.setdefault(context, {})
-            early[seq] = early.get(seq, True) and stands
+            early_outcomes = self.early_outcomes.setdefault(context, {})
+            early_outcomes[seq] = early_outcomes.get(seq, True) and is_applied
             return
-        self.open.get(context, {}).pop(seq, None)
-        if not stands:
-            self._end_level(context, seq)
+        self.open_intents.get(context, {}).pop(seq, None)
+        if not is_applied:
+            self._end_desired_state(context, seq)
 
-    def _end_level(self, context: str, seq: int) -> None:
-        place = self._places.pop((context, seq), None)
+    def _end_desired_state(self, context: str, seq: int) -> None:
+        place = self._objects_by_seq.pop((context, seq), None)
         if place is not None:
-            levels = self.levels[place]
-            for group in [group for group, level in levels.items() if group[0] == context and level.seq == seq]:
-                del levels[group]
-            if not levels:
-                del self.levels[place]
+            desired_states = self.desired_states[place]
+            for group in [
+                group
+                for group, desired_state in desired_states.items()
+                if group[0] == context and desired_state.seq == seq
+            ]:
+                del desired_states[group]
+            if not desired_states:
+                del self.desired_states[place]
 
 
 def fields_of(intent: FieldsDesired | ObjectDesired) -> str:
-    """The field group that a level is about; the whole object's is empty."""
+    """Returns the field group of a desired state; empty for the whole object."""
     return intent.fields if isinstance(intent, FieldsDesired) else ""
 
 
-def uid_of(held: Object) -> str:
-    """The uid of an object."""
-    return str(held["metadata"].get("uid", "")) if isinstance(held, dict) else held.metadata.uid
+def uid_of(stored: Object) -> str:
+    """Returns the uid of an object."""
+    return str(stored["metadata"].get("uid", "")) if isinstance(stored, dict) else stored.metadata.uid
 
 
 KINDS: Mapping[str, type[Pod] | type[Node] | type[NodeMetric]] = {
@@ -266,4 +271,4 @@ KINDS: Mapping[str, type[Pod] | type[Node] | type[NodeMetric]] = {
     NODES.name: Node,
     NODE_METRICS.name: NodeMetric,
 }
-"""Resources whose objects are typed; those of all others are plain JSON."""
+"""Resources with typed objects; the objects of all others are plain JSON."""

@@ -1,16 +1,17 @@
-"""How the simulated API says no: the status, the reason and the message that a Kubernetes API server would give."""
+"""Errors of the simulated API, with the status, reason and message of a Kubernetes API server."""
 
 from typing import Any
 
 from shared.errors import KoordError
 
 
-class Refused(KoordError):
-    """A request that the API refuses.
+class ApiError(KoordError):
+    """An error response of the API.
 
     Attributes:
         code: the HTTP status.
-        reason: the API's word for it: `NotFound`, `AlreadyExists`, `Conflict`, `Forbidden`, `Invalid`, `BadRequest`.
+        reason: the API's name of the error: `NotFound`, `AlreadyExists`, `Conflict`, `Forbidden`, `Invalid`,
+            `BadRequest`.
     """
 
     def __init__(self, code: int, reason: str, message: str) -> None:
@@ -19,7 +20,7 @@ class Refused(KoordError):
         self.reason = reason
 
     def status(self) -> dict[str, Any]:
-        """The answer as a Kubernetes `Status` object."""
+        """Returns the error as a Kubernetes `Status` object."""
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -30,31 +31,31 @@ class Refused(KoordError):
         }
 
 
-def not_found(resource: str, key: str) -> Refused:
+def not_found(resource: str, key: str) -> ApiError:
     """404: there is no such object."""
-    return Refused(404, "NotFound", f'{resource} "{key}" not found')
+    return ApiError(404, "NotFound", f'{resource} "{key}" not found')
 
 
-def already_exists(resource: str, key: str) -> Refused:
+def already_exists(resource: str, key: str) -> ApiError:
     """409: the name is taken."""
-    return Refused(409, "AlreadyExists", f'{resource} "{key}" already exists')
+    return ApiError(409, "AlreadyExists", f'{resource} "{key}" already exists')
 
 
-def conflict(resource: str, key: str, why: str) -> Refused:
-    """409: the object is not what the request takes it for."""
-    return Refused(409, "Conflict", f'Operation cannot be fulfilled on {resource} "{key}": {why}')
+def conflict(resource: str, key: str, why: str) -> ApiError:
+    """409: the object is not in the state that the request expects."""
+    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {resource} "{key}": {why}')
 
 
-def forbidden(resource: str, key: str, why: str) -> Refused:
-    """403: an admission rule says no."""
-    return Refused(403, "Forbidden", f'{resource} "{key}" is forbidden: {why}')
+def forbidden(resource: str, key: str, why: str) -> ApiError:
+    """403: an admission rule rejects the object."""
+    return ApiError(403, "Forbidden", f'{resource} "{key}" is forbidden: {why}')
 
 
-def invalid(kind: str, key: str, field: str, why: str) -> Refused:
+def invalid(kind: str, key: str, field: str, why: str) -> ApiError:
     """422: a field of the object is wrong."""
-    return Refused(422, "Invalid", f'{kind} "{key}" is invalid: {field}: {why}')
+    return ApiError(422, "Invalid", f'{kind} "{key}" is invalid: {field}: {why}')
 
 
-def bad_request(why: str) -> Refused:
+def bad_request(why: str) -> ApiError:
     """400: the request cannot be read."""
-    return Refused(400, "BadRequest", why)
+    return ApiError(400, "BadRequest", why)

@@ -1,7 +1,7 @@
-"""One step of the cluster: what an API server does to its objects, written down as the events that say so.
+"""The API server of the simulated cluster: operations on objects during one step, as events.
 
-A `Cluster` stands on a State that it never changes. It reads through what the step has changed so far, so that the
-requests of one batch see each other; its `drafts` are the step.
+An `ApiServer` is based on a State that it never changes. It reads through the changes of the step, so that the requests
+of one batch see each other; its `drafts` are the step.
 """
 
 import hashlib
@@ -13,7 +13,15 @@ from msgspec.structs import replace
 
 from services.simulator.api import object_admission
 from services.simulator.api.api_errors import already_exists, conflict, forbidden, not_found
-from services.simulator.api.object_encoding import fresh, fresh_body, gone, merged, name_of, observed, typed
+from services.simulator.api.object_encoding import (
+    deletion_event,
+    merged,
+    name_of,
+    new_body,
+    new_metadata,
+    observation_event,
+    typed,
+)
 from services.simulator.api.resource_kinds import (
     BY_NAME,
     NAMESPACES,
@@ -23,7 +31,7 @@ from services.simulator.api.resource_kinds import (
     PRIORITY_CLASSES,
     Resource,
 )
-from services.simulator.kubelet.pod_lifecycle import ENDED, Pace, second_text, with_condition
+from services.simulator.kubelet.pod_lifecycle import ENDED, PodTimings, second_text, with_condition
 from services.simulator.state import Object, SimulatorState, uid_of
 from shared.events import Cause, Draft, Event
 from shared.kube.instants import SECOND
@@ -34,59 +42,59 @@ from shared.kube.pod import Pod, PodCondition
 SCHEDULED = PodCondition(type="PodScheduled", status="True")
 
 
-class Cluster:
-    """The objects as this step leaves them.
+class ApiServer:
+    """The objects with the changes of this step.
 
     Attributes:
         drafts: the events of the step, in order.
-        created: how many objects there have been, those of the step included.
-        changed: the places that the step has written, in order: (resource, key).
+        created: number of objects created so far, including this step.
+        changed: the objects that the step has written, in order: (resource, key).
     """
 
-    def __init__(self, state: SimulatorState, *, seed: int, pace: Pace, now_ns: int) -> None:
+    def __init__(self, state: SimulatorState, *, seed: int, timings: PodTimings, now_ns: int) -> None:
         self.now_ns = now_ns
         self.drafts: list[Draft] = []
         self.changed: dict[tuple[str, str], Object | None] = {}
         self._state = state
         self._seed = seed
-        self._pace = pace
+        self._timings = timings
         self.created = state.created
         self._now_text = second_text(now_ns)
         self._classes: dict[str, dict[str, Any]] | None = None
 
     def find(self, resource: str, key: str) -> Object | None:
-        """The object, as this step has left it."""
+        """Returns the object with the changes of this step."""
         if (resource, key) in self.changed:
             return self.changed[resource, key]
         return self._state.objects.get(resource, {}).get(key)
 
     def pod(self, key: str) -> Pod | None:
-        """The pod `namespace/name`."""
+        """Returns the pod `namespace/name`."""
         found = self.find(PODS.name, key)
         return found if isinstance(found, Pod) else None
 
     def node(self, name: str) -> Node | None:
-        """The node of that name."""
+        """Returns the node of that name."""
         found = self.find(NODES.name, name)
         return found if isinstance(found, Node) else None
 
     def keys(self, resource: str) -> Iterator[str]:
-        """The keys of a resource's objects: first those from before the step."""
+        """Yields the keys of a resource's objects: first those from before the step."""
         before = self._state.objects.get(resource, {})
         yield from (key for key in before if self.changed.get((resource, key), True) is not None)
-        for (changed, key), held in self.changed.items():
-            if changed == resource and held is not None and key not in before:
+        for (changed, key), stored in self.changed.items():
+            if changed == resource and stored is not None and key not in before:
                 yield key
 
     def create(self, resource: Resource, body: Object) -> Object:
-        """Admit and store a new object; returned as stored.
+        """Admits and stores a new object. Returns it as stored.
 
         Args:
             resource: the object's.
-            body: as the client wrote it; its uid, creation time and status are not taken over (a node's status is).
+            body: as the client wrote it; its uid, creation time and status are ignored (a node's status is kept).
 
         Raises:
-            Refused: as the API server would.
+            ApiError: as the API server would.
         """
         name, namespace = name_of(body)
         if resource.namespaced:
@@ -101,14 +109,14 @@ class Cluster:
         new: Object
         if isinstance(body, Pod):
             new = replace(
-                object_admission.admit_pod(body, self._priority_classes()), metadata=fresh(body.metadata, *given)
+                object_admission.admit_pod(body, self._priority_classes()), metadata=new_metadata(body.metadata, *given)
             )
         elif isinstance(body, Node):
-            new = replace(object_admission.admit_node(body), metadata=fresh(body.metadata, *given))
+            new = replace(object_admission.admit_node(body), metadata=new_metadata(body.metadata, *given))
         elif isinstance(body, NodeMetric):
-            new = replace(body, metadata=fresh(body.metadata, *given), status=NodeMetricStatus())
+            new = replace(body, metadata=new_metadata(body.metadata, *given), status=NodeMetricStatus())
         else:
-            new = fresh_body(body, resource, *given)
+            new = new_body(body, resource, *given)
         self.created += 1
         self.put(resource.name, key, new)
         return new
@@ -117,16 +125,16 @@ class Cluster:
         """Apply a JSON merge patch to the object, or to its status alone; returned as stored.
 
         Raises:
-            Refused: there is no such object, it has another uid, or the patch is not allowed.
+            ApiError: there is no such object, it has another uid, or the patch is not allowed.
         """
         before = self._expect(resource.name, key, uid)
         kept = msgspec.to_builtins(before)
         parts = {"status"} if status else patch.keys() - ({"status"} if resource.status else set())
-        wanted = merged(kept, {name: value for name, value in patch.items() if name in parts})
+        desired = merged(kept, {name: value for name, value in patch.items() if name in parts})
         for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"):
-            if wanted["metadata"].get(name) != kept["metadata"].get(name):
+            if desired["metadata"].get(name) != kept["metadata"].get(name):
                 raise forbidden(resource.name, key, f"metadata.{name}: field is immutable")
-        new = typed(resource, wanted)
+        new = typed(resource, desired)
         if isinstance(before, Pod) and isinstance(new, Pod):
             object_admission.check_update(before, new)
         elif isinstance(new, Node):
@@ -135,14 +143,15 @@ class Cluster:
         return new
 
     def delete(self, resource: Resource, key: str, *, uid: str = "", grace_s: int | None = None) -> Object:
-        """Delete the object. A bound pod that has not ended goes after its grace period; a namespace takes all in it along.
+        """Deletes the object. A bound pod that runs is removed after its grace period; a namespace with all objects in
+        it.
 
         Raises:
-            Refused: there is no such object, or it has another uid.
+            ApiError: there is no such object, or it has another uid.
         """
-        held = self._expect(resource.name, key, uid)
-        if isinstance(held, Pod):
-            return self.end_pod(held, grace_s)
+        stored = self._expect(resource.name, key, uid)
+        if isinstance(stored, Pod):
+            return self.end_pod(stored, grace_s)
         if resource is NAMESPACES:
             if key in {"default", "kube-system"}:
                 raise forbidden("namespaces", key, "this namespace may not be deleted")
@@ -152,10 +161,10 @@ class Cluster:
         self.remove(resource.name, key)
         if resource is NODES:
             self._collect_orphans(key)
-        return held
+        return stored
 
     def end_pod(self, pod: Pod, grace_s: int | None = None, condition: PodCondition | None = None) -> Pod:
-        """Delete a pod: at once when nothing of it runs, else once its containers had the time to stop.
+        """Deletes a pod: at once when none of its containers run, else after its grace period.
 
         Args:
             pod: as it is now.
@@ -166,7 +175,7 @@ class Cluster:
             conditions = with_condition(pod.status.conditions, condition, self._now_text)
             pod = replace(pod, status=replace(pod.status, conditions=conditions))
         key = pod.metadata.key
-        delay_s = self._pace.stop_delay_s if grace_s is None else min(grace_s, self._pace.stop_delay_s)
+        delay_s = self._timings.stop_delay_s if grace_s is None else min(grace_s, self._timings.stop_delay_s)
         if not pod.spec.node_name or pod.status.phase in ENDED or not delay_s:
             self.remove(PODS.name, key)
         elif pod.metadata.deletion_timestamp is None:
@@ -176,10 +185,10 @@ class Cluster:
         return pod
 
     def bind(self, key: str, uid: str, node: str, annotations: Mapping[str, str] | None = None) -> None:
-        """Assign a pod to a node, and give it the annotations of the binding.
+        """Assigns a pod to a node, with the annotations of the binding.
 
         Raises:
-            Refused: the pod is gone, another one, assigned, going away or gated, or there is no such node.
+            ApiError: the pod is deleted, terminating, assigned, gated or has another uid, or there is no such node.
         """
         pod = self.pod(key)
         if pod is None:
@@ -202,15 +211,15 @@ class Cluster:
         self.put(PODS.name, key, replace(pod, metadata=metadata, spec=spec, status=status))
 
     def set_condition(self, pod: Pod, condition: PodCondition) -> None:
-        """Write a condition of the pod's status."""
+        """Writes a condition of the pod's status."""
         conditions = with_condition(pod.status.conditions, condition, self._now_text)
         self.put(PODS.name, pod.metadata.key, replace(pod, status=replace(pod.status, conditions=conditions)))
 
     def report(self, node: str, spec: NodeMetricSpec, status: NodeMetricStatus) -> None:
-        """Write a node's NodeMetric, which comes into being with the first report; its spec is its owner's from then on."""
-        held = self.find(NODE_METRICS.name, node)
-        if isinstance(held, NodeMetric):
-            metadata, spec = held.metadata, held.spec
+        """Writes a node's NodeMetric. The first report creates it; later reports leave its spec to the SLO controller."""
+        stored = self.find(NODE_METRICS.name, node)
+        if isinstance(stored, NodeMetric):
+            metadata, spec = stored.metadata, stored.spec
         else:
             metadata = Metadata(
                 name=node, uid=self._next_uid(NODE_METRICS.name, node), creation_timestamp=self._now_text
@@ -219,23 +228,25 @@ class Cluster:
         self.put(NODE_METRICS.name, node, NodeMetric(metadata=metadata, spec=spec, status=status))
 
     def put(self, resource: str, key: str, new: Object) -> None:
-        """Store the object; no event when it is as it was."""
+        """Stores the object; without an event when it has not changed."""
         if new != self.find(resource, key):
             self._change(resource, key, new)
             self.drafts.append(
-                Draft(observed(resource, key, new), correlation=uid_of(new) if resource == PODS.name else None)
+                Draft(observation_event(resource, key, new), correlation=uid_of(new) if resource == PODS.name else None)
             )
 
     def remove(self, resource: str, key: str) -> None:
-        """Take the object away."""
-        held = self.find(resource, key)
-        if held is not None:
+        """Removes the object."""
+        stored = self.find(resource, key)
+        if stored is not None:
             self._change(resource, key, None)
-            uid = uid_of(held)
-            self.drafts.append(Draft(gone(resource, key, uid), correlation=uid if resource == PODS.name else None))
+            uid = uid_of(stored)
+            self.drafts.append(
+                Draft(deletion_event(resource, key, uid), correlation=uid if resource == PODS.name else None)
+            )
 
-    def answer(self, event: Event, cause: Cause, correlation: str | None = None) -> None:
-        """Record how an intent ended."""
+    def record_outcome(self, event: Event, cause: Cause, correlation: str | None = None) -> None:
+        """Records the outcome of an intent."""
         self.drafts.append(Draft(event, cause, correlation))
 
     def _change(self, resource: str, key: str, new: Object | None) -> None:
@@ -244,12 +255,12 @@ class Cluster:
             self._classes = None
 
     def _expect(self, resource: str, key: str, uid: str) -> Object:
-        held = self.find(resource, key)
-        if held is None:
+        stored = self.find(resource, key)
+        if stored is None:
             raise not_found(resource, key)
-        if uid and uid_of(held) != uid:
-            raise conflict(resource, key, f"the precondition names uid {uid}, the object has {uid_of(held)}")
-        return held
+        if uid and uid_of(stored) != uid:
+            raise conflict(resource, key, f"the precondition names uid {uid}, the object has {uid_of(stored)}")
+        return stored
 
     def _priority_classes(self) -> Mapping[str, dict[str, Any]]:
         if self._classes is None:
@@ -259,7 +270,7 @@ class Cluster:
         return self._classes
 
     def _collect_orphans(self, node: str) -> None:
-        """Pods of a node that is gone go too, as the pod garbage collector sees to it."""
+        """Removes the pods of a deleted node, as the pod garbage collector does."""
         for key in [one for one in self.keys(PODS.name) if (pod := self.pod(one)) and pod.spec.node_name == node]:
             self.remove(PODS.name, key)
 

@@ -1,6 +1,6 @@
-"""Which part of an object the simulated cluster keeps: what the gateway's events keep of a real one.
+"""Fields that the simulated cluster drops from objects, so that it stores what the gateway's events keep of real ones.
 
-Types do most of it: a field that a kept type does not name is not decoded.
+Types do most of it: a field that a type does not declare is not decoded.
 """
 
 from typing import Any
@@ -12,12 +12,12 @@ from shared.kube.kept_annotations import keeps
 from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec
 
-UNKEPT = ("managedFields", "resourceVersion", "generation", "generateName", "selfLink")
+REMOVED_FIELDS = ("managedFields", "resourceVersion", "generation", "generateName", "selfLink")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def trimmed(whole: Object) -> Object:
-    """The object without what is not kept: foreign annotations, volumes without a claim, ports that no host opens."""
+def without_unused_fields(whole: Object) -> Object:
+    """Removes foreign annotations, volumes without a claim, and ports that are not host ports."""
     if isinstance(whole, dict):
         return _plain(whole)
     if isinstance(whole, Pod) and _has_more(whole.spec):
@@ -55,7 +55,7 @@ def _plain(body: dict[str, Any]) -> dict[str, Any]:
     given = body.get("metadata")
     if not isinstance(given, dict):
         return body
-    metadata = {name: value for name, value in given.items() if name not in UNKEPT}
+    metadata = {name: value for name, value in given.items() if name not in REMOVED_FIELDS}
     annotations = {name: value for name, value in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
     metadata.pop("annotations", None)
     return body | {"metadata": metadata | ({"annotations": annotations} if annotations else {})}

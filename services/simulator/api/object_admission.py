@@ -1,7 +1,7 @@
-"""What the API server does to an object before it stores it: defaults, priority, QoS class, and the checks that refuse it.
+"""Admission of objects by the API server: defaults, priority, QoS class, and validation.
 
-Only what decides something in this system is checked; every refusal names the field. The fields that events do not keep
-are not looked at.
+Only fields that a decision of this system depends on are checked; every error names the field. Fields that events do
+not keep are ignored.
 
 Source: Kubernetes' pod defaults and validation (k8s.io/kubernetes/pkg/apis/core), the admission plugins Priority and
 DefaultTolerationSeconds.
@@ -33,10 +33,10 @@ TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def check_name(resource: Resource, name: str, namespace: str) -> None:
-    """The name is one that the API takes, and there is a namespace exactly if the kind lives in one.
+    """Checks that the name is valid, and that a namespace is given exactly if the resource is namespaced.
 
     Raises:
-        Refused: 422 naming the field.
+        ApiError: 422 naming the field.
     """
     if not name:
         raise invalid(resource.kind, name, "metadata.name", "Required value: name or generateName is required")
@@ -51,14 +51,14 @@ def check_name(resource: Resource, name: str, namespace: str) -> None:
 
 
 def admit_pod(pod: Pod, priority_classes: Mapping[str, dict[str, Any]]) -> Pod:
-    """The pod as the API server stores it, Pending; its metadata is left to the caller.
+    """Returns the pod as the API server stores it, Pending; its metadata is left to the caller.
 
     Args:
         pod: as the client wrote it.
         priority_classes: name -> PriorityClass object.
 
     Raises:
-        Refused: 422 or 403, naming the field.
+        ApiError: 422 or 403, naming the field.
     """
     spec = pod.spec
     if not spec.containers:
@@ -88,10 +88,11 @@ def admit_pod(pod: Pod, priority_classes: Mapping[str, dict[str, Any]]) -> Pod:
 
 
 def admit_node(node: Node) -> Node:
-    """The node as its kubelet registers it: allocatable defaults to capacity, and it is Ready unless it says otherwise.
+    """Returns the node as its kubelet registers it: allocatable defaults to capacity, and without conditions it is
+    Ready.
 
     Raises:
-        Refused: 422, naming the field.
+        ApiError: 422, naming the field.
     """
     check_node(node)
     status = node.status
@@ -100,10 +101,10 @@ def admit_node(node: Node) -> Node:
 
 
 def check_node(node: Node) -> None:
-    """Amounts are quantities, taints have effects.
+    """Checks that amounts are quantities and that taints have effects.
 
     Raises:
-        Refused: 422, naming the field.
+        ApiError: 422, naming the field.
     """
     name = node.metadata.name
     _check_quantities("Node", name, "status.capacity", node.status.capacity)
@@ -114,10 +115,10 @@ def check_node(node: Node) -> None:
 
 
 def check_update(old: Pod, new: Pod) -> None:
-    """A pod's spec stays as it is, but for images, added tolerations and removed scheduling gates.
+    """Checks that a pod's spec is unchanged but for images, added tolerations and removed scheduling gates.
 
     Raises:
-        Refused: 422, as the API server words it.
+        ApiError: 422, as the API server words it.
     """
     gates = tuple(gate for gate in old.spec.scheduling_gates if gate in new.spec.scheduling_gates)
     images = len(old.spec.containers) == len(new.spec.containers)
@@ -159,7 +160,7 @@ def _containers(pod: Pod, field: str, containers: tuple[Container, ...]) -> tupl
 
 
 def _with_requests(pod: Pod, path: str, container: Container) -> Container:
-    """Checks the amounts; a limit without a request is the request too."""
+    """Checks the amounts. A limit without a request is the request too."""
     resources = container.resources
     if resources is None:
         return container
@@ -171,8 +172,8 @@ def _with_requests(pod: Pod, path: str, container: Container) -> Container:
     for name, limit in resources.limits.items():
         request = requests.get(name, limit)
         if nanos(request) > nanos(limit) or (_is_extended(name) and nanos(request) != nanos(limit)):
-            wanted = "equal to" if _is_extended(name) else "less than or equal to"
-            why = f'Invalid value: "{request}": must be {wanted} {name} limit of {limit}'
+            relation = "equal to" if _is_extended(name) else "less than or equal to"
+            why = f'Invalid value: "{request}": must be {relation} {name} limit of {limit}'
             raise invalid("Pod", pod.metadata.name, f"{path}.resources.requests", why)
     if requests.keys() >= resources.limits.keys():
         return container
@@ -208,7 +209,7 @@ def _covers(given: Toleration, standard: Toleration) -> bool:
 
 
 def _priority(pod: Pod, classes: Mapping[str, dict[str, Any]]) -> tuple[int, str, str]:
-    """Priority, preemption policy and class name of the pod."""
+    """Returns priority, preemption policy and class name of the pod."""
     name = pod.spec.priority_class_name
     if name:
         chosen = classes.get(name)

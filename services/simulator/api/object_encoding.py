@@ -1,4 +1,4 @@
-"""Objects between their JSON, the form in which the simulator keeps them, and the events that tell of them."""
+"""Conversion of objects between their JSON, the form that the simulator stores, and their events."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.simulator.api.api_errors import bad_request
-from services.simulator.api.field_filter import trimmed
+from services.simulator.api.field_filter import without_unused_fields
 from services.simulator.api.resource_kinds import NODE_METRICS, NODES, PODS, Resource
 from services.simulator.state import KINDS, Object
 from shared.events import Event
@@ -26,14 +26,14 @@ from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
 
 QUANTITIES = frozenset({"requests", "limits", "capacity", "allocatable", "resources", "overhead"})
-"""Fields that hold quantities, which may be written as numbers."""
+"""Fields that hold quantities, which a client may write as numbers."""
 
 
 def decoded(resource: Resource, data: bytes | msgspec.Raw) -> Object:
-    """An object from its JSON.
+    """Decodes an object.
 
     Raises:
-        Refused: 400, naming the path of the field that does not fit.
+        ApiError: 400, naming the path of the field that does not fit.
     """
     kind = KINDS.get(resource.name)
     try:
@@ -42,25 +42,25 @@ def decoded(resource: Resource, data: bytes | msgspec.Raw) -> Object:
         return typed(resource, msgspec.json.decode(data))  # a quantity may be a number
     except msgspec.DecodeError as error:
         raise bad_request(f"{resource.kind}: {error}") from error
-    return trimmed(whole)
+    return without_unused_fields(whole)
 
 
 def typed(resource: Resource, body: dict[str, Any]) -> Object:
-    """An object from plain JSON values.
+    """Converts an object from plain JSON values.
 
     Raises:
-        Refused: 400, naming the path of the field that does not fit.
+        ApiError: 400, naming the path of the field that does not fit.
     """
     kind = KINDS.get(resource.name)
     try:
         whole: Object = msgspec.convert(_with_texts(body), kind) if kind else msgspec.convert(body, dict[str, Any])
     except msgspec.ValidationError as error:
         raise bad_request(f"{resource.kind} in {resource.api_version} cannot be handled: {error}") from error
-    return trimmed(whole)
+    return without_unused_fields(whole)
 
 
 def merged(old: object, patch: object) -> Any:
-    """A JSON merge patch (RFC 7396): objects merge, null removes, everything else replaces."""
+    """Applies a JSON merge patch (RFC 7396): objects merge, null removes, everything else replaces."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(old) if isinstance(old, Mapping) else {}
@@ -72,41 +72,41 @@ def merged(old: object, patch: object) -> Any:
     return result
 
 
-def name_of(held: Object) -> tuple[str, str]:
-    """Name and namespace as the object states them."""
-    if not isinstance(held, dict):
-        return held.metadata.name, held.metadata.namespace
-    metadata = held.get("metadata")
+def name_of(stored: Object) -> tuple[str, str]:
+    """Returns the name and the namespace in the object's metadata."""
+    if not isinstance(stored, dict):
+        return stored.metadata.name, stored.metadata.namespace
+    metadata = stored.get("metadata")
     if not isinstance(metadata, dict):
         raise bad_request(f"metadata: Required value; found {metadata!r}")
     return str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
 
 
-def fresh(metadata: Metadata, namespace: str, uid: str, at: str) -> Metadata:
-    """The metadata of a new object."""
+def new_metadata(metadata: Metadata, namespace: str, uid: str, at: str) -> Metadata:
+    """Returns the metadata of a new object."""
     return replace(metadata, namespace=namespace, uid=uid, creation_timestamp=at, deletion_timestamp=None)
 
 
-def fresh_body(body: dict[str, Any], resource: Resource, namespace: str, uid: str, at: str) -> dict[str, Any]:
-    """A new object that is kept as plain JSON."""
+def new_body(body: dict[str, Any], resource: Resource, namespace: str, uid: str, at: str) -> dict[str, Any]:
+    """Returns a new object that is stored as plain JSON."""
     metadata = (
         body["metadata"] | {"uid": uid, "creationTimestamp": at} | ({"namespace": namespace} if namespace else {})
     )
     metadata.pop("deletionTimestamp", None)
-    rest = {
+    other_fields = {
         name: value for name, value in body.items() if name != "metadata" and not (resource.status and name == "status")
     }
-    return rest | {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    return other_fields | {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
-def as_json(resource: Resource, held: Object) -> dict[str, Any]:
-    """The object as the API shows it, with apiVersion and kind."""
-    plain: dict[str, Any] = msgspec.to_builtins(held)
+def as_json(resource: Resource, stored: Object) -> dict[str, Any]:
+    """Returns the object as the API shows it, with apiVersion and kind."""
+    plain: dict[str, Any] = msgspec.to_builtins(stored)
     return {"apiVersion": resource.api_version, "kind": resource.kind} | plain
 
 
-def observed(resource: str, key: str, new: Object) -> Event:
-    """The event that tells of the object as it is now."""
+def observation_event(resource: str, key: str, new: Object) -> Event:
+    """Returns the event about an object that was created or changed."""
     match new:
         case Pod():
             return PodObserved(pod=key, pod_uid=new.metadata.uid, object=new)
@@ -117,8 +117,8 @@ def observed(resource: str, key: str, new: Object) -> Event:
     return ObjectObserved(resource=resource, name=key, uid=str(new["metadata"].get("uid", "")), object=new)
 
 
-def gone(resource: str, key: str, uid: str) -> Event:
-    """The event that tells that the object is no more."""
+def deletion_event(resource: str, key: str, uid: str) -> Event:
+    """Returns the event about a deleted object."""
     if resource == PODS.name:
         return PodDeleted(pod=key, pod_uid=uid)
     if resource == NODES.name:
@@ -129,7 +129,7 @@ def gone(resource: str, key: str, uid: str) -> Event:
 
 
 def _with_texts(value: object, *, quantities: bool = False) -> Any:
-    """The same JSON with every quantity a text."""
+    """Returns the same JSON with every quantity as a text."""
     if isinstance(value, dict):
         return {name: _with_texts(inner, quantities=name in QUANTITIES or quantities) for name, inner in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Where requests wait for the next step, and their clients for its commit."""
+"""The queue of client requests that wait for the next step; each client waits for the commit of its step."""
 
 import asyncio
 from collections import deque
@@ -6,32 +6,32 @@ from collections import deque
 from services.simulator.api.requests import Request
 
 
-class Desk:
-    """Requests in the order in which they came."""
+class RequestQueue:
+    """Requests in the order of their arrival."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Request, asyncio.Future[bytes]]] = deque()
-        self._came = asyncio.Event()
+        self._arrived = asyncio.Event()
 
-    async def ask(self, request: Request) -> bytes:
-        """Hand in a request; the answer comes once what it changed is committed."""
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, answer))
-        self._came.set()
-        return await answer
+    async def submit(self, request: Request) -> bytes:
+        """Queues a request. Returns the response after the commit of its changes."""
+        response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, response))
+        self._arrived.set()
+        return await response
 
-    async def came(self) -> None:
-        """Return when a request waits."""
-        await self._came.wait()
+    async def arrived(self) -> None:
+        """Returns when a request waits."""
+        await self._arrived.wait()
 
     def take(self, size_bytes: int) -> list[tuple[Request, "asyncio.Future[bytes]"]]:
-        """Take requests off, the oldest first: one, and more while their JSON stays within `size_bytes`."""
+        """Removes the oldest requests: at least one, and more while their JSON stays within `size_bytes`."""
         taken: list[tuple[Request, asyncio.Future[bytes]]] = []
         while self._waiting and (not taken or size_bytes >= len(self._waiting[0][0].data)):
-            request, answer = self._waiting.popleft()
+            request, response = self._waiting.popleft()
             size_bytes -= len(request.data)
-            if not answer.done():  # nobody waits for one that was given up
-                taken.append((request, answer))
+            if not response.done():  # the client of a cancelled request has gone
+                taken.append((request, response))
         if not self._waiting:
-            self._came.clear()
+            self._arrived.clear()
         return taken

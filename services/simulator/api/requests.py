@@ -1,4 +1,4 @@
-"""What a client asks of the simulated API, and what it is answered: JSON of Kubernetes objects on the bus.
+"""Requests of clients to the simulated API, and the responses: JSON of Kubernetes objects on the bus.
 
     koord.simulator.create    an object, or {"kind": "List", "items": [...]}
     koord.simulator.delete    {"apiVersion", "kind", "metadata": {"namespace", "name", "uid"?}, "gracePeriodSeconds"?}
@@ -6,8 +6,8 @@
     koord.simulator.get       {"apiVersion", "kind", "metadata": {"namespace", "name"}}
     koord.simulator.list      {"apiVersion", "kind", "namespace"?, "limit"?, "continue"?}
 
-One object is answered with the object, or with a Status that says why not. Create, delete and patch take a List too: it is
-carried out item by item, and answered with a List of the names and uids, or a Status, of each.
+The response is the object, or a Status with the reason of the error. Create, delete and patch accept a List too: its
+items are executed one by one, and the response is a List with the name and uid, or a Status, of each.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.simulator.api.api_errors import Refused, bad_request, not_found
-from services.simulator.api.api_server import Cluster
+from services.simulator.api.api_errors import ApiError, bad_request, not_found
+from services.simulator.api.api_server import ApiServer
 from services.simulator.api.object_encoding import as_json, decoded, name_of
 from services.simulator.api.resource_kinds import Resource, resource_of
 from services.simulator.seeded_random import splitmix
 from services.simulator.state import Object, SimulatorState, uid_of
 
 LIST_LIMIT = 500
-"""Objects in one answer to a list, unless asked for fewer."""
+"""Objects in one response to a list, unless the request has a lower limit."""
 
 ITEMS = 2_000
 """Objects in one request, at most."""
@@ -38,8 +38,8 @@ class _Name(msgspec.Struct):
     generate_name: str = msgspec.field(default="", name="generateName")
 
 
-class _Head(msgspec.Struct, rename="camel"):
-    """What is needed of an item to know what it is about."""
+class _RequestHeader(msgspec.Struct, rename="camel"):
+    """The fields of a request that select the operation and the object."""
 
     api_version: str = ""
     kind: str = ""
@@ -65,56 +65,56 @@ class Request(NamedTuple):
     data: bytes
 
 
-_HEADS = msgspec.json.Decoder(_Head)
+_HEADERS = msgspec.json.Decoder(_RequestHeader)
 
 
-def carry_out(cluster: Cluster, request: Request) -> bytes:
-    """Carry out a request in this step; the answer's JSON, for when the step is committed."""
+def execute(api: ApiServer, request: Request) -> bytes:
+    """Executes a request in this step. Returns the response, to be sent after the commit of the step."""
     try:
         head = _decode(request.data)
         if head.items is None:
-            return msgspec.json.encode(as_json(*_one(cluster, request.verb, head, request.data)))
+            return msgspec.json.encode(as_json(*_one(api, request.verb, head, request.data)))
         if len(head.items) > ITEMS:
             raise bad_request(f"items: {len(head.items)} objects in one request; send at most {ITEMS}")
-    except Refused as refusal:
-        return refused(refusal)
+    except ApiError as error:
+        return error_response(error)
     return msgspec.json.encode(
-        {"kind": "List", "apiVersion": "v1", "items": [_item(cluster, request.verb, item) for item in head.items]}
+        {"kind": "List", "apiVersion": "v1", "items": [_item(api, request.verb, item) for item in head.items]}
     )
 
 
-def refused(refusal: Refused) -> bytes:
-    """The answer that says no."""
-    return msgspec.json.encode(refusal.status())
+def error_response(error: ApiError) -> bytes:
+    """Encodes an error response."""
+    return msgspec.json.encode(error.status())
 
 
 def get(state: SimulatorState, data: bytes) -> bytes:
-    """The object that is asked for, or a Status."""
+    """Returns the requested object, or a Status."""
     try:
         head = _decode(data)
         resource, key = _place(head)
-        held = state.objects.get(resource.name, {}).get(key)
-        if held is None:
+        stored = state.objects.get(resource.name, {}).get(key)
+        if stored is None:
             raise not_found(resource.name, key)
-    except Refused as refusal:
-        return refused(refusal)
-    return msgspec.json.encode(as_json(resource, held))
+    except ApiError as error:
+        return error_response(error)
+    return msgspec.json.encode(as_json(resource, stored))
 
 
 def list_(state: SimulatorState, data: bytes) -> bytes:
-    """A page of a resource's objects by key, or a Status."""
+    """Returns a page of a resource's objects by key, or a Status."""
     try:
         try:
-            asked = msgspec.json.decode(data, type=_ListRequest)
+            query = msgspec.json.decode(data, type=_ListRequest)
         except msgspec.DecodeError as error:
             raise bad_request(str(error)) from error
-        resource = resource_of(asked.api_version, asked.kind, namespaced=bool(asked.namespace))
-    except Refused as refusal:
-        return refused(refusal)
+        resource = resource_of(query.api_version, query.kind, namespaced=bool(query.namespace))
+    except ApiError as error:
+        return error_response(error)
     objects = state.objects.get(resource.name, {})
-    within = f"{asked.namespace}/" if asked.namespace and resource.namespaced else ""
-    keys = sorted(key for key in objects if key.startswith(within) and key > asked.continue_)
-    page = keys[: max(1, min(asked.limit, LIST_LIMIT))]
+    within = f"{query.namespace}/" if query.namespace and resource.namespaced else ""
+    keys = sorted(key for key in objects if key.startswith(within) and key > query.continue_)
+    page = keys[: max(1, min(query.limit, LIST_LIMIT))]
     metadata = {"continue": page[-1], "remainingItemCount": len(keys) - len(page)} if len(keys) > len(page) else {}
     items = [as_json(resource, objects[key]) for key in page]
     return msgspec.json.encode(
@@ -122,37 +122,37 @@ def list_(state: SimulatorState, data: bytes) -> bytes:
     )
 
 
-def _item(cluster: Cluster, verb: str, data: msgspec.Raw) -> Mapping[str, object]:
+def _item(api: ApiServer, verb: str, data: msgspec.Raw) -> Mapping[str, object]:
     try:
-        resource, held = _one(cluster, verb, _decode(data), data)
-    except Refused as refusal:
-        return refusal.status()
-    name, namespace = name_of(held)
-    metadata = {"name": name, "uid": uid_of(held)} | ({"namespace": namespace} if namespace else {})
+        resource, stored = _one(api, verb, _decode(data), data)
+    except ApiError as error:
+        return error.status()
+    name, namespace = name_of(stored)
+    metadata = {"name": name, "uid": uid_of(stored)} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
-def _one(cluster: Cluster, verb: str, head: _Head, data: bytes | msgspec.Raw) -> tuple[Resource, Object]:
+def _one(api: ApiServer, verb: str, head: _RequestHeader, data: bytes | msgspec.Raw) -> tuple[Resource, Object]:
     resource, key = _place(head)
     if verb == "create":
-        return resource, _create(cluster, resource, head, data)
+        return resource, _create(api, resource, head, data)
     if not head.metadata.name:
         raise bad_request("metadata.name: Required value")
     if verb == "delete":
-        return resource, cluster.delete(resource, key, uid=head.metadata.uid, grace_s=head.grace_period_seconds)
+        return resource, api.delete(resource, key, uid=head.metadata.uid, grace_s=head.grace_period_seconds)
     if head.patch is None:
         raise bad_request("patch: Required value: a JSON merge patch of the object")
     status = head.subresource == "status"
-    return resource, cluster.patch(resource, key, head.patch, status=status, uid=head.metadata.uid)
+    return resource, api.patch(resource, key, head.patch, status=status, uid=head.metadata.uid)
 
 
-def _create(cluster: Cluster, resource: Resource, head: _Head, data: bytes | msgspec.Raw) -> Object:
+def _create(api: ApiServer, resource: Resource, head: _RequestHeader, data: bytes | msgspec.Raw) -> Object:
     body = decoded(resource, data)
     if not head.metadata.name and head.metadata.generate_name:
         named = msgspec.json.decode(data)
-        named["metadata"]["name"] = head.metadata.generate_name + _suffix(cluster.created)
+        named["metadata"]["name"] = head.metadata.generate_name + _suffix(api.created)
         body = decoded(resource, msgspec.json.encode(named))
-    return cluster.create(resource, body)
+    return api.create(resource, body)
 
 
 def _suffix(number: int) -> str:
@@ -163,15 +163,15 @@ def _suffix(number: int) -> str:
     return text
 
 
-def _decode(data: bytes | msgspec.Raw) -> _Head:
+def _decode(data: bytes | msgspec.Raw) -> _RequestHeader:
     try:
-        return _HEADS.decode(data)
+        return _HEADERS.decode(data)
     except msgspec.DecodeError as error:
         raise bad_request(str(error)) from error
 
 
-def _place(head: _Head) -> tuple[Resource, str]:
-    """The resource and the key of the object that a request is about."""
+def _place(head: _RequestHeader) -> tuple[Resource, str]:
+    """Returns the resource and the key of the object in a request."""
     metadata = head.metadata
     resource = resource_of(head.api_version, head.kind, namespaced=bool(metadata.namespace))
     namespace = (metadata.namespace or "default") if resource.namespaced else ""

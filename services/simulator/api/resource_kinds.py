@@ -1,4 +1,4 @@
-"""Which resource a Kubernetes object belongs to, by its apiVersion and kind.
+"""The resources of the simulated API, by apiVersion and kind.
 
 Source: spec/api.md 1.1 for the custom resources.
 """
@@ -6,7 +6,7 @@ Source: spec/api.md 1.1 for the custom resources.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from services.simulator.api.api_errors import Refused, bad_request
+from services.simulator.api.api_errors import ApiError, bad_request
 from shared.kube import resource_names
 
 
@@ -15,8 +15,8 @@ class Resource(NamedTuple):
 
     Attributes:
         name: plural and group, as events name it: `pods`, `nodemetrics.slo.koordinator.sh`.
-        namespaced: whether its objects live in a namespace.
-        status: whether `status` is a subresource, which a create or a plain patch leaves alone.
+        namespaced: its objects live in a namespace.
+        status: `status` is a subresource, which a create or a plain patch does not change.
     """
 
     name: str
@@ -74,18 +74,18 @@ _BY_KIND: Mapping[tuple[str, str], Resource] = {
 
 
 def resource_of(api_version: object, kind: object, *, namespaced: bool = False) -> Resource:
-    """The resource of an object.
+    """Returns the resource of an object.
 
-    A kind that is not in the catalogue counts as a custom resource whose plural ends in `s` and whose status is a
+    A kind that is not in RESOURCES counts as a custom resource whose plural ends in `s` and whose status is a
     subresource.
 
     Args:
         api_version: as in the object, `GROUP/VERSION` or `v1`.
         kind: as in the object.
-        namespaced: whether the object names a namespace; used for a kind that is not in the catalogue.
+        namespaced: the object names a namespace; used for a kind that is not in RESOURCES.
 
     Raises:
-        Refused: apiVersion or kind is missing or is no text.
+        ApiError: apiVersion or kind is missing or is no text.
     """
     for field, text in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(text, str) or not text:
@@ -95,12 +95,12 @@ def resource_of(api_version: object, kind: object, *, namespaced: bool = False) 
     if known:
         return known
     if not group:
-        raise Refused(404, "NotFound", f"the simulator keeps no {kind} in {api_version}")
+        raise ApiError(404, "NotFound", f"the simulator keeps no {kind} in {api_version}")
     return Resource(f"{str(kind).lower()}s.{group}", str(kind), str(api_version), namespaced, status=True)
 
 
 def resource_of_body(body: Mapping[str, Any]) -> Resource:
-    """The resource of a whole object; see `resource_of`."""
+    """Returns the resource of a whole object; see `resource_of`."""
     metadata = body.get("metadata")
     namespaced = isinstance(metadata, dict) and bool(metadata.get("namespace"))
     return resource_of(body.get("apiVersion"), body.get("kind"), namespaced=namespaced)

@@ -1,7 +1,7 @@
-"""What a kubelet does to a bound pod, as far as the API shows it: it starts, it ends, and after a deletion it goes.
+"""The lifecycle of a bound pod under its kubelet, as far as the API shows it: start, end, removal after a deletion.
 
-Every instant follows from the pod itself, so nothing has to be remembered between two steps. Texts have whole seconds,
-as the API writes them, and the steps follow the texts.
+Every instant is derived from the pod itself, so no state is needed between two steps. Timestamps have whole seconds, as
+the API writes them, and the steps follow the timestamps.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,8 @@ RUNS_FOR = "simulator.koordinator.sh/runs-for"
 ENDED = ("Succeeded", "Failed")
 
 
-class Pace(NamedTuple):
-    """How long a pod takes to start once bound, to stop once deleted, and how long it stays once it has ended (0: for ever)."""
+class PodTimings(NamedTuple):
+    """Seconds from binding to start, from deletion to removal, and from the end to removal (0: it stays for ever)."""
 
     start_delay_s: float
     stop_delay_s: float
@@ -26,34 +26,34 @@ class Pace(NamedTuple):
 
 
 def second_text(now_ns: int) -> str:
-    """An instant as the API writes it: whole seconds, cut."""
+    """Formats an instant as the API does: whole seconds, truncated."""
     return instant_text(now_ns // SECOND * SECOND)
 
 
-def due_ns(pod: Pod, pace: Pace) -> int | None:
-    """When the pod changes next by itself; None when it does not."""
+def next_change_ns(pod: Pod, timings: PodTimings) -> int | None:
+    """Returns the instant of the pod's next change by its kubelet; None without one."""
     if pod.metadata.deletion_timestamp:
         return instant_ns(pod.metadata.deletion_timestamp)
     phase = pod.status.phase
     if phase in ENDED:
-        return _after(_ended_at(pod), pace.keep_ended_s) if pace.keep_ended_s else None
+        return _after(_ended_at(pod), timings.keep_ended_s) if timings.keep_ended_s else None
     if not pod.spec.node_name:
         return None
     if phase != "Running":
-        return _after(_scheduled_at(pod), pace.start_delay_s)
+        return _after(_scheduled_at(pod), timings.start_delay_s)
     runs_ns = runs_for_ns(pod)
     return None if runs_ns is None or not pod.status.start_time else instant_ns(pod.status.start_time) + runs_ns
 
 
 def next_pod(pod: Pod, now_ns: int) -> Pod | None:
-    """The pod after the step that is due; None when that step is its removal."""
+    """Returns the pod after its next change; None when that is its removal."""
     if pod.metadata.deletion_timestamp or pod.status.phase in ENDED:
         return None
     return ended(pod, now_ns) if pod.status.phase == "Running" else started(pod, now_ns)
 
 
 def started(pod: Pod, now_ns: int) -> Pod:
-    """The pod once all its containers run."""
+    """Returns the pod with all containers running."""
     at = second_text(now_ns)
     status = pod.status
     for type_ in ("Initialized", "ContainersReady", "Ready"):
@@ -64,7 +64,7 @@ def started(pod: Pod, now_ns: int) -> Pod:
 
 
 def ended(pod: Pod, now_ns: int) -> Pod:
-    """The pod once all its containers have ended well."""
+    """Returns the pod with all containers succeeded."""
     at = second_text(now_ns)
     status = pod.status
     for type_ in ("ContainersReady", "Ready"):
@@ -74,7 +74,7 @@ def ended(pod: Pod, now_ns: int) -> Pod:
 
 
 def with_condition(conditions: tuple[PodCondition, ...], new: PodCondition, at: str) -> tuple[PodCondition, ...]:
-    """The conditions with `new` in the place of the one of its type; its time moves only when its status does."""
+    """Replaces the condition of the same type; its transition time changes only with its status."""
     for index, old in enumerate(conditions):
         if old.type == new.type:
             since = old.last_transition_time if old.status == new.status else at
@@ -83,7 +83,7 @@ def with_condition(conditions: tuple[PodCondition, ...], new: PodCondition, at: 
 
 
 def runs_for_ns(pod: Pod) -> int | None:
-    """How long the pod runs, in nanoseconds; None is for ever, and so is a text that is no duration."""
+    """Returns the pod's running time in nanoseconds; None is for ever, also for a text that is no duration."""
     text = (pod.metadata.annotations or {}).get(RUNS_FOR)
     try:
         return duration_ns(text) if text else None

@@ -1,6 +1,6 @@
-"""What the nodes of the simulated cluster would measure: usage that follows requests, with noise, and load outside of pods.
+"""Simulated NodeMetric reports: usage in proportion to requests, with noise, and load outside of pods.
 
-Every sample is a function of the object and of the time, so nothing is remembered between two reports: a report asks for
+Every sample is a function of the object and of the time, so no state is needed between two reports: a report computes
 the samples of its windows. Amounts are integers: milli-cores and bytes.
 """
 
@@ -32,11 +32,11 @@ PERCENTILES = (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99))
 SAMPLES = WINDOWS[-1][1] // SAMPLE_S
 
 IDLE_LOAD_PERCENT = 3
-UNASKED = {"cpu": 100, "memory": 200 << 20}
-"""What a pod that asks for nothing uses up to."""
+DEFAULT_USAGE = {"cpu": 100, "memory": 200 << 20}
+"""Upper bound of the usage of a pod without requests: milli-cores and bytes."""
 
 CPU_SWING, MEMORY_SWING, LOAD_SWING = 200, 20, 30
-"""How far a sample lies from the mean, at most, in thousandths."""
+"""Largest deviation of a sample from the mean, in thousandths."""
 
 Samples = NDArray[np.int64]
 
@@ -52,22 +52,22 @@ class _PodLoad(NamedTuple):
 def reports(
     nodes: Sequence[Node], pods: Mapping[str, Sequence[Pod]], *, average_s: int, now_ns: int
 ) -> list[NodeMetricStatus]:
-    """The status of each node's NodeMetric, as of now.
+    """Returns the status of each node's NodeMetric.
 
     Args:
-        nodes: whose reports are due.
-        pods: node name -> pods bound to it; those that run have usage.
-        average_s: window of the plain usages.
+        nodes: the nodes with a due report.
+        pods: node name -> pods bound to it; running pods have usage.
+        average_s: averaging window.
         now_ns: the instant of the report.
     """
     loads = [[_load(pod) for pod in pods.get(node.metadata.name, ()) if _runs(pod)] for node in nodes]
     flat = [load for each in loads for load in each]
     at = now_ns // SECOND - np.arange(SAMPLES, dtype=np.int64) * SAMPLE_S  # [samples], the newest first, seconds
-    cpu, memory, there = _pod_samples(flat, at)
+    cpu, memory, running = _pod_samples(flat, at)
     ends = np.cumsum([len(each) for each in loads])
     node_cpu, node_memory = _node_samples(nodes, at, _grouped(cpu, ends), _grouped(memory, ends))
     recent = max(1, average_s // SAMPLE_S)
-    counted = np.maximum(there[:, :recent].sum(axis=1), 1)
+    counted = np.maximum(running[:, :recent].sum(axis=1), 1)
     pod_cpu, pod_memory = cpu[:, :recent].sum(axis=1) // counted, memory[:, :recent].sum(axis=1) // counted
     made = []
     for index, each in enumerate(loads):
@@ -97,39 +97,39 @@ def _runs(pod: Pod) -> bool:
 
 
 def _load(pod: Pod) -> _PodLoad:
-    """How much the pod uses on average, from its requests and its class."""
+    """Returns the pod's mean usage, by its requests and its priority class."""
     class_ = priority(pod)
-    asked = whole(pod_requests(pod))
+    requests = whole(pod_requests(pod))
     seed = text_hash(pod.metadata.uid)
     low, high = (20, 50) if class_ in {Priority.PROD, Priority.MID, Priority.NONE} else (70, 100)
-    stated = (pod.metadata.annotations or {}).get(USES, "")
-    percent = int(stated) if stated.isdecimal() else low + seed % (high - low + 1)
+    annotated = (pod.metadata.annotations or {}).get(USES, "")
+    percent = int(annotated) if annotated.isdecimal() else low + seed % (high - low + 1)
     mean = {}
-    for resource, unasked in UNASKED.items():
-        mean[resource] = asked.get(resource_of(class_, resource)) or asked.get(resource) or unasked
+    for resource, default in DEFAULT_USAGE.items():
+        mean[resource] = requests.get(resource_of(class_, resource)) or requests.get(resource) or default
     started_ns = instant_ns(pod.status.start_time or "")
     return _PodLoad(pod, seed, mean["cpu"] * percent // 100, mean["memory"] * (60 + seed % 31) // 100, started_ns)
 
 
 def _pod_samples(loads: Sequence[_PodLoad], at: NDArray[np.int64]) -> tuple[Samples, Samples, NDArray[np.bool_]]:
-    """Cpu and memory of each pod at each instant, and whether it ran then; each [pods, samples]."""
+    """Returns cpu, memory and a running flag of each pod at each instant; each [pods, samples]."""
     seeds = np.array([load.seed for load in loads], dtype=np.uint64)
     cpu = np.array([load.cpu for load in loads], dtype=np.int64)
     memory = np.array([load.memory for load in loads], dtype=np.int64)
     started = np.array([load.started_ns // SECOND for load in loads], dtype=np.int64)
-    there = started[:, None] <= at[None, :]
+    running = started[:, None] <= at[None, :]
     swing = _swing(seeds, at)
     return (
-        np.where(there, cpu[:, None] * (1000 + swing * CPU_SWING // 1000) // 1000, 0),
-        np.where(there, memory[:, None] // 1000 * (1000 + swing * MEMORY_SWING // 1000), 0),
-        there,
+        np.where(running, cpu[:, None] * (1000 + swing * CPU_SWING // 1000) // 1000, 0),
+        np.where(running, memory[:, None] // 1000 * (1000 + swing * MEMORY_SWING // 1000), 0),
+        running,
     )
 
 
 def _node_samples(
     nodes: Sequence[Node], at: NDArray[np.int64], pod_cpu: Samples, pod_memory: Samples
 ) -> tuple[Samples, Samples]:
-    """Cpu and memory of each node at each instant, at most its capacity; each [nodes, samples]."""
+    """Returns cpu and memory of each node at each instant, at most its capacity; each [nodes, samples]."""
     capacity = [amounts(node.status.capacity or {}) for node in nodes]
     cpu = np.array([each.get("cpu", 0) for each in capacity], dtype=np.int64)
     memory = np.array([each.get("memory", 0) for each in capacity], dtype=np.int64)
@@ -142,19 +142,19 @@ def _node_samples(
 
 
 def _load_percent(node: Node) -> int:
-    stated = (node.metadata.annotations or {}).get(LOAD, "")
-    return int(stated) if stated.isdecimal() else IDLE_LOAD_PERCENT
+    annotated = (node.metadata.annotations or {}).get(LOAD, "")
+    return int(annotated) if annotated.isdecimal() else IDLE_LOAD_PERCENT
 
 
 def _swing(seeds: NDArray[np.uint64], at: NDArray[np.int64]) -> Samples:
-    """Noise of each object at each instant, -1000 to 1000; [objects, samples]."""
+    """Returns the noise of each object at each instant, -1000 to 1000; [objects, samples]."""
     step = splitmix_array((at // SAMPLE_S).astype(np.uint64))
     mixed = splitmix_array(seeds[:, None] ^ step[None, :])
     return (mixed % np.uint64(2001)).astype(np.int64) - 1000
 
 
 def _grouped(samples: Samples, ends: NDArray[np.int64]) -> Samples:
-    """Sums over consecutive rows: [pods, samples] -> [nodes, samples]."""
+    """Sums consecutive rows: [pods, samples] -> [nodes, samples]."""
     totals = np.vstack([np.zeros((1, samples.shape[1]), dtype=np.int64), np.cumsum(samples, axis=0)])
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     grouped: Samples = totals[ends] - totals[starts]
@@ -162,7 +162,7 @@ def _grouped(samples: Samples, ends: NDArray[np.int64]) -> Samples:
 
 
 def _aggregated(cpu: Samples, memory: Samples) -> tuple[AggregatedUsage, ...]:
-    """Mean and percentiles (nearest rank) over each window."""
+    """Returns mean and percentiles (nearest rank) over each window."""
     windows = []
     for duration, length_s in WINDOWS:
         count = length_s // SAMPLE_S

@@ -1,4 +1,4 @@
-"""Carrying out intents: each ends in one outcome, and what the cluster does follows the API server's rules."""
+"""Execution of intents: each ends in one outcome, by the rules of the API server."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from tests.unit.simulator.world import World, node, pod
+from tests.unit.simulator.simulated_world import World, node, pod
 
 RESERVATION = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
 RESERVATIONS = "reservations.scheduling.koordinator.sh"
@@ -48,7 +48,7 @@ def test_a_bound_pod_has_its_node_and_the_condition_with_its_time() -> None:
     assert (condition.status, condition.last_transition_time) == ("True", "2027-01-15T08:00:00Z")
 
 
-def test_a_binding_that_holds_already_counts_as_bound() -> None:
+def test_a_pod_already_on_the_node_counts_as_bound() -> None:
     world = a_world()
     world.intend(placed(world))
     before = len(world.events(PodObserved))
@@ -56,7 +56,7 @@ def test_a_binding_that_holds_already_counts_as_bound() -> None:
     assert len(world.events(PodObserved)) == before
 
 
-def test_a_binding_that_cannot_be_is_rejected_with_its_reason() -> None:
+def test_an_impossible_binding_is_rejected_with_its_reason() -> None:
     world = a_world()
     assert world.intend(placed(world, pod="default/gone")) == [
         BindRejected(pod="default/gone", pod_uid=uid(world), reason='pods "default/gone" not found')
@@ -90,7 +90,7 @@ def test_an_unschedulable_pod_gets_the_condition() -> None:
     assert (condition.status, condition.reason, condition.message) == ("False", "Unschedulable", "0/2 nodes: full")
 
 
-def test_only_the_newest_verdict_on_a_pod_is_written() -> None:
+def test_only_the_newest_decision_about_a_pod_is_written() -> None:
     world = a_world()
     first = world.append(
         "scheduling", PodUnschedulable(pod_uid=uid(world), pod="default/web", cycle=1, code="a", message="a")
@@ -101,7 +101,7 @@ def test_only_the_newest_verdict_on_a_pod_is_written() -> None:
     assert isinstance(world.outcomes(second)[0], PodBound)
 
 
-def test_an_evicted_pod_that_waits_is_gone_at_once_and_one_that_runs_after_its_grace() -> None:
+def test_an_evicted_pending_pod_is_removed_at_once_and_a_running_one_after_its_grace_period() -> None:
     world = a_world()
     world.create(pod("waiting"))
     world.intend(placed(world))
@@ -119,7 +119,7 @@ def test_an_evicted_pod_that_waits_is_gone_at_once_and_one_that_runs_after_its_g
     assert "default/web" not in world.state.pods()
 
 
-def test_an_eviction_of_another_pod_of_that_name_touches_nothing() -> None:
+def test_an_eviction_does_not_touch_another_pod_of_that_name() -> None:
     world = a_world()
     (outcome,) = world.intend(EvictionRequested(pod_uid="old", pod="default/web", reason="too hot"))
     assert isinstance(outcome, PodEvicted)
@@ -130,7 +130,7 @@ def fields(value: str, group: str = "load") -> FieldsDesired:
     return FieldsDesired(resource="nodes", name="n1", fields=group, patch={"metadata": {"labels": {group: value}}})
 
 
-def test_of_two_levels_of_a_group_the_newer_is_written() -> None:
+def test_of_two_desired_states_of_a_field_group_the_newer_is_written() -> None:
     world = a_world()
     causes = [world.append("scheduling", fields(value)) for value in ("old", "new")]
     causes.append(world.append("scheduling", fields("x", "other")))
@@ -143,7 +143,7 @@ def test_of_two_levels_of_a_group_the_newer_is_written() -> None:
     assert world.state.nodes()["n1"].metadata.labels == {"load": "new", "other": "x"}
 
 
-def test_a_level_is_written_again_when_another_hand_changed_it() -> None:
+def test_a_desired_state_is_written_again_after_another_client_changed_it() -> None:
     world = a_world()
     cause = world.append("scheduling", fields("high"))
     world.step()
@@ -153,22 +153,22 @@ def test_a_level_is_written_again_when_another_hand_changed_it() -> None:
         "metadata": {"name": "n1"},
         "patch": {"metadata": {"labels": {"load": "low"}}},
     }
-    world.ask("patch", drift)
+    world.request("patch", drift)
     assert world.state.nodes()["n1"].metadata.labels == {"load": "high"}
     assert len(world.outcomes(cause)) == 1
 
 
-def test_a_level_ends_with_its_object() -> None:
+def test_a_desired_state_ends_with_its_object() -> None:
     world = a_world()
     cause = world.append("scheduling", fields("high"))
     world.step()
-    world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    world.request("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     assert [type(outcome) for outcome in world.outcomes(cause)] == [DesiredStateApplied, DesiredStateSuperseded]
     world.create(node("n1"))
     assert world.state.nodes()["n1"].metadata.labels is None
 
 
-def test_a_level_of_an_absent_object_is_rejected_and_one_of_another_uid_superseded() -> None:
+def test_a_desired_state_of_an_absent_object_is_rejected_and_one_of_another_uid_superseded() -> None:
     world = a_world()
     absent = FieldsDesired(resource="nodes", name="n9", fields="f", patch={})
     another = FieldsDesired(resource="nodes", name="n1", fields="f", patch={"spec": {"unschedulable": True}}, uid="old")
@@ -179,7 +179,7 @@ def test_a_level_of_an_absent_object_is_rejected_and_one_of_another_uid_supersed
     assert not world.state.nodes()["n1"].spec.unschedulable
 
 
-def test_a_level_that_the_api_does_not_take_is_rejected() -> None:
+def test_a_desired_state_that_the_api_rejects_is_rejected() -> None:
     world = a_world()
     (outcome,) = world.intend(FieldsDesired(resource="nodes", name="n1", fields="f", patch={"spec": {"taints": 1}}))
     assert isinstance(outcome, DesiredStateRejected)
@@ -197,7 +197,7 @@ def test_a_custom_resource_is_created_updated_and_deleted() -> None:
     created = decide(RESERVATION | {"metadata": {"labels": {"a": "1"}}, "spec": {"ttl": "1h", "owners": []}})
     assert created["spec"] == {"ttl": "1h", "owners": []}
     place = RESERVATION | {"metadata": {"name": "slot"}}
-    world.ask("patch", place | {"patch": {"status": {"phase": "Available"}}, "subresource": "status"})
+    world.request("patch", place | {"patch": {"status": {"phase": "Available"}}, "subresource": "status"})
     updated = decide(RESERVATION | {"spec": {"ttl": "2h"}})
     assert updated["spec"] == {"ttl": "2h"}
     assert updated["status"] == {"phase": "Available"}
@@ -209,11 +209,11 @@ def test_a_custom_resource_is_created_updated_and_deleted() -> None:
     assert isinstance(again, DesiredStateApplied)
 
 
-def test_a_flood_of_intents_is_carried_out_over_several_steps() -> None:
+def test_many_intents_are_executed_over_several_steps() -> None:
     world = a_world()
     causes = [world.append("scheduling", placed(world, "nowhere")) for _ in range(1_500)]
     world.step()
-    assert len(world.state.open["scheduling"]) == 500
+    assert len(world.state.open_intents["scheduling"]) == 500
     world.step()
     assert all(len(world.outcomes(cause)) == 1 for cause in causes[::100])
-    assert not world.state.open["scheduling"]
+    assert not world.state.open_intents["scheduling"]

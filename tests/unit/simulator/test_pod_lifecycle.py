@@ -1,4 +1,4 @@
-"""What happens by itself: pods start and end, nodes report, generated pods come; and time."""
+"""Timed changes: pods start and end, nodes report, generated pods arrive; and simulated time."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from shared.events.cluster import NodeMetricObserved, PodObserved
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
 from shared.kube.quantity import amounts
-from tests.unit.simulator.world import START_NS, World, node, pod
+from tests.unit.simulator.simulated_world import START_NS, World, node, pod
 
 
 def bind(world: World, key: str, to: str) -> None:
@@ -17,7 +17,7 @@ def bind(world: World, key: str, to: str) -> None:
     world.intend(PodPlaced(pod_uid=uid, pod=key, node=to, cycle=1, request={}))
 
 
-def test_a_bound_pod_runs_after_its_delay_ends_after_its_time_and_is_cleared_away() -> None:
+def test_a_bound_pod_starts_ends_and_is_removed_after_its_delays() -> None:
     world = World(start_delay_s=2, keep_ended_s=30)
     body = pod()
     body["metadata"]["annotations"] = {RUNS_FOR: "1m"}
@@ -49,11 +49,11 @@ def test_a_pod_without_a_duration_runs_for_ever() -> None:
     assert world.timers.next_ns is None
 
 
-def test_pods_go_with_their_node() -> None:
+def test_pods_are_removed_with_their_node() -> None:
     world = World()
     world.create(node(), pod())
     bind(world, "default/web", "n1")
-    world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    world.request("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     assert not world.state.pods()
     assert not world.state.pods_on
 
@@ -73,7 +73,7 @@ def test_every_node_reports_at_once_and_then_in_each_interval_at_its_own_time() 
     assert len({each[1] for each in times.values()}) > 10
 
 
-def test_a_report_says_what_pods_and_the_load_outside_of_them_use() -> None:
+def test_a_report_has_the_usage_of_pods_and_the_load_outside_of_them() -> None:
     world = World(report_interval_s=60)
     busy = pod("busy", priorityClassName="koord-batch")
     busy["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4", "memory": "8Gi"}}
@@ -124,7 +124,7 @@ def test_some_generated_nodes_run_hot_and_offer_less_to_batch_work() -> None:
         assert batch == 32_000 * min(60, 100 - loads[name]) // 100
 
 
-def test_generated_pods_come_at_their_rate_and_not_again_after_a_restart() -> None:
+def test_generated_pods_arrive_at_their_rate_and_not_again_after_a_restart() -> None:
     world = World(pods=30, pods_per_s=10.0, pods_after_s=1.0)
     assert not world.state.pods()
     world.advance(1)

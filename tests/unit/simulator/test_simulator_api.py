@@ -1,16 +1,16 @@
-"""The simulated API: what it stores, what it refuses, and which events say so."""
+"""The simulated API: stored objects, errors, and the events of both."""
 
 from typing import Any
 
 import pytest
 
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectObserved, PodDeleted, PodObserved
-from tests.unit.simulator.world import World, node, pod
+from tests.unit.simulator.simulated_world import World, node, pod
 
 
-def test_a_pod_gets_the_defaults_that_the_api_server_gives() -> None:
+def test_a_pod_gets_the_defaults_of_the_api_server() -> None:
     world = World()
-    created = world.ask("create", pod())
+    created = world.request("create", pod())
     assert created["spec"]["priority"] == 0
     assert created["spec"]["tolerations"][0] == {
         "key": "node.kubernetes.io/not-ready",
@@ -28,7 +28,7 @@ def test_a_pod_gets_the_defaults_that_the_api_server_gives() -> None:
 
 def test_the_priority_follows_from_the_priority_class() -> None:
     world = World()
-    created = world.ask("create", pod(priorityClassName="koord-batch"))
+    created = world.request("create", pod(priorityClassName="koord-batch"))
     assert (created["spec"]["priority"], created["spec"]["preemptionPolicy"]) == (5000, "PreemptLowerPriority")
 
 
@@ -36,16 +36,16 @@ def test_a_limit_without_a_request_is_the_request() -> None:
     world = World()
     body = pod()
     body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 2, "memory": "1Gi"}}  # yaml gives a number
-    created = world.ask("create", body)
+    created = world.request("create", body)
     assert created["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
     assert created["status"]["qosClass"] == "Guaranteed"
 
 
-def test_what_a_client_says_of_status_uid_and_times_is_not_taken_over() -> None:
+def test_status_uid_and_times_of_a_client_are_ignored() -> None:
     world = World()
     body = pod() | {"status": {"phase": "Running"}}
     body["metadata"] |= {"uid": "mine", "deletionTimestamp": "2020-01-01T00:00:00Z"}
-    created = world.ask("create", body)
+    created = world.request("create", body)
     assert created["status"]["phase"] == "Pending"
     assert created["metadata"]["uid"] != "mine"
     assert "deletionTimestamp" not in created["metadata"]
@@ -82,10 +82,10 @@ def test_what_a_client_says_of_status_uid_and_times_is_not_taken_over() -> None:
         ({"kind": ""}, 400, "kind: Required value"),
     ],
 )
-def test_a_bad_object_is_refused_with_the_field(change: dict[str, Any], code: int, field: str) -> None:
+def test_an_invalid_object_is_rejected_with_the_field(change: dict[str, Any], code: int, field: str) -> None:
     world = World()
     before = world.state.encode()
-    answer = world.ask("create", pod() | change)
+    answer = world.request("create", pod() | change)
     assert (answer["kind"], answer["code"]) == ("Status", code)
     assert field in answer["message"]
     assert world.state.encode() == before
@@ -93,17 +93,17 @@ def test_a_bad_object_is_refused_with_the_field(change: dict[str, Any], code: in
 
 def test_the_requests_of_one_step_see_each_other() -> None:
     world = World()
-    answer = world.ask("create", {"kind": "List", "items": [pod("a"), pod("a"), pod("b", "x")]})
+    answer = world.request("create", {"kind": "List", "items": [pod("a"), pod("a"), pod("b", "x")]})
     assert [item.get("code") for item in answer["items"]] == [None, 409, 404]
     assert answer["items"][0]["metadata"]["uid"] == world.state.pods()["default/a"].metadata.uid
 
 
-def test_uids_follow_from_the_seed_and_never_come_twice() -> None:
+def test_uids_are_derived_from_the_seed_and_unique() -> None:
     def uids(seed: int) -> list[str]:
         world = World(seed=seed)
-        made = [world.ask("create", pod("a"))]
-        world.ask("delete", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}})
-        made.append(world.ask("create", pod("a")))
+        made = [world.request("create", pod("a"))]
+        world.request("delete", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}})
+        made.append(world.request("create", pod("a")))
         return [one["metadata"]["uid"] for one in made]
 
     assert uids(1) == uids(1)
@@ -113,14 +113,14 @@ def test_uids_follow_from_the_seed_and_never_come_twice() -> None:
 def test_a_generated_name_ends_in_five_letters() -> None:
     world = World()
     body = pod() | {"metadata": {"generateName": "web-"}}
-    names = [world.ask("create", body)["metadata"]["name"] for _ in range(3)]
+    names = [world.request("create", body)["metadata"]["name"] for _ in range(3)]
     assert len(set(names)) == 3
     assert all(name.startswith("web-") and len(name) == 9 for name in names)
 
 
 def test_a_node_is_ready_and_all_of_it_is_allocatable() -> None:
     world = World()
-    created = world.ask("create", node())
+    created = world.request("create", node())
     assert created["status"]["allocatable"] == created["status"]["capacity"]
     assert created["status"]["conditions"] == [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
 
@@ -134,9 +134,9 @@ def test_a_heartbeat_is_no_event_and_a_taint_is_one() -> None:
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": "x"}]
         }
     }
-    world.ask("patch", place | {"patch": beat, "subresource": "status"})
+    world.request("patch", place | {"patch": beat, "subresource": "status"})
     assert len(world.events(NodeObserved)) == 1
-    world.ask("patch", place | {"patch": {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}})
+    world.request("patch", place | {"patch": {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}})
     assert world.events(NodeObserved)[-1].object.spec.taints[0].key == "a"
 
 
@@ -145,9 +145,11 @@ def test_a_plain_patch_leaves_the_status_alone_and_a_status_patch_everything_els
     world.create(node())
     place = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     both = {"metadata": {"labels": {"a": "b"}}, "status": {"capacity": {"cpu": "1"}}}
-    plain = world.ask("patch", place | {"patch": both})
+    plain = world.request("patch", place | {"patch": both})
     assert (plain["metadata"]["labels"], plain["status"]["capacity"]["cpu"]) == ({"a": "b"}, "32")
-    status = world.ask("patch", place | {"patch": both | {"metadata": {"labels": {"c": "d"}}}, "subresource": "status"})
+    status = world.request(
+        "patch", place | {"patch": both | {"metadata": {"labels": {"c": "d"}}}, "subresource": "status"}
+    )
     assert (status["metadata"]["labels"], status["status"]["capacity"]["cpu"]) == ({"a": "b"}, "1")
 
 
@@ -155,10 +157,10 @@ def test_a_pods_spec_cannot_be_patched_but_its_gates_can_be_removed() -> None:
     world = World()
     world.create(pod(schedulingGates=[{"name": "wait"}]))
     place = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"}}
-    refused = world.ask("patch", place | {"patch": {"spec": {"nodeName": "n1"}}})
+    refused = world.request("patch", place | {"patch": {"spec": {"nodeName": "n1"}}})
     assert refused["code"] == 422
     assert "spec: Forbidden" in refused["message"]
-    opened = world.ask("patch", place | {"patch": {"spec": {"schedulingGates": None}}})
+    opened = world.request("patch", place | {"patch": {"spec": {"schedulingGates": None}}})
     assert "schedulingGates" not in opened["spec"]
 
 
@@ -166,30 +168,30 @@ def test_a_delete_with_another_uid_is_a_conflict() -> None:
     world = World()
     world.create(pod())
     place = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default", "uid": "another"}}
-    assert world.ask("delete", place)["code"] == 409
+    assert world.request("delete", place)["code"] == 409
     assert "default/web" in world.state.pods()
 
 
-def test_a_namespace_takes_along_what_is_in_it() -> None:
+def test_a_deleted_namespace_takes_its_objects_along() -> None:
     world = World()
     world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, pod("a", "team"), pod("b"))
-    world.ask("delete", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    world.request("delete", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     assert list(world.state.pods()) == ["default/b"]
     assert [event.pod for event in world.events(PodDeleted)] == ["team/a"]
 
 
-def test_a_node_metric_begins_without_status_and_takes_it_by_the_subresource() -> None:
+def test_a_node_metric_starts_without_status_and_accepts_it_by_the_subresource() -> None:
     world = World()
     place = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": "n1"}}
     status = {"updateTime": "2027-01-15T08:00:00Z", "nodeMetric": {"nodeUsage": {"resources": {"cpu": 2}}}}
     world.create(place | {"status": status})
-    world.ask("patch", place | {"patch": {"status": status}, "subresource": "status"})
+    world.request("patch", place | {"patch": {"status": status}, "subresource": "status"})
     first, second = world.events(NodeMetricObserved)
     assert first.object.status.update_time is None
     assert second.object.status.node_metric.node_usage.resources == {"cpu": "2"}
 
 
-def test_any_custom_resource_can_be_kept() -> None:
+def test_any_custom_resource_can_be_stored() -> None:
     world = World()
     world.create({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 3}})
     event = world.events(ObjectObserved)[-1]

@@ -1,16 +1,16 @@
-"""The fold: its snapshot, and that it does not depend on how contexts arrive."""
+"""The fold: its snapshot, and its independence of the order in which contexts arrive."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.simulator.decide import Due, decide
+from services.simulator.decide import DueObjects, decide
 from services.simulator.state import SimulatorState
 from shared.events import Cause
 from shared.events.cluster import DesiredStateApplied, DesiredStateSuperseded
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.hypothesis_examples import examples
-from tests.unit.simulator.world import World, node, pod, shuffled
+from tests.unit.simulator.simulated_world import World, node, pod, shuffled
 
 
 def a_history() -> World:
@@ -32,7 +32,7 @@ def a_history() -> World:
     world.append("scheduling", ObjectDesired(resource="nodeslos.slo.koordinator.sh", name="n9", body=body))
     world.append("descheduling", EvictionRequested(pod_uid=uids[key], pod=key, reason="hot"))
     world.step()
-    world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}})
+    world.request("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}})
     world.advance(5)
     world.append(
         "scheduling", PodPlaced(pod_uid=uids["default/b"], pod="default/b", node="node-0000", cycle=3, request={})
@@ -49,7 +49,7 @@ def test_a_snapshot_holds_everything() -> None:
     assert restored.encode() == HISTORY.state.encode()
     assert restored.pods_on == HISTORY.state.pods_on
     later = HISTORY.now_ns + 120 * 10**9
-    due = Due(list(HISTORY.state.pods()), list(HISTORY.state.nodes()))
+    due = DueObjects(list(HISTORY.state.pods()), list(HISTORY.state.nodes()))
     assert decide(restored, [], due, HISTORY.settings, later) == decide(HISTORY.state, [], due, HISTORY.settings, later)
 
 
@@ -62,7 +62,7 @@ def test_any_interleaving_of_the_contexts_ends_in_the_same_state(order: list[int
     assert state.encode() == HISTORY.state.encode()
 
 
-def test_an_outcome_that_is_heard_before_its_intent_ends_it() -> None:
+def test_an_outcome_that_is_read_before_its_intent_ends_it() -> None:
     level = FieldsDesired(resource="nodes", name="n1", fields="f", patch={})
     for outcomes, stands in (
         ([DesiredStateApplied], True),
@@ -73,11 +73,11 @@ def test_an_outcome_that_is_heard_before_its_intent_ends_it() -> None:
         for outcome in outcomes:
             world.append("cluster", outcome(resource="nodes", name="n1", fields="f"), Cause("scheduling", 1))
         world.append("scheduling", level)
-        assert not any(world.state.open.values())
-        assert bool(world.state.levels) is stands
-        assert not any(world.state.early.values())
+        assert not any(world.state.open_intents.values())
+        assert bool(world.state.desired_states) is stands
+        assert not any(world.state.early_outcomes.values())
 
 
-def test_a_step_without_anything_to_do_says_nothing() -> None:
+def test_a_step_without_work_appends_nothing() -> None:
     world = World(nodes=2)
-    assert decide(world.state, [], Due(), world.settings, world.now_ns).drafts == []
+    assert decide(world.state, [], DueObjects(), world.settings, world.now_ns).drafts == []

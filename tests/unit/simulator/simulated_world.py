@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from services.simulator.api.requests import Request
-from services.simulator.decide import Due, decide
+from services.simulator.decide import DueObjects, decide
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
 from services.simulator.timers import Timers
@@ -19,7 +19,7 @@ START_NS = 1_800_000_000 * SECOND
 
 
 class World:
-    """One cluster, its log, and the other contexts that it hears."""
+    """One cluster, its log, and the other contexts that it follows."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = SimulatorSettings(**({"report_interval_s": 0} | settings))
@@ -29,15 +29,15 @@ class World:
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.step()
 
-    def step(self, *requests: Request, due: Due | None = None) -> list[Any]:
-        """One step, appended; returns the answers."""
+    def step(self, *requests: Request, due: DueObjects | None = None) -> list[Any]:
+        """Takes one step and appends it. Returns the responses."""
         if due is None:
-            due = Due(self.timers.pods_due(self.now_ns, 10_000), self.timers.reports_due(self.now_ns, 10_000))
+            due = DueObjects(self.timers.pods_due(self.now_ns, 10_000), self.timers.reports_due(self.now_ns, 10_000))
         step = decide(self.state, requests, due, self.settings, self.now_ns)
         for index, draft in enumerate(step.drafts):
             event = draft.event if index else replace(draft.event, now_ns=self.now_ns)
             self.append("cluster", event, draft.cause)
-        return [json.loads(answer) for answer in step.answers]
+        return [json.loads(response) for response in step.responses]
 
     def append(self, context: str, event: Event, cause: Cause | None = None) -> Cause:
         """Record an event of any context, and fold it."""
@@ -47,16 +47,16 @@ class World:
         self.timers.learn(event) if context == "cluster" else None
         return Cause(context, len(log))
 
-    def ask(self, verb: str, body: object) -> Any:
+    def request(self, verb: str, body: object) -> Any:
         """One request in a step of its own."""
         return self.step(Request(verb, json.dumps(body).encode()))[0]
 
     def create(self, *bodies: object) -> list[Any]:
         """Create objects, each in a step of its own; returns them."""
-        return [self.ask("create", body) for body in bodies]
+        return [self.request("create", body) for body in bodies]
 
     def intend(self, intent: Event, context: str = "scheduling") -> list[Event]:
-        """Carry out an intent; returns what it was answered with."""
+        """Carry out an intent; returns its outcomes."""
         cause = self.append(context, intent)
         self.step()
         return self.outcomes(cause)
