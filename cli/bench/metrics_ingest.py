@@ -89,7 +89,7 @@ class IngestFigures(msgspec.Struct, frozen=True):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def ingest(*, nodes: int, pods_per_node: int, seconds: float, as_json: bool) -> None:
-    """Measure what reports of a fleet cost metrics ingest.
+    """Measures what reports of a fleet cost metrics ingest.
 
     First throughput, then cpu, memory and lag at one report a minute and node.
 
@@ -214,7 +214,7 @@ class _FoldTimes:
         self.positions[record.context] = record.seq
 
     def begin(self) -> None:
-        """Forget what was noted before."""
+        """Forgets what was noted before."""
         self.lags_of = {}
         self._sizes = {NodeReported: [], FieldsDesired: []}
 

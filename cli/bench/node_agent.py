@@ -77,7 +77,7 @@ class Usage(NamedTuple):
 @click.option("--report-every", type=float, default=15.0, show_default=True, help="Seconds between two reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def agent(*, pods: int, seconds: float, transport: Literal["nats", "mqtt"], report_every: float, as_json: bool) -> None:
-    """Measure what the node agent costs its node at a sample a second.
+    """Measures what the node agent costs its node at a sample a second.
 
     Makes that many cgroups with a process each (as root), runs the agent against an embedded NATS, and takes all of it away
     again. It measures and acts: CPU suppress, CPU burst, memory QoS, evictions and batch resources are on.
@@ -133,7 +133,7 @@ async def _measure(folder: Path, pods: int, seconds: float, transport: str, repo
 
 
 async def _answer_reports(bus: Bus, received: list[bytes], transport: str) -> None:
-    """Stand in for ingest: over NATS answer, over MQTT (which the server maps to the same subject) listen."""
+    """Stands in for ingest: over NATS answer, over MQTT (which the server maps to the same subject) listen."""
     subject = subjects.every_subject(subjects.REPORT)
 
     async def accept(data: bytes) -> bytes:
@@ -148,7 +148,7 @@ async def _answer_reports(bus: Bus, received: list[bytes], transport: str) -> No
 
 
 async def _answer_actions(bus: Bus, uids: list[str]) -> None:
-    """Stand in for action ingest: the agent is action of its pods, and its actions are taken."""
+    """Stands in for action ingest: the agent is action of its pods, and its actions are taken."""
     found = tuple(_pod(number, uid) for number, uid in enumerate(uids))
     amounts = {"cpu": str(os.cpu_count()), "memory": "16Gi"}
     node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))

@@ -59,7 +59,7 @@ class _Sender:
         self._bus: Bus
 
     async def run(self, nats: str) -> None:
-        """Do what is asked for, until None is."""
+        """Does what is asked for, until None is."""
         self._bus = Bus(nats, name="bench agents")
         await self._bus.start()
         while (command := await asyncio.to_thread(self._pipe.recv)) is not None:

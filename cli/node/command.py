@@ -56,7 +56,7 @@ def node() -> None:
 @output_option
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
-    """Write out how a node's batch and mid resources came about, from the log alone."""
+    """Writes out how a node's batch and mid resources came about, from the log alone."""
     found = asyncio.run(_read(find_endpoints(folder).postgres, name, at))
     if output != "table":
         show(found, output)

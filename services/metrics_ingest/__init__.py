@@ -1,1 +1,1 @@
-"""Metrics ingest: reports of node agents in, windows and percentiles out; and agents' actions."""
+"""Metrics ingest and action ingest: reports and actions of node agents in, events of `metrics-*` and `nodes-*` out."""

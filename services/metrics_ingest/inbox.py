@@ -1,7 +1,7 @@
-"""Where messages of agents come in: one queue of what this shard is to take, and for each message the transport back.
+"""Inbox of agents' messages: one queue for the nodes of a shard, and with each message the way to answer it.
 
-A message is answered when it was decided on, which is after the commit. What is not answered is sent again: by an agent that receive_request over
-NATS, or by the broker, which keeps it until it is acknowledged.
+A message is answered after it was decided on and committed. One without an answer is sent again: by the agent over
+NATS, by the broker over MQTT, which keeps it until it is acknowledged.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from shared.runtime.sharding import shard_of
 log = logging.getLogger(__name__)
 
 WAITING = 4_096
-"""Messages that wait to be decided on; who sends more waits too."""
+"""Messages that wait for a decision; beyond these, senders are held up (back pressure)."""
 
 
 class Incoming(NamedTuple):
@@ -25,7 +25,7 @@ class Incoming(NamedTuple):
 
     Attributes:
         transport: `nats` or `mqtt`.
-        answer: sends back what became of it; a message must be answered once, or never if it is to come again.
+        answer: sends the receipt. Called once, or never if the message is to be sent again.
     """
 
     node: str
@@ -35,7 +35,7 @@ class Incoming(NamedTuple):
 
 
 class Inbox:
-    """Messages of one kind, of the nodes of one shard."""
+    """Messages of one kind, from the nodes of one shard."""
 
     def __init__(self, kind: str, shard: int, shards: int) -> None:
         self.kind = kind
@@ -44,11 +44,11 @@ class Inbox:
         self._queue: asyncio.Queue[Incoming] = asyncio.Queue(WAITING)
 
     def concerns(self, node: str) -> bool:
-        """Whether the node is of this shard."""
+        """Reports whether the node belongs to this shard."""
         return shard_of(node, self._shards) == self._shard
 
     async def receive_request(self, request: Request) -> None:
-        """Take a message that came over NATS."""
+        """Queues a message that came over NATS."""
 
         async def respond(reply: Receipt) -> None:
             await request.respond(receipt.encode(reply))
@@ -56,7 +56,7 @@ class Inbox:
         await self.put(request.subject, request.data, "nats", respond)
 
     async def put(self, where: str, data: bytes, transport: str, respond: Callable[[Receipt], Awaitable[None]]) -> None:
-        """Take a message, if it is of a node of this shard; waits while there are too many.
+        """Queues a message if its node belongs to this shard; waits while the queue is full.
 
         Args:
             where: the subject or topic.
@@ -70,7 +70,7 @@ class Inbox:
             await self._queue.put(Incoming(node, data, transport, respond))
 
     async def first(self, timeout_s: float) -> Incoming | None:
-        """The next message, waited for."""
+        """Waits for the next message; None after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._queue.get()
@@ -78,5 +78,5 @@ class Inbox:
             return None
 
     def next(self) -> Incoming | None:
-        """The next message if there is one."""
+        """Returns the next message if there is one."""
         return None if self._queue.empty() else self._queue.get_nowait()

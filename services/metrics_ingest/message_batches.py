@@ -1,4 +1,4 @@
-"""Deciding on messages as they come: a slice of them at a time, one append for all, then their answers."""
+"""Decides on messages in batches: a time slice of messages, one append for all of them, then their receipts."""
 
 import asyncio
 import logging
@@ -16,25 +16,25 @@ from shared.runtime.service import Runtime
 log = logging.getLogger(__name__)
 
 SLICE_S = 0.05
-"""How long messages may hold the loop before what they led to is appended."""
+"""Seconds that decisions may hold the event loop before their events are appended."""
 
 GATHER_S = 0.1
-"""From one append to the next, at least: messages that come meanwhile share one transaction and one announcement, which cost several
-times as much as a report."""
+"""Least seconds from one append to the next. Messages of this time share one transaction and one announcement, which
+cost several times as much as a report."""
 
 WAIT_S = 0.5
 LOGGED_INTERVAL_S = 60.0
-"""A node whose messages are refused is logged this often."""
+"""Seconds between two log lines about rejected messages of one node."""
 
 Kind = Literal["report", "action"]
 
 
 class Batch:
-    """What a slice of messages led to.
+    """The outcome of a slice of messages.
 
     Attributes:
-        drafts: by the object that they are about: what is decided twice in a slice is receipt once, the last way.
-        answers: to the messages, in their order.
+        drafts: object -> events about it. A second decision on an object within a slice replaces the first.
+        answers: receipts of the messages, in their order.
     """
 
     def __init__(self, now_ns: int) -> None:
@@ -43,12 +43,12 @@ class Batch:
         self.answers: list[tuple[Incoming, Receipt]] = []
 
     def accept(self, message: Incoming, kind: Kind, boot: str, seq: int) -> None:
-        """The message was accepted."""
+        """Adds the receipt of an accepted message."""
         self.answers.append((message, Receipt(kind, boot, seq)))
 
 
 class RejectionLog:
-    """Counts what is refused, and logs it now and then."""
+    """Counts rejected messages, and logs them at a bounded rate."""
 
     def __init__(self, kind: Kind, registry: CollectorRegistry) -> None:
         self._kind = kind
@@ -65,7 +65,7 @@ class RejectionLog:
         )
 
     def add(self, message: Incoming, error: BadMessage, batch: Batch, boot: str = "", seq: int = 0) -> None:
-        """Answers with the reason, count, and log it if the node's last refusal was not logged just now."""
+        """Adds a receipt with the reason, counts the rejection, and logs it at a bounded rate."""
         batch.answers.append((message, Receipt(self._kind, boot, seq, str(error))))
         self.refused.labels(error.field.partition("[")[0] or "message").inc()
         now_s = asyncio.get_running_loop().time()
@@ -82,11 +82,11 @@ class RejectionLog:
 
 
 async def serve(runtime: Runtime, inbox: Inbox, take: Callable[[Incoming, Batch], None], accepted: Counter) -> None:
-    """Decide on what comes in until the process is asked to stop; what is not answered by then comes again.
+    """Decides on messages until the process is asked to stop. One without an answer by then is sent again.
 
     Args:
-        take: decides on one message: it leaves drafts and an answer in the batch.
-        accepted: counts what is accepted, by way.
+        take: decides on one message, and adds its events and its receipt to the batch.
+        accepted: counts accepted messages, by transport.
     """
     loop = asyncio.get_running_loop()
     while not runtime.draining.is_set():

@@ -1,7 +1,7 @@
-"""MQTT: reports and actions in, refusals and NodeSLOs out, over any broker that keeps sessions and QoS 1.
+"""MQTT session of ingest: receives reports and actions, publishes rejections and NodeSLOs, over any broker with QoS 1.
 
-A message is acknowledged after it was decided on, so what the broker has taken is not lost when this process ends: the session
-is persistent, and its name is the shard's, so that whoever leads next takes it over.
+A message is acknowledged after it was decided on, so a message that the broker has is not lost when this process ends.
+The session is persistent and named after the shard, so the next leader takes it over.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ class MqttSession:
     """One session with a broker, which is opened again whenever it breaks.
 
     Attributes:
-        connected: whether the broker is there.
+        connected: reports whether the broker is connected.
     """
 
     def __init__(self, url: str, name: str, inboxes: Iterable[Inbox], *, ca_file: str = "") -> None:
-        """Remember where to connect.
+        """Prepares a session; `run` connects it.
 
         Args:
             url: KOORD_MQTT.
             name: the client id, which names the session.
-            inboxes: who takes what comes, by kind.
-            ca_file: the authority of the broker's certificate; the system's when empty.
+            inboxes: the inbox of each kind of message.
+            ca_file: the authority of the broker's certificate; empty: the system's.
 
         Raises:
-            BadBroker: the url is none.
+            BadBroker: the url is invalid.
         """
         self._broker = Broker.parse(url)
         self._name = name
@@ -56,11 +56,11 @@ class MqttSession:
 
     @property
     def connected(self) -> bool:
-        """Whether the broker is there."""
+        """Reports whether the broker is connected."""
         return self._client is not None
 
     async def run(self) -> None:
-        """Take messages until cancelled."""
+        """Receives messages until cancelled."""
         pause_s, logged = FIRST_PAUSE_S, False
         while True:
             client = self._new_client()
@@ -72,7 +72,7 @@ class MqttSession:
                     async for message in client.messages:
                         await self._receive(client, message)
             except (MqttError, OSError) as error:
-                if not logged:  # once an outage
+                if not logged:  # logged once an outage
                     where = {"host": self._broker.host, "port": self._broker.port}
                     log.warning(
                         "no broker; agents and the broker keep what is sent", extra=where | {"error": str(error)}
@@ -84,10 +84,10 @@ class MqttSession:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     async def publish(self, topic: str, data: bytes, *, retain: bool = False) -> None:
-        """Give a message to the broker; returns when it has it.
+        """Publishes a message and waits for the broker's acknowledgement.
 
         Raises:
-            NoBroker: it is not known whether the broker has it.
+            NoBroker: the message may not have reached the broker.
         """
         client = self._client
         if client is None:
@@ -109,18 +109,19 @@ class MqttSession:
             timeout=DEADLINE_S,
             tls_context=self._tls,
         )
-        client.pending_calls_threshold = 1_000  # it warns of more; NodeSLOs go out many at a time
+        client.pending_calls_threshold = 1_000  # aiomqtt warns above this number; NodeSLOs go out many at a time
         client._client.manual_ack_set(True)  # noqa: FBT003, SLF001  aiomqtt acknowledges by itself and offers no switch
         return client
 
     async def _receive(self, client: Client, message: Message) -> None:
         kind = message.topic.value.rpartition("/")[2]
         inbox = self._inboxes.get(kind)
-        if message.qos == 0:  # sent over NATS, or by who does not care; NATS brings the former itself
+        # QoS 0: published over NATS, which delivers it to the inbox itself, or by a foreign client.
+        if message.qos == 0:
             return
         node = _node_of(message)
-        if inbox is None or not node or not inbox.concerns(node):  # nothing for us: the broker need not keep it
-            self._acknowledge(client, message)
+        if inbox is None or not node or not inbox.concerns(node):
+            self._acknowledge(client, message)  # of another shard: without this the broker would keep it for us
             return
 
         async def respond(reply: Receipt) -> None:

@@ -114,7 +114,7 @@ class Agent:
                 self._report(interval, found.at_ns)
 
     def report_action(self, action: AnyAction) -> None:
-        """Report an action, ahead of what else waits."""
+        """Reports an action, ahead of what else waits."""
         self._actions += 1
         action_report = ActionReport(self._sender.node, self._sender.boot, self._actions, time.time_ns(), action)
         self._outbox.put(Message(ACTION, self._actions, actions.encode(action_report)))
@@ -175,7 +175,7 @@ class Agent:
         return found
 
     def _run_strategies(self, qos_manager: QosManager, found: UsageSnapshot) -> None:
-        """Run the strategies; one that cannot go on, as an object is not what it should be, is said once and tried again."""
+        """Runs the strategies; one that cannot go on, as an object is not what it should be, is said once and tried again."""
         now_s = time.monotonic()
         interval_s = FIRST_PODS_REQUEST_INTERVAL_S if qos_manager.enforcement.pods is None else PODS_REQUEST_INTERVAL_S
         if now_s - self._pods_requested_s >= interval_s and not self._outbox.actions:
@@ -188,7 +188,7 @@ class Agent:
             self._log_once("the strategies stop for this round", error)
 
     def _predict(self, predictor: PeakPredictor, found: UsageSnapshot) -> None:
-        """Learn from a round; where an object is not what it should be, the next minute is tried again."""
+        """Learns from a round; where an object is not what it should be, the next minute is tried again."""
         try:
             predictor.round(found)
         except KoordError as error:
@@ -201,7 +201,7 @@ class Agent:
             log.error(text, extra={"why": str(error)})
 
     def _report(self, interval: ReportBuilder, end_ns: int) -> ReportBuilder:
-        """Put the interval's report into the outbox; the interval that follows it."""
+        """Puts the interval's report into the outbox; the interval that follows it."""
         if not interval.empty:
             self._reports += 1
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)

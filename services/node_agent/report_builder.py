@@ -62,7 +62,7 @@ class _Sums:
         self.fields = [0, 0, 0, 0]  # as ApplicationSum has them
 
     def add(self, usage: Usage) -> None:
-        """Take a sample."""
+        """Takes a sample."""
         for place, size in ((0, usage.cpu), (2, usage.reported)):
             if size is not None:
                 self.fields[place] += size
@@ -82,7 +82,7 @@ class ReportBuilder:
         self._gpus: dict[tuple[str, int], tuple[GpuUsage, list[int]]] = {}
 
     def add(self, found: UsageSnapshot) -> None:
-        """Take a round's samples."""
+        """Takes a round's samples."""
         offset_ms = (found.at_ns - self.begin_ns) // MILLI_NS
         self._node.add(offset_ms, found.node)
         self._system.add(offset_ms, found.system)

@@ -37,7 +37,7 @@ DRAIN_S = 5.0
 
 
 def run() -> int:
-    """Run until SIGTERM or SIGINT; the process's exit status.
+    """Runs until SIGTERM or SIGINT; the process's exit status.
 
     Raises:
         KoordError: a setting does not fit.
@@ -70,9 +70,9 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         cold.start()
         collector.cold = cold.started
     if gates["Accelerators"]:
-        collector.gpus = _gpus(settings)
+        collector.gpus = _gpu_collector(settings)
     agent = Agent(settings, collector, outbox, slo_informer)
-    pods = _acting(agent, settings, slo_informer, gates) if settings.enforce else None
+    pods = _start_qos_manager(agent, settings, slo_informer, gates) if settings.enforce else None
     transport = _transport(environment, settings, outbox, slo_informer, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -82,10 +82,10 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look at it again
     measuring = asyncio.create_task(agent.run(), name="measure")
-    carrying = asyncio.create_task(transport.run(), name="carry")
+    sending = asyncio.create_task(transport.run(), name="carry")
     drained = asyncio.create_task(draining.wait())
     try:
-        done, _ = await asyncio.wait({measuring, carrying, drained}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({measuring, sending, drained}, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
         await cancel_and_wait(measuring)  # which reports what it has
@@ -93,9 +93,9 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
             agent.qos_manager.release()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                await _taken(outbox, transport)
+                await _wait_for_outbox(outbox, transport)
     finally:
-        await cancel_and_wait(measuring, carrying, drained)
+        await cancel_and_wait(measuring, sending, drained)
         await transport.close()
         collector.close()
         cold.stop()
@@ -103,10 +103,10 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
             await pages.cleanup()
 
 
-def _acting(
+def _start_qos_manager(
     agent: Agent, settings: AgentSettings, slo_informer: NodeSloInformer, gates: dict[str, bool]
 ) -> NodePodsInformer:
-    """Give the agent its hands; the pods by which they go."""
+    """Gives the agent its hands; the pods by which they go."""
     state_dir = Path(settings.state_dir)
     pods = NodePodsInformer(settings.node, state_dir)
     pods.load()
@@ -133,7 +133,7 @@ def _acting(
     return pods
 
 
-def _gpus(settings: AgentSettings) -> GpuCollector | None:
+def _gpu_collector(settings: AgentSettings) -> GpuCollector | None:
     """What asks for GPUs; None on a node without."""
     try:
         return GpuCollector(Nvml(settings.nvml), Path(settings.proc_root))
@@ -196,6 +196,6 @@ async def _pages(address: str, agent: Agent, transport: Transport, draining: asy
     return await serve_pages(address, Pages(lambda: (state() == "leading", state()), metrics.text, status))
 
 
-async def _taken(outbox: Outbox, transport: Transport) -> None:
+async def _wait_for_outbox(outbox: Outbox, transport: Transport) -> None:
     while len(outbox) and transport.connected:
         await asyncio.sleep(0.02)

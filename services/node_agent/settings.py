@@ -113,7 +113,7 @@ class TooManySamples(KoordError):
 
 
 def load(environment: Mapping[str, str]) -> tuple[AgentEnvironment, AgentSettings]:
-    """Read both, and the node's name.
+    """Reads both, and the node's name.
 
     Raises:
         BadSetting, NoNodeName, TooManySamples: naming the variable.

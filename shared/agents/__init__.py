@@ -1,1 +1,4 @@
-"""What node agents and ingest say to each other: names of subjects, reports, actions, NodeSLO. Neither side's code, so both import it."""
+"""The protocol between node agents and ingest: subjects, reports, actions, NodeSLO. Both sides import it.
+
+It belongs to neither.
+"""

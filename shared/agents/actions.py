@@ -1,4 +1,7 @@
-"""Actions: what an agent did on its node by its own judgement, and what it asks for. Ingest appends them to `nodes-*`."""
+"""Actions of a node agent: what it did on its node by its own decision, and what it requests.
+
+Ingest appends them to `nodes-*`.
+"""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -18,11 +21,11 @@ class Action(msgspec.Struct, frozen=True, tag_field="action"):
 
 
 class Suppressed(Action, frozen=True, tag="suppressed"):
-    """Best-effort pods may use another share of the cpu from now on.
+    """Changes the share of the cpu that best-effort pods may use.
 
     Attributes:
         policy: by the cpus they may run on, or by a quota.
-        cpu_milli: milli-cores that they may use; None: as many as there are.
+        cpu_milli: milli-cores that they may use; None: no limit.
         cpus: the cpus in kernel syntax, such as `0-3,8`, for the policy `cpuset`.
     """
 
@@ -32,7 +35,7 @@ class Suppressed(Action, frozen=True, tag="suppressed"):
 
 
 class Burst(Action, frozen=True, tag="burst"):
-    """A container's cpu limit was stretched, or brought back.
+    """Raises a container's cpu limit for a while, or brings it back.
 
     Attributes:
         container: the runtime's id; empty for the pod as a whole.
@@ -47,7 +50,7 @@ class Burst(Action, frozen=True, tag="burst"):
 
 
 class Killed(Action, frozen=True, tag="killed"):
-    """The processes of a container were ended at once, because the node could not wait for an eviction.
+    """Ends the processes of a container at once, because the node could not wait for an eviction.
 
     Attributes:
         container: the runtime's id; empty for the pod as a whole.
@@ -59,14 +62,14 @@ class Killed(Action, frozen=True, tag="killed"):
 
 
 class EvictionRequested(Action, frozen=True, tag="evictionRequested"):
-    """A pod must give way. Not done, but asked for: the gateway carries it out."""
+    """Requests the eviction of a pod, which the gateway carries out."""
 
     pod_uid: Uid
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
 class ZoneReported(msgspec.Struct, frozen=True):
-    """A NUMA zone as its node's agent sees it.
+    """A NUMA zone of the node.
 
     Attributes:
         name: `node-0`, `node-1` and so on.
@@ -78,7 +81,7 @@ class ZoneReported(msgspec.Struct, frozen=True):
 
 
 class TopologyReported(Action, frozen=True, tag="topologyReported"):
-    """What the NodeResourceTopology of the node is to say: the whole of it, report when it changes and again now and then.
+    """The complete content for the node's NodeResourceTopology, reported on each change and repeated at intervals.
 
     Attributes:
         annotations: those of `node_topology.STATED`; JSON.
@@ -94,7 +97,7 @@ class TopologyReported(Action, frozen=True, tag="topologyReported"):
 
 
 class PodsRequested(Action, frozen=True, tag="podsRequested"):
-    """The agent runs and is to be report which pods its node has (shared/agents/node_pods.py). Nothing is recorded of it."""
+    """Requests the pods of the node (shared/agents/node_pods.py), now and on each change. It leaves no event."""
 
 
 AnyAction = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | PodsRequested
@@ -105,8 +108,9 @@ class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     Attributes:
         node, boot: as in a report.
-        seq: number of the action in this run of the agent, from 1; a repeat has the same. Reports count apart.
-        at_ns: when, by the node's clock, nanoseconds since the epoch.
+        seq: number of the action in this run of the agent, from 1; a repeat has the same. Reports are numbered
+            separately.
+        at_ns: its time by the node's clock, nanoseconds since the epoch.
     """
 
     node: Name
@@ -117,7 +121,7 @@ class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class BadAction(BadMessage):
-    """An action that cannot be taken; says which node's, where and why."""
+    """An action that is rejected; the text names the node, the field and the reason."""
 
     what: ClassVar[str] = "action"
 
@@ -127,12 +131,12 @@ _decoder = msgspec.msgpack.Decoder(ActionReport)
 
 
 def encode(report: ActionReport) -> bytes:
-    """An action as a message."""
+    """Returns an action as a message."""
     return _encoder.encode(report)
 
 
 def decode(data: bytes, node: str) -> ActionReport:
-    """A message as an action.
+    """Returns a message as an action.
 
     Args:
         node: the node of the topic on which it came.

@@ -1,4 +1,4 @@
-"""Where an MQTT broker is, as KOORD_MQTT says it: to agents and to ingest alike."""
+"""Address of the MQTT broker, from KOORD_MQTT, for agents and ingest."""
 
 import ssl
 from typing import NamedTuple
@@ -10,14 +10,14 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 class BadBroker(KoordError):
-    """KOORD_MQTT is no address of a broker."""
+    """KOORD_MQTT is not the address of a broker."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"KOORD_MQTT {why}; give mqtt://user:password@host:port, or mqtts:// for TLS")
 
 
 class Broker(NamedTuple):
-    """A broker, and who logs in there."""
+    """A broker and the login to it."""
 
     host: str
     port: int
@@ -27,10 +27,10 @@ class Broker(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> "Broker":
-        """Read KOORD_MQTT; user and password percent-decoded, as in any URL.
+        """Parses KOORD_MQTT; user and password percent-decoded, as in any URL.
 
         Raises:
-            BadBroker: it does not fit; the text holds no password.
+            BadBroker: it is invalid; the text holds no password.
         """
         try:
             parts = urlsplit(url)
@@ -43,9 +43,9 @@ class Broker(NamedTuple):
         return cls(parts.hostname, port or PORTS[parts.scheme], user, password, parts.scheme == "mqtts")
 
     def tls_context(self, ca_file: str = "") -> ssl.SSLContext | None:
-        """What a connection is encrypted with; None for one that is not.
+        """Returns the TLS context of a connection; None for an unencrypted one.
 
         Args:
-            ca_file: the authority of the broker's certificate; the system's when empty.
+            ca_file: the authority of the broker's certificate; empty: the system's.
         """
         return ssl.create_default_context(cafile=ca_file or None) if self.tls else None

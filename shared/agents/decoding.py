@@ -1,4 +1,4 @@
-"""How what agents send is decoded: a struct that fits, or one error that names node, field and reason."""
+"""Decodes messages of agents: to a valid struct, or to one error that names node, field and reason."""
 
 import re
 import types
@@ -9,15 +9,16 @@ import msgspec
 from shared.errors import KoordError
 
 MAX_BYTES = 1024 * 1024
-"""Of one message: what the embedded NATS takes."""
+"""Largest message: the limit of the embedded NATS."""
 
 
 class BadMessage(KoordError):
-    """A message of a node that cannot be taken.
+    """A message of a node that cannot be decoded or is invalid.
 
     Attributes:
         what: the kind of message.
-        node, field, reason: whose, where in it, and why.
+        node: the node of the topic.
+        field, reason: the place in the message and what is wrong there.
     """
 
     what: ClassVar[str] = "message"
@@ -44,15 +45,15 @@ _T = TypeVar("_T", bound=OfNode)
 def decoded(
     decoder: "msgspec.msgpack.Decoder[_T]", kind: type[_T], bad: type[BadMessage], data: bytes, node: str
 ) -> _T:
-    """Decode a message.
+    """Decodes a message.
 
     Args:
         kind: the struct that `decoder` decodes, to name its fields.
         bad: the error of this kind of message.
-        node: whose topic it came on.
+        node: the node of the topic on which it came.
 
     Raises:
-        BadMessage: as `bad`; it does not fit, or names another node.
+        BadMessage: as `bad`; it is invalid, or names another node.
     """
     if len(data) > MAX_BYTES:
         raise bad(node, "", f"has {len(data)} bytes; at most {MAX_BYTES} are taken")
@@ -69,7 +70,7 @@ def decoded(
 
 
 def on_its_topic(message: _T, bad: type[BadMessage], node: str) -> _T:
-    """The message, if it came on its own node's topic.
+    """Returns the message, if it came on its own node's topic.
 
     Raises:
         BadMessage: as `bad`; it names another node.
@@ -80,14 +81,17 @@ def on_its_topic(message: _T, bad: type[BadMessage], node: str) -> _T:
 
 
 def named(kind: Any, path: str) -> str:
-    """Msgspec's `$[6][1][3]` with the names of the fields: `node_usage.cpu[3]`. The first place of a struct is its schema."""
+    """Returns msgspec's path `$[6][1][3]` with names of fields: `node_usage.cpu[3]`.
+
+    The first place of a struct is its schema.
+    """
     names = ""
     for step in re.findall(r"\[([^\]]*)\]|\.(\w+)", path):
         index, name = step
         if name:
             kind, names = Any, f"{names}.{name}"
             continue
-        place = _find_pod_cgroups(kind, index)
+        place = _field_at(kind, index)
         if place is None:
             kind, names = _inner(kind), f"{names}[{index}]"
         else:
@@ -96,8 +100,8 @@ def named(kind: Any, path: str) -> str:
     return names.removeprefix(".")
 
 
-def _find_pod_cgroups(kind: Any, index: str) -> tuple[Any, str] | None:
-    """Type and name of a place of a struct that is written as an array; None when it is none."""
+def _field_at(kind: Any, index: str) -> tuple[Any, str] | None:
+    """Returns type and name of a place of a struct that is written as an array; None for any other place."""
     if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct) or not index.isdigit():
         return None
     fields = msgspec.structs.fields(kind)
@@ -106,7 +110,7 @@ def _find_pod_cgroups(kind: Any, index: str) -> tuple[Any, str] | None:
 
 
 def _inner(kind: Any) -> Any:
-    """What a sequence holds."""
+    """Returns the element type of a sequence."""
     while get_origin(kind) is not tuple and get_args(kind) and not isinstance(kind, types.UnionType):
         kind = get_args(kind)[0]  # Annotated
     return get_args(kind)[0] if get_origin(kind) is tuple else Any

@@ -1,6 +1,7 @@
-"""The pods of a node, and what its node objects say, on their way to the agent: only what its strategies read.
+"""The pods and node objects that a node's agent receives, reduced to what its strategies read.
 
-An agent that wants them says so (`PodsRequested` in actions.py), again now and then; action ingest answers with the whole, and again whenever it changes.
+An agent requests them (`PodsRequested` in actions.py) and repeats the request; action ingest answers with all of them,
+and again on each change.
 """
 
 from collections.abc import Callable
@@ -18,11 +19,11 @@ from shared.kube.pod import Container, Pod, PodSpec, PodStatus, Volume
 
 DOMAIN = "koordinator.sh"
 BLOCK_IO = "koordinator.sh/blkioQOS"
-"""Annotation of a pod that names block devices or volumes, and what it may do with them."""
+"""Annotation of a pod that names block devices or volumes, with their limits."""
 
 
 class NodePods(msgspec.Struct, frozen=True):
-    """What `cluster` holds of a node at a position.
+    """The objects of a node in `cluster` at a position.
 
     Attributes:
         node: must be the node of the topic.
@@ -30,7 +31,7 @@ class NodePods(msgspec.Struct, frozen=True):
         object: the Node: our labels and annotations, capacity, allocatable; None while there is none.
         topology: annotations of its NodeResourceTopology; None while there is none.
         pods: those that are bound to it and have not ended; a static pod under the uid by which its node runs it.
-        claims: `namespace/name` of a claim of theirs -> the PersistentVolume that it is bound to, for pods whose block I/O is held.
+        claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to, for pods with block I/O limits.
     """
 
     node: Name
@@ -43,12 +44,12 @@ class NodePods(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> tuple[int, int]:
-        """What decides which of two is newer."""
+        """The position that decides which of two messages is newer."""
         return self.epoch, self.seq
 
 
 class BadNodePods(BadMessage):
-    """A message with a node's pods that cannot be taken; the last good one stays in force."""
+    """A message with a node's pods that is rejected; the last good one stays in force."""
 
     what: ClassVar[str] = "pods"
 
@@ -58,12 +59,12 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(pods: NodePods) -> bytes:
-    """The pods of a node as a message: JSON, as the objects are."""
+    """Returns the pods of a node as a message: JSON, as the objects are."""
     return _encoder.encode(pods)
 
 
 def decode(data: bytes, node: str) -> NodePods:
-    """A message as the pods of a node.
+    """Returns a message as the pods of a node.
 
     Raises:
         BadNodePods: names the node, the field and the reason.
@@ -77,7 +78,7 @@ def decode(data: bytes, node: str) -> NodePods:
 
 
 def seen_pod(pod: Pod, uid: str) -> Pod:
-    """A pod as its node's agent sees it.
+    """Returns a pod reduced to the fields that agents read.
 
     Args:
         uid: under which the node runs it.
@@ -107,7 +108,10 @@ def seen_pod(pod: Pod, uid: str) -> Pod:
 
 
 def claim_of(pod: str) -> Callable[[Volume], str]:
-    """How the volumes of a pod (`namespace/name`) are claimed: volume -> `namespace/name` of its claim; empty for any other volume."""
+    """Returns a function from a volume of the pod (`namespace/name`) to `namespace/name` of its claim.
+
+    Empty without one.
+    """
     namespace, _, name = pod.rpartition("/")
 
     def claim(volume: Volume) -> str:
@@ -119,12 +123,12 @@ def claim_of(pod: str) -> Callable[[Volume], str]:
 
 
 def claims_of(pod: Pod) -> tuple[str, ...]:
-    """The claims of a pod as its agent sees it."""
+    """Returns the claims of a pod that was reduced by `seen_pod`."""
     return tuple(map(claim_of(pod.metadata.key), pod.spec.volumes))
 
 
 def seen_node(node: Node) -> Node:
-    """A node as its agent sees it."""
+    """Returns a node reduced to the fields that agents read."""
     return Node(
         metadata=Metadata(
             name=node.metadata.name,

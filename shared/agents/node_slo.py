@@ -10,13 +10,13 @@ from shared.agents.report import Name
 
 
 class NodeSlo(msgspec.Struct, frozen=True):
-    """What `cluster` holds of a node's NodeSLO at a position.
+    """A node's NodeSLO in `cluster` at a position.
 
     Attributes:
         node: must be the node of the topic.
         epoch, seq: of `cluster`; of two messages the one with the higher pair is in force.
         spec: the object's `spec`; None when there is no such object: the defaults are in force.
-        memory_policy: what counts as memory in use, as the node's NodeMetric asks for it; empty: the default.
+        memory_policy: the NodeMetric's policy for counting memory in use; empty: the default.
     """
 
     node: Name
@@ -27,12 +27,12 @@ class NodeSlo(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> tuple[int, int]:
-        """What decides which of two is newer."""
+        """The position that decides which of two messages is newer."""
         return self.epoch, self.seq
 
 
 class BadNodeSlo(BadMessage):
-    """A NodeSLO message that cannot be taken; the last good one stays in force."""
+    """A NodeSLO message that is rejected; the last good one stays in force."""
 
     what: ClassVar[str] = "NodeSLO"
 
@@ -41,12 +41,12 @@ _decoder = msgspec.json.Decoder(NodeSlo)
 
 
 def encode(slo: NodeSlo) -> bytes:
-    """A NodeSLO as a message: JSON, as the object is."""
+    """Returns a NodeSLO as a message: JSON, as the object is."""
     return msgspec.json.encode(slo)
 
 
 def decode(data: bytes, node: str) -> NodeSlo:
-    """A message as a NodeSLO.
+    """Returns a message as a NodeSLO.
 
     Raises:
         BadNodeSlo: names the node, the field and the reason.

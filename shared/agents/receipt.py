@@ -1,4 +1,4 @@
-"""What ingest says to an agent about a message: the reply to a request over NATS, a message on `refused` over MQTT."""
+"""Ingest's receipt of an agent's message: the reply to a request over NATS, a message on `refused` over MQTT."""
 
 from typing import Literal
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a report or action was taken. It follows the commit: what is accepted is in the log.
+    """Acceptance or rejection of a report or action. It follows the commit: an accepted message is in the log.
 
     Attributes:
-        kind, boot, seq: which one is meant; empty and 0 when it could not be read.
-        refused: why it was not taken and never will be; empty when it was.
+        kind, boot, seq: which message; empty and 0 when it could not be read.
+        refused: the reason of a final rejection; empty when it was accepted.
     """
 
     kind: Literal["report", "action"]
@@ -20,7 +20,7 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def accepted(self) -> bool:
-        """Whether it is in the log."""
+        """Reports whether the message is in the log."""
         return not self.refused
 
 
@@ -28,14 +28,14 @@ _decoder = msgspec.json.Decoder(Receipt)
 
 
 def encode(answer: Receipt) -> bytes:
-    """An answer as a message: JSON, so that a person sees what went wrong."""
+    """Returns a receipt as a message: JSON, readable by a person."""
     return msgspec.json.encode(answer)
 
 
 def decode(data: bytes) -> Receipt:
-    """A message as an answer.
+    """Returns a message as a receipt.
 
     Raises:
-        msgspec.DecodeError: it is none.
+        msgspec.DecodeError: it is not one.
     """
     return _decoder.decode(data)

@@ -1,7 +1,8 @@
-"""A node's report: what its agent measured in one interval, as MessagePack arrays, for about 65 bytes a pod.
+"""A node's report: its agent's measurements of one interval, as MessagePack arrays, about 65 bytes a pod.
 
-Percentiles are of samples, so node, system and best-effort bring each of theirs; of a pod ingest keeps averages, so its sum, count and
-newest value do. Agents know no Kubernetes objects: a pod is the uid in the name of its cgroup, and ingest says whose it is.
+Percentiles need samples, so node, system and best effort send each of theirs. Of a pod ingest keeps averages, so its
+sum, count and newest value suffice. Agents have no Kubernetes objects: a pod is the uid in the name of its cgroup,
+which ingest resolves.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from msgspec import Meta
 from shared.agents.decoding import BadMessage, decoded
 
 MAX_SAMPLES = 7_200
-"""Of one series in a report: two hours of seconds."""
+"""Samples of one series in a report at most: two hours of seconds."""
 MAX_PODS = 4_096
 MAX_APPLICATIONS = 256
 MAX_ZONES = 256
@@ -50,7 +51,8 @@ class PodSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One pod's samples of the interval, added up. A count of 0: not measured.
 
     Attributes:
-        uid: the pod's, as its cgroup is named: `metadata.uid`, or of a static pod its annotation `kubernetes.io/config.hash`.
+        uid: the pod's, as its cgroup is named: `metadata.uid`, or of a static pod its annotation
+            `kubernetes.io/config.hash`.
         cpu_sum, cpu_last: micro-cores.
         memory_sum, memory_last: bytes.
     """
@@ -81,7 +83,7 @@ class ApplicationSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ZoneSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A NUMA zone's samples of the interval, added up: what is used there, and of that what is used outside of pods."""
+    """A NUMA zone's samples of the interval, added up: usage of the zone, and the part of it outside of pods."""
 
     zone: Annotated[int, Meta(ge=0, le=4_095)]
     cpu_sum: Sum = 0
@@ -113,28 +115,28 @@ class GpuSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Forecast(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An amount that was predicted: milli-cores and bytes; None where nothing can be said."""
+    """A predicted amount: milli-cores and bytes; None where nothing can be predicted."""
 
     cpu_milli: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     memory: Annotated[int, Meta(ge=0, le=2**60)] | None = None
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """What one node's agent measured in one interval. Its first place on the wire is the schema's version.
+    """Measurements of one node's agent in one interval. Its first place on the wire is the schema's version.
 
-    Agents of an earlier release leave out the last places, and an earlier ingest passes over those that it does not know.
+    Agents of an earlier release omit the last places, and an earlier ingest skips places that it does not have.
 
     Attributes:
         node: the Kubernetes node's name; must be the node of the login and of the topic.
-        boot: names this run of the agent: another run, another word.
+        boot: names this run of the agent; each run has another.
         seq: number of the report in this run, from 1; a repeat has the same.
         at_ns: end of the interval by the node's clock, nanoseconds since the epoch.
         interval_ns: its length by a clock that does not jump.
         node_usage, system_usage, best_effort_usage: node = system + pods; best effort is a part of the pods.
         pods: those with a sample in the interval, by uid.
         applications: the host applications that the NodeSLO names, by name; None: this agent does not measure them.
-        reclaimable: what prod pods asked for and are not going to need; None: this agent does not predict.
-        peak: what they are going to need at most, with the margin.
+        reclaimable: requests of prod pods that will not be used; None: this agent does not predict.
+        peak: predicted peak usage of prod pods, with the margin.
         zones: by number. gpus: of the node first.
     """
 
@@ -160,7 +162,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class BadReport(BadMessage):
-    """A report that cannot be taken; says which node's, where and why."""
+    """A report that is rejected; the text names the node, the field and the reason."""
 
     what: ClassVar[str] = "report"
 
@@ -170,12 +172,12 @@ _decoder = msgspec.msgpack.Decoder(Report)
 
 
 def encode(report: Report) -> bytes:
-    """A report as a message."""
+    """Returns a report as a message."""
     return _encoder.encode(report)
 
 
 def decode(data: bytes, node: str) -> Report:
-    """A message as a report that holds what its docstrings say.
+    """Returns a message as a report that satisfies its docstrings.
 
     Args:
         node: the node of the topic on which it came.
@@ -189,7 +191,7 @@ def decode(data: bytes, node: str) -> Report:
 
 
 def _check(report: Report) -> None:
-    """What types cannot say."""
+    """Checks the relations between fields, which types cannot express."""
     node = report.node
     if report.begins_ns < 0:
         raise BadReport(node, "interval_ns", "begins before 1970")

@@ -1,6 +1,8 @@
-"""Where a node's messages go: one subject a kind of message, with the node as one token, which is also the name of its login.
+"""Subjects and topics of a node's messages: one a kind of message.
 
-A node's name may hold what subjects and topics use as separators and wildcards, so those are percent-encoded. NATS maps the MQTT
+The node is one token, which is also the name of its login.
+
+A node's name may hold separators and wildcards of subjects and topics, so those are percent-encoded. NATS maps the MQTT
 topic `koord/node/<token>/report` to the subject `koord.node.<token>.report` and back.
 """
 
@@ -9,14 +11,14 @@ from shared.errors import KoordError
 REPORT = "report"
 """Agent to ingest: measurements of one interval (shared/agents/report.py)."""
 ACTION = "action"
-"""Agent to ingest: what it did to a pod, or asks for (shared/agents/actions.py)."""
+"""Agent to ingest: an action on its node, or a request (shared/agents/actions.py)."""
 REFUSED = "refused"
-"""Ingest to agent, over MQTT: why a message was not taken (shared/agents/receipt.py)."""
+"""Ingest to agent, over MQTT: the reason why a message was rejected (shared/agents/receipt.py)."""
 SLO = "slo"
 """Ingest to agent: the newest NodeSLO (shared/agents/node_slo.py)."""
 
 PODS = "pods"
-"""Action ingest to agent: the pods of its node (shared/agents/node_pods.py), for an agent that has said that it wants them."""
+"""Action ingest to agent: the pods of its node (shared/agents/node_pods.py), for agents that have requested them."""
 
 FROM_AGENT = (REPORT, ACTION)
 TO_AGENT = (REFUSED, SLO, PODS)
@@ -28,14 +30,14 @@ _SPECIAL = frozenset(".*>%/+#$")
 
 
 class BadNode(KoordError):
-    """A node's name, token or subject that is not one."""
+    """A node's name, token or subject that is invalid."""
 
     def __init__(self, found: str, reason: str) -> None:
         super().__init__(f"{found!r} {reason}")
 
 
 def token(node: str) -> str:
-    """A node's name as one token: `rack.1` -> `rack%2E1`.
+    """Returns a node's name as one token: `rack.1` -> `rack%2E1`.
 
     Raises:
         BadNode: it is empty.
@@ -48,10 +50,10 @@ def token(node: str) -> str:
 
 
 def node_of_token(found: str) -> str:
-    """The node that a token names.
+    """Returns the node of a token.
 
     Raises:
-        BadNode: it is not what `token` gives for any node; each node has one spelling.
+        BadNode: `token` gives it for no node; each node has exactly one spelling.
     """
     first, *rest = found.split("%")
     try:
@@ -65,38 +67,39 @@ def node_of_token(found: str) -> str:
 
 
 def subject(node: str, kind: str) -> str:
-    """The NATS subject of a node's messages of one kind: `koord.node.<token>.report`."""
+    """Returns the NATS subject of a node's messages of one kind: `koord.node.<token>.report`."""
     return f"koord.node.{token(node)}.{kind}"
 
 
 def topic(node: str, kind: str) -> str:
-    """The same as an MQTT topic: `koord/node/<token>/report`."""
+    """Returns the MQTT topic of a node's messages of one kind: `koord/node/<token>/report`."""
     return f"koord/node/{token(node)}/{kind}"
 
 
 def slo_question(node: str) -> str:
-    """What an agent on NATS asks for its newest NodeSLO: the stream's direct read of one subject, which a login can be held to.
+    """Returns the subject on which an agent on NATS requests its newest NodeSLO.
 
-    The answer is the message, or empty when there is none.
+    It is the stream's direct read of one subject, to which a login can be restricted. The reply is the message, or
+    empty without one.
     """
     return f"$JS.API.DIRECT.GET.{SLO_STREAM}.{subject(node, SLO)}"
 
 
 def every_subject(kind: str) -> str:
-    """All nodes' subjects of one kind."""
+    """Returns the pattern of all nodes' subjects of one kind."""
     return f"koord.node.*.{kind}"
 
 
 def every_topic(kind: str) -> str:
-    """All nodes' topics of one kind."""
+    """Returns the pattern of all nodes' topics of one kind."""
     return f"koord/node/+/{kind}"
 
 
 def node_of(where: str) -> str:
-    """The node that a subject or a topic belongs to.
+    """Returns the node of a subject or a topic.
 
     Raises:
-        BadNode: it is no subject or topic of a node.
+        BadNode: it is not a subject or topic of a node.
     """
     parts = where.split("/" if "/" in where else ".")
     if len(parts) != 4 or parts[:2] != ["koord", "node"]:

@@ -41,7 +41,7 @@ class Watch:
         self.seen: list[Observation] = []
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Looks until cancelled."""
         while True:
             status = await asyncio.to_thread(self._service.there.node.status)
             self.seen.append(Observation(self._service.quota_us(), status["allocatable"].get(BATCH_CPU)))
@@ -60,7 +60,7 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def watched(service: Service) -> AsyncIterator[None]:
-    """Look at the node meanwhile, and check at the end what was seen, and that the burners are the same ones as before."""
+    """Looks at the node meanwhile, and check at the end what was seen, and that the burners are the same ones as before."""
     before = await _burners(service)
     watch = Watch(service)
     async with beside(watch.run()):
@@ -80,7 +80,7 @@ async def _burners(service: Service) -> list[tuple[str, str, str, int]]:
 
 
 async def kill_at_random(there: Site, seed: int, count: int, within_s: float) -> None:
-    """Kill so many, each drawn anew, spread over so many seconds; those may die again before they are back."""
+    """Kills so many, each drawn anew, spread over so many seconds; those may die again before they are back."""
     chance = random.Random(seed)
     moments = sorted(chance.uniform(0, within_s) for _ in range(count))
     loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ async def kill_at_random(there: Site, seed: int, count: int, within_s: float) ->
 
 
 async def kill_in_turn(service: Service, victims: Sequence[str]) -> None:
-    """Kill one after the other, each when all that a user may get_json for has been done since the last."""
+    """Kills one after the other, each when all that a user may get_json for has been done since the last."""
     for number, victim in enumerate(victims):
         killed = datetime.now(UTC)
         await struck(service.there.system, victim)

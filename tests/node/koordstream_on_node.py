@@ -51,7 +51,7 @@ class Site(NamedTuple):
             return None
 
     async def configure(self, **documents: Any) -> None:
-        """Set keys of slo-controller-config; `_` in a name stands for `-`."""
+        """Sets keys of slo-controller-config; `_` in a name stands for `-`."""
         data = {name.replace("_", "-"): json.dumps(document) for name, document in documents.items()}
         await self.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", {"data": data})
 
@@ -79,7 +79,7 @@ class Site(NamedTuple):
 async def site(
     node: RealNode, folder: Path, agent: Mapping[str, str] | None = None, **documents: Any
 ) -> AsyncIterator[Site]:
-    """Start all services, and wait until webhooks act and batch resources are sold.
+    """Starts all services, and wait until webhooks act and batch resources are sold.
 
     Args:
         agent: settings of the agent, without KOORD_NODE_AGENT_.

@@ -51,7 +51,7 @@ class Service(NamedTuple):
         return int((self.there.node.tree.folder("cpu", "kubepods/besteffort") / "cpu.cfs_quota_us").read_text())
 
     async def hold(self, *, on: bool) -> None:
-        """Switch suppression, and wait until it acts."""
+        """Switches suppression, and wait until it acts."""
         await self.there.configure(resource_threshold_config={"clusterStrategy": {**HELD, "enable": on}})
 
         async def acts() -> bool:
@@ -60,7 +60,7 @@ class Service(NamedTuple):
         await until(acts, f"quota {'of' if on else 'taken from'} best effort")
 
     async def burn(self, cores: int) -> None:
-        """Let batch pods burn so many cores; 0 takes them away."""
+        """Lets batch pods burn so many cores; 0 takes them away."""
         for number in range(2):
             path = f"/api/v1/namespaces/{self.namespace}/pods/burner-{number}"
             if cores == 0:

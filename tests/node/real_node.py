@@ -32,7 +32,7 @@ UNAVAILABLE = pytest.StashKey[str]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a node before `-m` selects."""
+    """Marks what needs a node before `-m` selects."""
     for item in items:
         if "real_node" in getattr(item, "fixturenames", ()):
             item.add_marker("kube")

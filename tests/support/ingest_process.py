@@ -57,15 +57,15 @@ class IngestSystem:
         return [event for event in await self.events(context) if isinstance(event, NodeReported)]
 
     async def send(self, where: str, data: bytes, deadline_s: float = 15) -> Receipt:
-        """Ask over NATS that something be taken."""
+        """Asks over NATS that something be taken."""
         return receipt.decode(await self.bus.request(where, data, deadline_s=deadline_s))
 
     async def report(self, report: Report) -> Receipt:
-        """Send a report over NATS."""
+        """Sends a report over NATS."""
         return await self.send(subjects.subject(report.node, subjects.REPORT), encode(report))
 
     async def first(self, node: str, **measured: Any) -> NodeReported:
-        """Report until it is recorded: a report of a node that ingest has not read of yet is only remembered."""
+        """Reports until it is recorded: a report of a node that ingest has not read of yet is only remembered."""
         numbers = itertools.count(1)
 
         async def sent() -> list[NodeReported]:
@@ -85,7 +85,7 @@ async def stage(
     specs: Sequence[Spec] = (Spec("metrics-ingest", "metrics-ingest"),),
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[IngestSystem]:
-    """Run ingest until it leads."""
+    """Runs ingest until it leads."""
     common = {"KOORD_SNAPSHOT_INTERVAL_S": "0.5", **(env or {})}
     async with AsyncExitStack() as running:
         bus = Bus(nats.url, name="test")

@@ -24,7 +24,7 @@ class Mosquitto:
     """One broker on loopback; `start` after `stop` keeps port and sessions."""
 
     def __init__(self, directory: Path, acl: str = "") -> None:
-        """Make its configuration.
+        """Makes its configuration.
 
         Args:
             acl: who may do what; everybody everything without.
@@ -46,12 +46,12 @@ class Mosquitto:
         return f"mqtt://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it and wait until it takes connections."""
+        """Starts it and wait until it takes connections."""
         self._process.start()
         self._process.wait_until(self._listens, 10)
 
     def stop(self) -> None:
-        """End it; it writes its sessions to disk."""
+        """Ends it; it writes its sessions to disk."""
         self._process.stop()
 
     def _listens(self) -> bool:

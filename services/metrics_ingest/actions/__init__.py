@@ -1,1 +1,1 @@
-"""Action ingest: what node agents did, or ask for, checked against the cluster and appended to `nodes-*`."""
+"""Action ingest: checks the actions of node agents against the cluster and appends them to `nodes-*`."""

@@ -1,4 +1,4 @@
-"""What becomes of an action: recorded, with an eviction as an intent, or refused. Pure."""
+"""Decides on an action of a node agent: record it, turn an eviction into an intent, or reject it. Pure."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ from shared.kube.node_resource_topology import STATED
 from shared.kube.quantity import BadQuantity, nanos
 
 KEPT_S = 86_400
-"""An action that is older than this is not recorded any more."""
+"""Older actions are rejected."""
 
 
 def recorded(state: ActionIngestState, report: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> list[Draft]:
-    """The events of an action that is report for the first time.
+    """Returns the events of an action that was not recorded before.
 
-    What was done is a fact, so it is recorded also when `cluster` does not know the pod, or not yet; an eviction is intent for only
-    of a pod that runs on the agent's own node at this moment, under this uid.
+    Something that was done is a fact, so it is recorded also when `cluster` does not have the pod, or not yet. An
+    eviction is requested only of a pod that runs on the agent's own node at this moment, under this uid.
 
     Raises:
         BadAction: the action concerns a pod of another node, one that is not there, or another time.
@@ -75,14 +75,19 @@ def recorded(state: ActionIngestState, report: ActionReport, *, max_clock_skew_s
 
 
 def removed_topologies(state: ActionIngestState) -> list[Draft]:
-    """Take back what was reported of nodes that are gone."""
+    """Returns the removal of each reported topology whose node is no longer in the cluster."""
     return [Draft(NodeTopologyRemoved(node)) for node in state.topologies if not state.has_node(node)]
 
 
 def _topology_events(
     state: ActionIngestState, report: ActionReport, reported: TopologyReported, fields: dict[str, Any]
 ) -> list[Draft]:
-    """A topology, unless it says what the last one fields, or is of a node that is not there: agents tell again."""
+    """Returns the event of a topology that differs from the last recorded one.
+
+    Nothing for a node that `cluster` does not have.
+
+    Agents repeat their topology, so one that came before its node is recorded later.
+    """
     for name in reported.annotations.keys() - STATED:
         raise BadAction(report.node, "action.annotations", f"{name} is no annotation that an agent states")
     for zone in reported.zones:
@@ -105,7 +110,7 @@ def _topology_events(
 
 
 def pod_of(state: ActionIngestState, report: ActionReport, uid: str) -> OnNode | None:
-    """The pod that an action is about, None when it is not known.
+    """Returns the pod that an action names, None for an unknown one.
 
     Raises:
         BadAction: it runs on another node.
@@ -117,10 +122,10 @@ def pod_of(state: ActionIngestState, report: ActionReport, uid: str) -> OnNode |
 
 
 def check_time(report: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> None:
-    """Refuse an action of another time.
+    """Rejects an action whose time is too far ahead of our clock, or too old.
 
     Raises:
-        BadAction: names what was found and what to do.
+        BadAction: names the time and what to do.
     """
     late_ns = now_ns - report.at_ns
     if -late_ns > max_clock_skew_s * SECOND:

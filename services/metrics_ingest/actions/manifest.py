@@ -1,4 +1,4 @@
-"""What action ingest may do."""
+"""Permissions of action ingest: contexts, subjects, streams."""
 
 from shared.agents import subjects
 from shared.runtime.manifest import Manifest

@@ -1,4 +1,4 @@
-"""Tells agents which pods their nodes have: those that new_request, when they ask and whenever it changes."""
+"""Publishes the pods of a node to its agent, on request and whenever they change."""
 
 import asyncio
 import logging
@@ -12,14 +12,15 @@ from shared.runtime.task_cancellation import cancel_and_wait
 log = logging.getLogger(__name__)
 
 SUBSCRIPTION_TTL_S = 180.0
-"""An agent that has not logged again for so long that it wants them is gone, or is published by another replica."""
+"""Agents repeat their request each minute. One without a request for this long has ended, or another replica serves
+it."""
 DEBOUNCE_S = 0.5
-"""What changes in this time is published at once."""
+"""Changes within this time are published together."""
 POLL_INTERVAL_S = 5.0
 
 
 class PodPublisher:
-    """Tells each node's agent what it is published, over the bus and, where there is one, the broker, which keeps it."""
+    """Publishes its `NodePods` to each requesting agent: over the bus, and retained by the MQTT broker if set."""
 
     def __init__(self, runtime: Runtime, mqtt: MqttSession | None) -> None:
         self._runtime = runtime
@@ -29,20 +30,20 @@ class PodPublisher:
         self._new_request = asyncio.Event()
 
     def request(self, node: str) -> None:
-        """A node's agent asks: it is published again, whatever it was published before."""
+        """Records the request of a node's agent, which is answered even when nothing has changed since the last one."""
         self._requested_s[node] = asyncio.get_running_loop().time()
         self._published.pop(node, None)
         self._new_request.set()
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Publishes until cancelled."""
         logged = False
         while True:
             try:
                 await self._publish()
                 logged = False
             except NoBroker as error:
-                if not logged:  # once an outage
+                if not logged:  # logged once an outage
                     log.warning("agents wait for the pods of their nodes", extra={"why": str(error)})
                 logged = True
             self._new_request.clear()

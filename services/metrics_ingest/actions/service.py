@@ -1,6 +1,7 @@
-"""Action ingest's shell: actions in from NATS and MQTT, checked, appended, answered.
+"""The service action-ingest: takes actions from NATS and MQTT, checks, appends and answers them.
 
-A service of its own background metrics ingest, because a context has one writer and `nodes-*` is kept as long as other logs are.
+It is a service of its own, apart from metrics-ingest, because a context has one writer and `nodes-*` is kept as long as
+other contexts, while `metrics-*` is not.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class ActionIngestSettings(Settings, frozen=True, kw_only=True):
 
 
 class ActionIngest:
-    """One leadership over one shard."""
+    """One term of leadership over one shard."""
 
     def __init__(self, runtime: Runtime) -> None:
         environment = runtime.environment
@@ -50,12 +51,11 @@ class ActionIngest:
         self._rejections = RejectionLog("action", runtime.metrics.registry)
         self._pod_publisher = PodPublisher(runtime, self._mqtt)
         self._batch: Batch | None = None
-        self._recorded_in_batch: dict[
-            str, RecordedActions
-        ] = {}  # by the batch under way, where that is newer than the State
+        # The State follows after the append, so repeats within the batch under way are recognised by this.
+        self._recorded_in_batch: dict[str, RecordedActions] = {}
 
     async def run(self) -> None:
-        """Take actions until the process is asked to stop."""
+        """Takes actions until the process is asked to stop."""
         await self._runtime.bus.handle(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(self._pod_publisher.run()), group.create_task(self._forget())]
@@ -65,14 +65,14 @@ class ActionIngest:
             await cancel_and_wait(*background)
 
     async def _forget(self) -> None:
-        """Take back what was stated of nodes that are gone, until cancelled."""
+        """Removes the topologies of nodes that have left the cluster, until cancelled."""
         while True:
             await asyncio.sleep(FORGET_INTERVAL_S)
             if drafts := removed_topologies(self._runtime.state):
                 await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
 
     def _decide(self, message: Incoming, batch: Batch) -> None:
-        """Decide on one action."""
+        """Decides on one action and adds its events and its receipt to the batch."""
         state: ActionIngestState = self._runtime.state
         node = message.node
         if batch is not self._batch:
@@ -97,7 +97,7 @@ class ActionIngest:
 
 
 async def lead(runtime: Runtime) -> None:
-    """Take actions for as long as this replica writes its shard of `nodes-*`."""
+    """Takes actions for as long as this replica writes its shard of `nodes-*`."""
     try:
         await ActionIngest(runtime).run()
     except* KoordError as failed:

@@ -1,4 +1,4 @@
-"""What must be known to believe an action: which pods are on which node, and which actions have been recorded already."""
+"""State of action ingest: the pods and objects of each node, and the actions that were recorded."""
 
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
@@ -34,10 +34,11 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
     "nodes-*": (*AGENT_ACTIONS, NodeTopologyRemoved),
 }
-"""Context -> event types folded; the others pass."""
+"""Context -> event types that are folded; all others are skipped."""
 
 NUMBERS_KEPT = 256
-"""Of one run of an agent: how many of its newest actions are remembered, to know a repeat. An older number counts as one."""
+"""Numbers kept of one run of an agent, to recognise a repeated action. A number below the oldest kept counts as
+repeated."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 
@@ -56,19 +57,19 @@ class OnNode(NamedTuple):
 
 
 class RecordedActions(NamedTuple):
-    """The actions of an agent's last run: their numbers, the newest NUMBERS_KEPT, sorted."""
+    """The actions recorded of an agent's last run: their numbers, the newest NUMBERS_KEPT, sorted."""
 
     boot: str
     numbers: tuple[int, ...]
 
 
 class NodeView(NamedTuple):
-    """What agents are recorded of one node's objects, encoded; an empty text is no object.
+    """The objects of one node that its agent receives, encoded; an empty text stands for no object.
 
     Attributes:
-        epoch, seq: of `cluster`, when any of it changed last.
+        epoch, seq: of `cluster`, at the last change.
         object, topology: as in `NodePods`.
-        pods: uid as the node knows it -> the pod.
+        pods: uid as the node has it -> the pod.
     """
 
     epoch: int = 0
@@ -79,17 +80,17 @@ class NodeView(NamedTuple):
 
 
 class ActionIngestState:
-    """A fold over `cluster` and our own actions.
+    """A fold over `cluster` and the service's own actions.
 
     Attributes:
-        node_views: node -> what its agent is recorded.
+        node_views: node -> the objects that its agent receives.
         cluster_epoch: of the gateway.
-        pods: uid as nodes know it -> the pod, while it runs.
-        static: uid of a static pod's image -> the uid under which its node runs it.
-        recorded: node -> the actions of its agent that were recorded.
+        pods: uid as nodes have it -> the pod, while it runs.
+        static: uid of a static pod's mirror -> the uid under which its node runs it.
+        recorded_actions: node -> the recorded actions of its agent.
         claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to.
-        claimants: claim -> node -> uid of a pod there that is recorded of with it.
-        topologies: node -> digest of what its agent stated of its topology last.
+        claimants: claim -> node -> uid of a pod there whose view includes the claim.
+        topologies: node -> digest of the newest topology that its agent reported.
     """
 
     SCHEMA: ClassVar[int] = 5
@@ -106,7 +107,7 @@ class ActionIngestState:
         self.topologies: dict[str, str] = {}
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event."""
+        """Folds one event."""
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
                 self._pod_observed(record, key, uid, pod)
@@ -138,7 +139,7 @@ class ActionIngestState:
         self.positions[record.context] = record.seq
 
     def has_node(self, node: str) -> bool:
-        """Whether the node is in the cluster."""
+        """Reports whether the node is in the cluster."""
         found = self.node_views.get(node)
         return found is not None and found.object != b""
 
@@ -160,7 +161,7 @@ class ActionIngestState:
         self._update_node_view(record, node, pod=(uid, _JSON.encode(seen)))
 
     def _claim(self, record: RecordedEvent, claim: str, volume: str) -> None:
-        """A claim is bound, or gone: agents whose pods have it hear of it."""
+        """Records the volume of a claim, and moves the views of nodes whose pods mount it to this position."""
         if self.claims.get(claim, "") == volume:
             return
         if volume:
@@ -188,7 +189,7 @@ class ActionIngestState:
         object: bytes | None = None,  # noqa: A002  the name of the field
         topology: bytes | None = None,
     ) -> None:
-        """Take a change of what an agent is recorded; what stays the same is no change."""
+        """Updates one part of a node's view; its position moves only when the part differs."""
         before = self.node_views.get(node, NodeView())
         if pod is not None and before.pods.get(pod[0], b"") == pod[1]:
             return
@@ -214,7 +215,7 @@ class ActionIngestState:
             self.node_views.pop(node, None)
 
     def node_pods(self, node: str) -> NodePods:
-        """What a node's agent is recorded."""
+        """Returns the message for a node's agent."""
         found = self.node_views.get(node, NodeView(self.cluster_epoch))
         pods = tuple(msgspec.json.decode(found.pods[uid], type=Pod) for uid in sorted(found.pods))
         return NodePods(
@@ -228,7 +229,7 @@ class ActionIngestState:
         )
 
     def encode(self) -> bytes:
-        """Canonical: see `shared.fold.State`."""
+        """Returns the canonical encoding: see `shared.fold.State`."""
         return _ENCODER.encode(
             _Stored(
                 self.positions,
@@ -244,7 +245,7 @@ class ActionIngestState:
         )
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote."""
+        """Replaces the State by one that `encode` wrote."""
         stored = _DECODER.decode(data)
         self.positions, self.pods, self.static, self.recorded_actions = (
             stored.positions,
@@ -258,26 +259,26 @@ class ActionIngestState:
 
 
 def digest_of(event: NodeTopologyReported) -> str:
-    """What tells two topologies apart, whoever recorded them when."""
+    """Returns the digest of a topology, without sender and time."""
     content = (event.annotations, event.policy, event.zones, event.numa_reservation)
     return blake2b(_JSON.encode(content), digest_size=16).hexdigest()
 
 
 def is_recorded(recorded: RecordedActions | None, boot: str, number: int) -> bool:
-    """Whether an action was recorded before."""
+    """Reports whether an action was recorded before."""
     if recorded is None or recorded.boot != boot:
         return False
     return number in recorded.numbers or (len(recorded.numbers) == NUMBERS_KEPT and number < recorded.numbers[0])
 
 
 def with_number(recorded: RecordedActions | None, boot: str, number: int) -> RecordedActions:
-    """The actions recorded, with one more; those of another run are forgotten."""
+    """Returns the recorded numbers with one more; numbers of another run are dropped."""
     before = recorded.numbers if recorded is not None and recorded.boot == boot else ()
     return RecordedActions(boot, tuple(sorted({*before, number}))[-NUMBERS_KEPT:])
 
 
 class _Stored(msgspec.Struct):
-    """What `encode` writes."""
+    """The layout that `encode` writes."""
 
     positions: dict[str, int]
     pods: dict[str, OnNode]

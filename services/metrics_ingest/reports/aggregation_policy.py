@@ -1,4 +1,4 @@
-"""How a node's reports are to be added up: what its NodeMetric's spec asks for, within the bounds that agents keep.
+"""Aggregation policy of a node: the collect policy of its NodeMetric's spec, within the bounds that agents keep.
 
 Source: spec/slo-controller.md 1.1; spec/node-agent.md 7.1.
 """
@@ -15,16 +15,16 @@ LEAST_INTERVAL_S = 30
 WINDOWS_S = (300, 600, 1800)
 
 LONGEST_S = 7_200
-"""Samples of more than two hours are not kept; a longer window stays empty."""
+"""Samples older than two hours are dropped; a longer window stays empty."""
 
 
 class Policy(NamedTuple):
-    """Seconds throughout.
+    """Intervals and windows, all in seconds.
 
     Attributes:
         aggregate_s: window of the plain usages.
-        interval_s: between two reports that are recorded.
-        windows_s: windows of the percentiles, in the order in which the spec lists them.
+        interval_s: between two recorded reports.
+        windows_s: windows of the percentiles, in the order of the spec.
     """
 
     aggregate_s: int = AGGREGATE_S
@@ -33,12 +33,15 @@ class Policy(NamedTuple):
 
     @property
     def longest_s(self) -> int:
-        """How long a sample is of use."""
+        """The age up to which a sample is used."""
         return min(max(self.aggregate_s, *self.windows_s, 0), LONGEST_S)
 
 
 def policy_of(spec: NodeMetricSpec | None, min_interval_s: int = LEAST_INTERVAL_S) -> Policy:
-    """What a spec asks for; defaults where it is silent. A window that is no duration of whole seconds is passed over."""
+    """Returns the policy of a spec, with defaults for absent fields.
+
+    A window that is not a whole number of seconds is skipped.
+    """
     collect_policy = spec.metric_collect_policy if spec else None
     if collect_policy is None:
         return Policy(interval_s=max(INTERVAL_S, min_interval_s))

@@ -1,6 +1,6 @@
-"""What ingest makes of reports: which are refused, which are recorded, and what NodeMetric objects must say then.
+"""Decides on reports: which are rejected, which are recorded, and which NodeMetric writes follow.
 
-Pure: State, what the windows amount to, and `now` in, events out.
+Pure: State, window usages and `now` in, events out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,10 +23,10 @@ from shared.kube.resource_names import NODE_METRICS
 
 
 def check_time(report: Report, policy: Policy, settings: IngestSettings, now_ns: int) -> None:
-    """Refuse a report of another time: the node's clock is wrong, or nobody needs it any more.
+    """Rejects a report whose time is ahead of our clock, or before every window.
 
     Raises:
-        BadReport: names what was found and what to do.
+        BadReport: names the time and what to do.
     """
     late_ns = now_ns - report.at_ns
     if -late_ns > settings.max_clock_skew_s * SECOND:
@@ -45,7 +45,7 @@ def check_time(report: Report, policy: Policy, settings: IngestSettings, now_ns:
 
 
 def is_due(state: IngestState, report: Report, policy: Policy) -> bool:
-    """Whether a report is one to record: the first, or a report interval after the last that was.
+    """Reports whether a report is to be recorded: the first of its node, or one a report interval after the last one.
 
     Half of the agent's own interval is allowed for, so that an agent with the same interval never misses its turn.
     """
@@ -56,7 +56,7 @@ def is_due(state: IngestState, report: Report, policy: Policy) -> bool:
 
 
 def node_reported(state: IngestState, measured: Measured, policy: Policy) -> NodeReported:
-    """Join what was measured with whose it is, as of the report's own time."""
+    """Returns the NodeReported of a node: usages over its windows, by the pods that were on it at the report's time."""
     classes: dict[tuple[str, str], list[PodReported]] = {}
     unmatched: Usage | None = None
     known_pods, node, at_ns, extra = state.known_pods, measured.node, measured.at_ns, measured.extra
@@ -90,7 +90,7 @@ def node_reported(state: IngestState, measured: Measured, policy: Policy) -> Nod
 
 
 def _gpus(state: IngestState, measured: Measured) -> Iterator[GpuReported]:
-    """GPUs of the node, then of the pods that were there at the report's time."""
+    """Yields the GPUs of the node, then those of the pods that were there at the report's time."""
     for gpu in measured.extra.gpus:
         if not gpu.pod:
             yield gpu
@@ -99,7 +99,7 @@ def _gpus(state: IngestState, measured: Measured) -> Iterator[GpuReported]:
 
 
 def _pod_at_report_time(state: IngestState, measured: Measured, uid: str) -> str | None:
-    """`namespace/name` of a pod that was on the node at the report's time."""
+    """Returns `namespace/name` of a pod that was on the node at the report's time."""
     pod_on_node = state.known_pods.get(uid)
     there = (
         pod_on_node is not None and pod_on_node.node == measured.node and not 0 < pod_on_node.gone_ns <= measured.at_ns
@@ -108,9 +108,11 @@ def _pod_at_report_time(state: IngestState, measured: Measured, uid: str) -> str
 
 
 def node_metric_writes(state: IngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> list[Draft]:
-    """What the node's NodeMetric must say: that it exists, and its status. Nothing for a while after a refusal.
+    """Returns the writes that make the node's NodeMetric exist and set its status.
 
-    The object is made without a spec: defaults hold until someone states one, and whoever does keeps it.
+    Nothing for a while after a rejected write.
+
+    The object is created without a spec: defaults hold until a user sets one, and ingest never overwrites it.
     """
     node = report.node
     if not settings.node_metrics or now_ns < state.refused.get(node, -(2**63)) + settings.refused_pause_s * SECOND:
@@ -119,9 +121,8 @@ def node_metric_writes(state: IngestState, report: NodeReported, settings: Inges
     if node not in state.specs:
         drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body={})))
     else:
-        desired_ns = (
-            0 if node in state.refused else state.status_desired_ns.get(node, 0)
-        )  # a refused write is tried again after its pause
+        # A rejected write is tried again after its pause, whatever the interval between writes.
+        desired_ns = 0 if node in state.refused else state.status_desired_ns.get(node, 0)
         if report.at_ns < max(state.status_observed_ns[node], desired_ns) + settings.node_metric_interval_s * SECOND:
             return []
     patch = {"status": _patch(report)}
@@ -132,7 +133,7 @@ def node_metric_writes(state: IngestState, report: NodeReported, settings: Inges
 
 
 def expired_reports(state: IngestState, silent: Iterable[str]) -> list[Draft]:
-    """End what silent nodes reported once they are gone from the cluster, and remove their NodeMetric."""
+    """Returns the expiry of reports, and the deletion of the NodeMetric, of silent nodes that left the cluster."""
     drafts = []
     for node in silent:
         at_ns = state.last_recorded_ns.get(node)
@@ -145,9 +146,10 @@ def expired_reports(state: IngestState, silent: Iterable[str]) -> list[Draft]:
 
 
 def _patch(report: NodeReported) -> dict[str, Any]:
-    """The status as a merge patch: lists replace lists, and an amount that an earlier status may hold is taken away by null.
+    """Returns the status as a merge patch.
 
-    What is typed stays so: it is written as JSON at once, for a large cluster makes thousands of these a minute.
+    Lists replace lists, and null removes an amount that an earlier status may hold. Typed values stay typed. The patch
+    is encoded once, as JSON; a large cluster makes thousands of these a minute.
     """
     status = status_of(report)
     node = status.node_metric

@@ -1,6 +1,6 @@
-"""What a node's reports say beside its pods: host applications, NUMA zones, GPUs, and what its agent predicts.
+"""Metrics of a report besides node and pod usage: host applications, NUMA zones, GPUs, and the agent's predictions.
 
-Most nodes have little of it, so it is kept as it came, and added up when a report is made of it.
+Most nodes have few of them, so they are kept as received and aggregated when a report is recorded.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from shared.events.metrics import ApplicationReported, GpuReported, Usage, ZoneR
 
 
 class ExtraMetrics(NamedTuple):
-    """What it amounts to over a window.
+    """The extra metrics of a node over a window.
 
     Attributes:
         applications, reclaimable, peak, zones: as in NodeReported.
@@ -31,10 +31,11 @@ NOTHING = ExtraMetrics()
 
 
 class _Piece(NamedTuple):
-    """What one report said.
+    """The extra metrics of one report.
 
     Attributes:
-        at_ns: its end; middle_ns: of its interval.
+        at_ns: end of the report's interval.
+        middle_ns: middle of the report's interval.
     """
 
     at_ns: int
@@ -47,12 +48,12 @@ class _Piece(NamedTuple):
 
 
 def has_extra_metrics(report: Report) -> bool:
-    """Whether a report has anything of it."""
+    """Reports whether a report has any of these metrics."""
     return report.applications is not None or report.reclaimable is not None or bool(report.zones or report.gpus)
 
 
 class ExtraMetricsWindow:
-    """The newest reports of one node."""
+    """The extra metrics of a node's newest reports."""
 
     __slots__ = ("_pieces",)
 
@@ -60,7 +61,7 @@ class ExtraMetricsWindow:
         self._pieces: deque[_Piece] = deque()
 
     def add(self, report: Report, middle_ns: int) -> None:
-        """Take a report's part over; in which order reports come does not matter."""
+        """Adds a report; reports may come in any order."""
         piece = _Piece(
             report.at_ns, middle_ns, report.applications, report.zones, report.gpus, report.reclaimable, report.peak
         )
@@ -69,16 +70,19 @@ class ExtraMetricsWindow:
             self._pieces = deque(sorted(self._pieces, key=lambda each: each.middle_ns))
 
     def drop_before(self, earliest_ns: int) -> None:
-        """Forget what is older."""
+        """Drops reports whose middle lies before an instant."""
         while self._pieces and self._pieces[0].middle_ns < earliest_ns:
             self._pieces.popleft()
 
     def measure(self) -> ExtraMetrics:
-        """What it amounts to over what is remembered. What is there, and what is predicted, the newest report says."""
+        """Aggregates the reports.
+
+        The newest one decides which applications, zones and GPUs exist, and what is predicted.
+        """
         if not self._pieces:
             return NOTHING
         newest = max(self._pieces, key=lambda piece: piece.at_ns)
-        # Zones are sampled less often than reports are sent.
+        # Zones are sampled less often than reports are sent, so the newest report with zones counts.
         zoned = max((piece for piece in self._pieces if piece.zones), key=lambda piece: piece.at_ns, default=newest)
         return ExtraMetrics(
             None if newest.applications is None else tuple(self._applications(newest.applications)),
@@ -121,7 +125,7 @@ class ExtraMetricsWindow:
 
 
 def _mean(amounts: Iterable[tuple[int, int]], unit: int = 1) -> int | None:
-    """The mean in whole units of (sum, count), cut off; None of nothing."""
+    """Returns the mean of (sum, count) pairs in whole units, truncated; None without samples."""
     total = count = 0
     for size, samples in amounts:
         total += size

@@ -1,4 +1,4 @@
-"""What metrics ingest may do."""
+"""Permissions of metrics ingest: contexts, subjects, streams."""
 
 from shared.agents import subjects
 from shared.runtime.manifest import Manifest

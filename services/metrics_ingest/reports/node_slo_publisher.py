@@ -1,4 +1,4 @@
-"""NodeSLOs on their way to agents: what `cluster` holds of them, retained by the broker and kept in a stream for agents on NATS."""
+"""Publishes NodeSLOs to agents: retained by the MQTT broker, and kept in a JetStream stream for agents on NATS."""
 
 import asyncio
 import logging
@@ -24,7 +24,10 @@ STREAM = StreamConfig(
 
 
 class NodeSloPublisher:
-    """Hands out what has changed since it was last handed out; after a start that is everything, which agents see to be the same."""
+    """Publishes each NodeSLO that has changed since it was last published. After a start these are all.
+
+    Agents skip known positions.
+    """
 
     def __init__(self, runtime: Runtime, concerns: Callable[[str], bool], mqtt: MqttSession | None) -> None:
         self._runtime = runtime
@@ -36,15 +39,15 @@ class NodeSloPublisher:
         self._retained: dict[str, NodeSloRecord] = {}
 
     async def run(self) -> None:
-        """Hand out until the process is asked to stop, or until cancelled."""
+        """Publishes until the process is asked to stop, or until cancelled."""
         logged = False
-        while not self._runtime.draining.is_set():  # from then on `changed` does not wait
+        while not self._runtime.draining.is_set():  # once draining, `changed` returns at once
             try:
                 await self._store()
                 await self._retain()
                 logged = False
             except (StreamsUnreachable, StreamRefused, NoBroker) as error:
-                if not logged:  # once an outage
+                if not logged:  # logged once an outage
                     log.warning("NodeSLOs wait to be handed out", extra={"why": str(error)})
                 logged = True
                 await asyncio.sleep(POLL_INTERVAL_S)

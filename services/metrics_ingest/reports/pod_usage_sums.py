@@ -1,4 +1,4 @@
-"""What the pods of one node used over a window, as sums that grow and shrink by whole reports.
+"""Usage of a node's pods over a window, as sums to which whole reports are added and from which they are subtracted.
 
 A node has the same pods in most of its reports, so a report is four rows of numbers that are added at once.
 """
@@ -29,7 +29,7 @@ class PodPiece(NamedTuple):
 
 
 def piece_of(pods: Sequence[PodSum], uids: tuple[str, ...]) -> PodPiece:
-    """The pods of a report, named by `uids`."""
+    """Returns the pods of a report, named by `uids`."""
     rows = [(pod.cpu_sum, pod.cpu_count, pod.memory_sum, pod.memory_count) for pod in pods]
     return PodPiece(uids, np.array(rows, np.int64).reshape(-1, 4).T.copy())
 
@@ -45,7 +45,7 @@ class PodSums:
         self._table: NDArray[Any] = np.zeros((4, 0), np.int64)
 
     def count(self, piece: PodPiece, sign: int) -> None:
-        """A report comes into the window (+1), or leaves it (-1)."""
+        """Adds a report to the window (+1), or removes it (-1)."""
         uids, amounts = piece
         if amounts.size and int(amounts.max()) > _LARGE:
             self._table = self._table.astype(object)
@@ -59,7 +59,7 @@ class PodSums:
             self._drop_empty()
 
     def means(self) -> dict[str, Usage]:
-        """The mean of each pod that was measured, cut off."""
+        """Returns the mean of each pod that was measured, truncated."""
         cpu, cpu_count, memory, memory_count = self._table
         used = (cpu // (np.maximum(cpu_count, 1) * MICRO_IN_MILLI)).tolist()
         held = (memory // np.maximum(memory_count, 1)).tolist()

@@ -1,4 +1,6 @@
-"""Metrics ingest's shell: reports in from NATS and MQTT, NodeReported and NodeMetric writes out, and NodeSLOs to agents.
+"""The service metrics-ingest: reports in, NodeReported and NodeMetric writes out, NodeSLOs to agents.
+
+Over NATS and MQTT.
 
 Source: architecture.md, "Node agents".
 """
@@ -40,14 +42,14 @@ from shared.runtime.task_cancellation import cancel_and_wait
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 5.0
-"""How often silent nodes are looked for."""
+"""Seconds between two checks for silent nodes."""
 
 FORGET_S = 7_200
-"""A silent node is forgotten this long after its last report."""
+"""Seconds after its last report at which a silent node's windows are dropped."""
 
 
 class Ingest:
-    """One leadership over one shard."""
+    """One term of leadership over one shard."""
 
     def __init__(self, runtime: Runtime) -> None:
         environment = runtime.environment
@@ -76,19 +78,20 @@ class Ingest:
         return state
 
     async def run(self) -> None:
-        """Take reports until the process is asked to stop."""
+        """Takes reports until the process is asked to stop."""
         parts = [NodeSloPublisher(self._runtime, self._inbox.concerns, self._mqtt).run()]
         if self._mqtt is not None:
             parts.append(self._mqtt.run())
         await self._runtime.bus.handle(subjects.every_subject(subjects.REPORT), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(part) for part in parts]
-            group.create_task(self._watch())  # ends by itself: what uses the writer's connection is never cancelled
+            # Ends by itself, as a task that uses the writer's connection is never cancelled.
+            group.create_task(self._watch())
             await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
             await cancel_and_wait(*background)
 
     def _decide(self, message: Incoming, batch: Batch) -> None:
-        """Decide on one report."""
+        """Decides on one report and adds its events and its receipt to the batch."""
         node, now_ns = message.node, batch.now_ns
         policy = self._policy(node)
         try:
@@ -122,7 +125,7 @@ class Ingest:
         return policy_of(self._state.specs.get(node), self._settings.min_interval_s)
 
     async def _watch(self) -> None:
-        """Say which nodes have fallen silent, and forget those that are gone."""
+        """Logs nodes that have stopped reporting, and expires those that have left the cluster."""
         while not self._runtime.draining.is_set():
             now_ns, silence_ns = self._runtime.now_ns(), self._settings.stale_after_s * SECOND
             names = dict.fromkeys((*self._state.last_recorded_ns, *self._windows))
@@ -162,11 +165,11 @@ class Ingest:
 
 
 RETENTION = Retention(days=0.25, gigabytes=5.0, carries_forward=False)
-"""A report is of no use when it is old: `metrics-*` go by age and size, whatever nodes there are."""
+"""Old reports are of no use, so `metrics-*` is trimmed by age and size, whichever nodes there are."""
 
 
 async def lead(runtime: Runtime) -> None:
-    """Take reports for as long as this replica writes its shard of `metrics-*`."""
+    """Takes reports for as long as this replica writes its shard of `metrics-*`."""
     try:
         await Ingest(runtime).run()
     except* KoordError as failed:

@@ -1,4 +1,4 @@
-"""The settings of metrics ingest: `KOORD_METRICS_INGEST_<FIELD>`; `koord run metrics-ingest --help` prints this table."""
+"""Settings of metrics ingest: `KOORD_METRICS_INGEST_<FIELD>`; `koord run metrics-ingest --help` prints this table."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from shared.settings import Settings
 
 
 class IngestSettings(Settings, frozen=True, kw_only=True):
-    """What is taken, and what is made of it."""
+    """Bounds of accepted reports, and how NodeMetrics are written."""
 
     max_clock_skew_s: Annotated[float, Meta(ge=0, description="seconds a report may lie ahead of our clock")] = 30
     min_interval_s: Annotated[

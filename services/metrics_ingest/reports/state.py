@@ -1,6 +1,6 @@
-"""What ingest must know of the cluster to say whose usage a report tells of, and what it has said itself.
+"""State of metrics ingest: the pods of each node, NodeMetric specs and statuses, NodeSLOs, and recorded reports.
 
-The samples are not here: they are the shell's (windows.py), and fill again after a restart.
+Samples are not part of it: `usage_windows.py` holds them in memory, and they fill again after a restart.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -40,7 +40,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
     ),
     "metrics-*": (NodeReported, NodeReportsExpired, FieldsDesired),
 }  # fmt: skip
-"""Context -> event types folded; the others pass."""
+"""Context -> event types that are folded; all others are skipped."""
 
 STATUS = "status"
 """The field group of a NodeMetric that ingest owns."""
@@ -48,7 +48,7 @@ STATUS = "status"
 DEFAULT_MEMORY_POLICY = "usageWithoutPageCache"
 
 GONE_KEPT_NS = 300 * SECOND
-"""How long a pod that is gone is remembered: reports of the time before may still be under way."""
+"""Nanoseconds for which a removed pod is kept: reports about the time before may still be under way."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 
@@ -58,7 +58,7 @@ class PodOnNode(NamedTuple):
 
     Attributes:
         pod: `namespace/name`.
-        gone_ns: when it was seen to have ended or gone (append time); 0 while it is there.
+        gone_ns: append time of its end or removal; 0 while it is there.
     """
 
     pod: str
@@ -69,11 +69,11 @@ class PodOnNode(NamedTuple):
 
 
 class NodeSloRecord(NamedTuple):
-    """What a node's agent is told, and the epoch and seq of `cluster` that said so.
+    """The NodeSLO that a node's agent receives, with the epoch and seq of `cluster` at its last change.
 
     Attributes:
         spec: of its NodeSLO; None while there is no such object.
-        memory_policy: of its NodeMetric; empty while that asks for nothing.
+        memory_policy: of its NodeMetric; empty: the default.
     """
 
     epoch: int
@@ -83,20 +83,23 @@ class NodeSloRecord(NamedTuple):
 
 
 class IngestState:
-    """A fold over `cluster` and our own reports.
+    """A fold over `cluster` and the service's own reports.
 
     Attributes:
-        nodes: names of the nodes that are there.
-        known_pods: uid as nodes know it -> the pod, also for a while after it has gone.
-        gone: uids of those that are gone, in the order in which they went.
-        static: uid of a static pod's image -> the uid under which its node runs it.
+        nodes: names of the nodes in the cluster.
+        known_pods: uid as nodes have it -> the pod, also for a while after its removal.
+        gone: uids of removed pods, in the order of their removal.
+        static: uid of a static pod's mirror -> the uid under which its node runs it.
         specs: node -> spec of its NodeMetric; present exactly while the object is.
-        updated: node -> `status.updateTime` of its NodeMetric, nanoseconds since the epoch; 0 while it has none that can be read.
-        told: node -> the same of the newest status that we decided, which the gateway does not record again when it is written.
-        slos: node -> what its agent is told.
-        refused: node -> when (append time) a write of its NodeMetric was refused last; none since it was written or seen to change.
+        status_observed_ns: node -> `status.updateTime` of its NodeMetric, nanoseconds since the epoch; 0 while it has
+            none.
+        status_desired_ns: node -> `updateTime` of the newest status that was desired. The gateway does not record its
+            own write of that status, so this is newer than `status_observed_ns`.
+        slos: node -> the NodeSLO that its agent receives.
+        refused: node -> append time of the last rejected write of its NodeMetric; absent after a write or an observed
+            change.
         cluster_epoch: of the gateway.
-        reported: node -> `at_ns` of the newest report that was recorded.
+        last_recorded_ns: node -> `at_ns` of the newest recorded report.
     """
 
     SCHEMA: ClassVar[int] = 4
@@ -116,7 +119,7 @@ class IngestState:
         self.last_recorded_ns: dict[str, int] = {}
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event."""
+        """Folds one event."""
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
                 self._pod_observed(record, key, uid, pod)
@@ -178,7 +181,10 @@ class IngestState:
             self._update_agent_slo(record, event.name, spec=spec)
 
     def _update_agent_slo(self, record: RecordedEvent, node: str, **changed: Any) -> None:
-        """Take a change of what a node's agent is told; a policy that stays the same, or is the default as before, is none."""
+        """Updates the NodeSLO of a node's agent.
+
+        An unchanged memory policy, or the default where none was set, is no change.
+        """
         before = self.slos.get(node)
         if "spec" not in changed and changed["memory_policy"] == (before.memory_policy if before else ""):
             return
@@ -207,13 +213,14 @@ class IngestState:
             self.refused[event.name] = record.at_ns
 
     def encode(self) -> bytes:
-        """Canonical: see `shared.fold.State`."""
+        """Returns the canonical encoding: see `shared.fold.State`."""
         return _ENCODER.encode(
             _Stored(
                 positions=self.positions,
                 nodes=sorted(self.nodes),
                 known_pods=self.known_pods,
-                gone=list(self.gone),  # in the order of one context, so it is the same however contexts interleave
+                # Removals come from one context, so their order is the same however contexts interleave.
+                gone=list(self.gone),
                 static=self.static,
                 specs=self.specs,
                 status_observed_ns=self.status_observed_ns,
@@ -226,7 +233,7 @@ class IngestState:
         )
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote."""
+        """Replaces the State by one that `encode` wrote."""
         stored = _DECODER.decode(data)
         self.nodes, self.gone = dict.fromkeys(stored.nodes), dict.fromkeys(stored.gone)
         for name in (
@@ -245,7 +252,10 @@ class IngestState:
 
 
 def _memory_policy(spec: NodeMetricSpec) -> str:
-    """Empty for the default, so that a NodeMetric that states it is no news for the agent."""
+    """Returns the memory policy.
+
+    Empty for the default, so that a NodeMetric that sets the default causes no new message to the agent.
+    """
     policy = spec.metric_collect_policy
     memory_policy = (policy.node_memory_collect_policy or "") if policy else ""
     return "" if memory_policy == DEFAULT_MEMORY_POLICY else memory_policy
@@ -259,7 +269,7 @@ def _readable_ns(text: str | None) -> int:
 
 
 class _Stored(msgspec.Struct):
-    """What `encode` writes."""
+    """The layout that `encode` writes."""
 
     positions: dict[str, int]
     nodes: list[str]

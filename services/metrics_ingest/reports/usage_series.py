@@ -1,6 +1,7 @@
-"""One series of a node (cpu and memory over time), and what a window of it amounts to.
+"""One series of a node, cpu and memory over time, with its means and percentiles over windows.
 
-Integers in, integers out: micro-cores and bytes as the agent measured them, milli-cores and bytes as reports say them, cut off.
+Integers in, integers out: micro-cores and bytes as the agent measured them, milli-cores and bytes as reports hold them,
+truncated.
 
 Source: spec/slo-controller.md 1.3; spec/node-agent.md 1.3.
 """
@@ -45,8 +46,8 @@ class Samples:
     """The newest samples of one series, in the order of their time.
 
     Attributes:
-        rows: int64[3, room]: instant in milliseconds since the epoch, micro-cores, bytes; UNMEASURED where a node measures
-            only one of the two. Columns `begin` to `end` are in use.
+        rows: int64[3, room]: instant in milliseconds since the epoch, micro-cores, bytes; UNMEASURED where a node
+            measures only one of the two. Columns `begin` to `end` are in use.
     """
 
     __slots__ = ("begin", "end", "gaps", "rows")
@@ -61,7 +62,7 @@ class Samples:
         return self.end - self.begin
 
     def add(self, series: Series, begins_ns: int) -> None:
-        """Take over the samples of a report; those that came late go to their place."""
+        """Adds the samples of a report, late ones at their place in time."""
         count = len(series.offset_ms)
         if not count:
             return
@@ -80,13 +81,13 @@ class Samples:
         self.begin = max(self.begin, self.end - MOST)
 
     def drop_before(self, at_ms: int) -> None:
-        """Forget what is older."""
+        """Drops samples before an instant."""
         self.begin += int(np.searchsorted(self.rows[0, self.begin : self.end], at_ms))
         if self.begin == self.end:
             self.begin = self.end = 0
 
     def mean(self, from_ms: int, upto_ms: int) -> Usage:
-        """The mean of the samples within [from, upto]."""
+        """Returns the mean of the samples within [from, upto]."""
         values = self._within(from_ms, upto_ms)
         if self.gaps:
             return Usage(_mean(_measured(values[1]), MICRO_IN_MILLI), _mean(_measured(values[2])))
@@ -97,7 +98,10 @@ class Samples:
         return Usage(cpu // (count * MICRO_IN_MILLI), memory // count)
 
     def window(self, upto_ms: int, length_ms: int) -> tuple[Usage, ...]:
-        """Mean and percentiles of [upto - length, upto], by AGGREGATIONS; empty when the cpu samples span less than half of it."""
+        """Returns mean and percentiles of [upto - length, upto], by AGGREGATIONS.
+
+        Empty when the cpu samples span less than half of it.
+        """
         values = self._within(upto_ms - length_ms, upto_ms)
         if self.gaps:
             return _with_gaps(values, length_ms)
@@ -111,7 +115,7 @@ class Samples:
         return (mean, *(Usage(cpu // MICRO_IN_MILLI, memory) for cpu, memory in picked))
 
     def _within(self, from_ms: int, upto_ms: int) -> Int64:
-        """The columns of the samples within [from, upto]."""
+        """Returns the columns of the samples within [from, upto]."""
         low, high = np.searchsorted(self.rows[0, self.begin : self.end], (from_ms, upto_ms + 1))
         return self.rows[:, self.begin + low : self.begin + high]
 
@@ -127,7 +131,7 @@ class Samples:
 
 
 def _with_gaps(values: Int64, length_ms: int) -> tuple[Usage, ...]:
-    """`Samples.window` where not every sample has both amounts."""
+    """Returns `Samples.window` where not every sample has both amounts."""
     at = values[0, values[1] != UNMEASURED]
     if not len(at) or 2 * int(at[-1] - at[0]) < length_ms:
         return ()
@@ -147,5 +151,5 @@ def _measured(values: Int64) -> Int64:
 
 
 def _mean(values: Int64, unit: int = 1) -> int | None:
-    """The mean in whole units, cut off; None of nothing."""
+    """Returns the mean in whole units, truncated; None without samples."""
     return int(values.sum()) // (len(values) * unit) if len(values) else None

@@ -1,4 +1,4 @@
-"""What is remembered of one node's reports: samples of its windows, and sums by pod. A cache, filled by reports and never stored.
+"""Usage windows of one node: its newest samples, and sums by pod. A cache, filled by reports and never stored.
 
 Source: spec/slo-controller.md 1.3.
 """
@@ -16,11 +16,11 @@ from shared.events.metrics import Usage, WindowUsage
 
 
 class Measured(NamedTuple):
-    """What a node's windows amount to at an instant.
+    """The aggregated usage of a node at an instant.
 
     Attributes:
         pods: uid -> mean over the aggregate window.
-        extra: what there is extra pods, over the same window.
+        extra: metrics besides node and pods, over the same window.
     """
 
     node: str
@@ -45,7 +45,7 @@ class NodeWindows:
 
     Attributes:
         at_ns: the end of the newest report.
-        last_report_ns: when something was last heard of the node, by our clock.
+        last_report_ns: arrival of the last report, by our clock.
     """
 
     __slots__ = (
@@ -68,17 +68,17 @@ class NodeWindows:
         self._node = Samples()
         self._system = Samples()
         self._best_effort = Samples()
-        self._extra: ExtraMetricsWindow | None = None  # from the first report on that says anything of it
-        self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports taken -> their end
-        self._pieces: deque[_Piece] = deque()  # of the aggregate window, by middle
+        self._extra: ExtraMetricsWindow | None = None  # made by the first report that has any
+        self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports added -> the end of their interval
+        self._pieces: deque[_Piece] = deque()  # of the aggregate window, by the middle of their interval
         self._sums = PodSums()  # over the pieces
 
     def contains(self, report: Report) -> bool:
-        """Whether this very report was taken already."""
+        """Reports whether this very report was added before."""
         return (report.boot, report.seq) in self._known
 
     def add(self, report: Report) -> None:
-        """Take a report's samples over; in which order reports come does not matter."""
+        """Adds a report's samples; reports may come in any order."""
         begins_ns = report.begins_ns
         self._known[report.boot, report.seq] = report.at_ns
         self._node.add(report.node_usage, begins_ns)
@@ -96,7 +96,7 @@ class NodeWindows:
         self.at_ns = max(self.at_ns, report.at_ns)
 
     def measure(self, policy: Policy) -> Measured:
-        """What the windows amount to as of the newest report; what is too old for all of them is forgotten."""
+        """Aggregates the windows as of the newest report, after dropping older samples."""
         self.forget(policy)
         at_ms = self.at_ns // MILLION
         from_ms = at_ms - policy.aggregate_s * 1000
@@ -119,7 +119,7 @@ class NodeWindows:
         )
 
     def forget(self, policy: Policy) -> None:
-        """Drop what is too old for every window."""
+        """Drops samples that are too old for every window."""
         at_ms = self.at_ns // MILLION
         mean_ms, longest_ms = policy.aggregate_s * 1000, policy.longest_s * 1000
         self._node.drop_before(at_ms - longest_ms)
@@ -135,7 +135,8 @@ class NodeWindows:
             del self._known[known]
 
     def _piece(self, report: Report) -> _Piece:
-        uids = tuple([intern(pod.uid) for pod in report.pods])  # a uid comes with each report, and is kept once
+        # A uid comes with each report; interned, it is stored once.
+        uids = tuple([intern(pod.uid) for pod in report.pods])
         if self._pieces and self._pieces[-1].pods.uids == uids:
             uids = self._pieces[-1].pods.uids
         return _Piece(report.begins_ns + report.interval_ns // 2, piece_of(report.pods, uids))

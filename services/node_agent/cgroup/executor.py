@@ -131,7 +131,7 @@ class Executor:
         return found
 
     def update(self, desired: CgroupValue, *, cached: bool = True) -> WriteResult:
-        """Make one file hold a value.
+        """Makes one file hold a value.
 
         Args:
             cached: a value that was there within FORCE_AFTER_S is not looked at again.
@@ -145,7 +145,7 @@ class Executor:
         return done
 
     def update_levels(self, levels: Sequence[Iterable[CgroupValue]], *, cached: bool = True) -> dict[WriteResult, int]:
-        """Make the files of several levels hold their values, level 0 being the parents.
+        """Makes the files of several levels hold their values, level 0 being the parents.
 
         What grows is written parent first, what shrinks child first, so that no child ever has more than its parent.
 
@@ -172,14 +172,14 @@ class Executor:
         return counts
 
     def forget(self, folders: Iterable[str]) -> None:
-        """Drop what is cached of cgroups that are gone."""
+        """Drops what is cached of cgroups that are gone."""
         gone = frozenset(folders)
         for key in [key for key in self._cache if key[1] in gone]:
             del self._cache[key]
         self._original_values.forget(gone)
 
     def restore(self) -> int:
-        """Put back what was found in each file that still holds our value; how many were written.
+        """Puts back what was found in each file that still holds our value; how many were written.
 
         A file that another hand has changed since is left alone.
         """
@@ -331,7 +331,7 @@ def _get(file: str) -> str:
 
 
 def _put(file: str, text: str) -> None:
-    """Write a file of the kernel's: at once, and only one that is there.
+    """Writes a file of the kernel's: at once, and only one that is there.
 
     Raises:
         OSError: it is not there, or the kernel does not take it.

@@ -30,7 +30,7 @@ class OriginalValues:
         self._unwritable = False
 
     def load(self) -> None:
-        """Take over what a run that did not end in order has left."""
+        """Takes over what a run that did not end in order has left."""
         if self._file is None or not self._file.exists():
             return
         try:

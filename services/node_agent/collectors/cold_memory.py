@@ -22,7 +22,7 @@ class ColdMemoryScan:
         self._found: dict[str, str] = {}
 
     def start(self) -> None:
-        """Switch it on, where the kernel has it."""
+        """Switches it on, where the kernel has it."""
         if not all((self._folder / name).exists() for name in FILES):
             return
         try:
@@ -38,7 +38,7 @@ class ColdMemoryScan:
         self.started = True
 
     def stop(self) -> None:
-        """Put back what was found."""
+        """Puts back what was found."""
         for name, before in self._found.items():
             try:
                 (self._folder / name).write_text(before)

@@ -31,7 +31,7 @@ class Gauge(NamedTuple):
     value: float
 
 
-class _Place(NamedTuple):
+class _LabelledCgroup(NamedTuple):
     """A cgroup and whose it is."""
 
     folder: str
@@ -60,8 +60,8 @@ class ExtraMetrics:
         self._gauges: dict[str, list[Gauge]] = {}
         self._due: dict[str, int] = {}
         self._periods: dict[str, tuple[int, int]] = {}
-        self._counting: list[tuple[_Place, Counters]] = []
-        self._steps: list[tuple[str, int, Callable[[list[_Place]], list[Gauge]]]] = [
+        self._counting: list[tuple[_LabelledCgroup, Counters]] = []
+        self._steps: list[tuple[str, int, Callable[[list[_LabelledCgroup]], list[Gauge]]]] = [
             ("throttled", THROTTLED_INTERVAL_NS, self._throttled)
         ]
         if gates["PSICollector"]:
@@ -71,16 +71,16 @@ class ExtraMetrics:
         self._counts_cycles = gates["CPICollector"]
 
     def round(self, pods: Sequence[PodCgroups]) -> None:
-        """Look at what is due."""
+        """Looks at what is due."""
         now_ns = self._clock_ns()
-        places: list[_Place] | None = None
+        cgroups: list[_LabelledCgroup] | None = None
         for name, every_ns, step in self._steps:
             if now_ns >= self._due.get(name, 0):
                 self._due[name] = now_ns + every_ns
-                places = list(_places(pods)) if places is None else places
-                self._gauges[name] = step(places)
+                cgroups = list(_labelled_cgroups(pods)) if cgroups is None else cgroups
+                self._gauges[name] = step(cgroups)
         if self._counts_cycles and now_ns >= self._due.get("cycles", 0):
-            self._cycles(list(_places(pods)), now_ns)
+            self._cycles(list(_labelled_cgroups(pods)), now_ns)
 
     def gauges(self) -> Iterator[Gauge]:
         """What was seen last."""
@@ -88,41 +88,41 @@ class ExtraMetrics:
             yield from found
 
     def close(self) -> None:
-        """Let go of the counters."""
+        """Lets go of the counters."""
         for _, counters in self._counting:
             counters.close()
         self._counting = []
 
-    def _throttled(self, places: list[_Place]) -> list[Gauge]:
+    def _throttled(self, cgroups: list[_LabelledCgroup]) -> list[Gauge]:
         """Of the periods since the last look, the part in which a cgroup was throttled; 0 where none passed."""
         found, now = [], dict[str, tuple[int, int]]()
         base = f"{self._root}/cpu" if self._v1 else f"{self._root}"
-        for place in places:
+        for cgroup in cgroups:
             try:
-                text = read_once(f"{base}/{place.folder}/cpu.stat")
+                text = read_once(f"{base}/{cgroup.folder}/cpu.stat")
                 periods, throttled = number(text, b"nr_periods"), number(text, b"nr_throttled")
             except (OSError, ValueError):
                 continue
-            now[place.folder] = (periods, throttled)
-            if (before := self._periods.get(place.folder)) is not None:
-                name = "koord_node_agent_pod_throttled" if place.is_pod else "koord_node_agent_container_throttled"
+            now[cgroup.folder] = (periods, throttled)
+            if (before := self._periods.get(cgroup.folder)) is not None:
+                name = "koord_node_agent_pod_throttled" if cgroup.is_pod else "koord_node_agent_container_throttled"
                 passed = periods - before[0]
-                found.append(Gauge(name, place.labels, (throttled - before[1]) / passed if passed > 0 else 0.0))
+                found.append(Gauge(name, cgroup.labels, (throttled - before[1]) / passed if passed > 0 else 0.0))
         self._periods = now
         return found
 
-    def _pressure(self, places: list[_Place]) -> list[Gauge]:
+    def _pressure(self, cgroups: list[_LabelledCgroup]) -> list[Gauge]:
         base = self._root / "cpuacct" if self._v1 else self._root
         found = []
-        for place in places:
-            name = "koordlet_pod_psi" if place.is_pod else "koordlet_container_psi"
-            for resource, stall in pressure_stall.of_cgroup(base / place.folder).items():
+        for cgroup in cgroups:
+            name = "koordlet_pod_psi" if cgroup.is_pod else "koordlet_container_psi"
+            for resource, stall in pressure_stall.of_cgroup(base / cgroup.folder).items():
                 for degree, value in (("some", stall.some), ("full", stall.full)):
                     labels = {"resource": resource, "precision": "10", "degree": degree}
-                    found.append(Gauge(name, {**place.labels, **labels}, value))
+                    found.append(Gauge(name, {**cgroup.labels, **labels}, value))
         return found
 
-    def _caches(self, _: list[_Place]) -> list[Gauge]:
+    def _caches(self, _: list[_LabelledCgroup]) -> list[Gauge]:
         found = []
         for group, cache, kind, value in resctrl_monitor.used(self._resctrl, GROUPS):
             labels = {"qos": group, "cache_id": str(cache)}
@@ -132,25 +132,25 @@ class ExtraMetrics:
                 found.append(Gauge("koordlet_resctrl_memory_bandwidth", {**labels, "mb_type": kind}, value))
         return found
 
-    def _cycles(self, places: list[_Place], now_ns: int) -> None:
-        """Begin to count, or take what was counted since."""
+    def _cycles(self, cgroups: list[_LabelledCgroup], now_ns: int) -> None:
+        """Begins to count, or take what was counted since."""
         if self._counting:
             gauges = []
-            for place, counters in self._counting:
+            for cgroup, counters in self._counting:
                 cycles, instructions = counters.totals()
                 for field, value in (("cycles", cycles), ("instructions", instructions)):
-                    gauges.append(Gauge("koordlet_container_cpi", {**place.labels, "cpi_field": field}, value))
+                    gauges.append(Gauge("koordlet_container_cpi", {**cgroup.labels, "cpi_field": field}, value))
             self.close()
             self._gauges["cycles"] = gauges
             self._due["cycles"] = now_ns + CYCLES_INTERVAL_NS - CYCLES_WINDOW_NS
             return
         self._due["cycles"] = now_ns + CYCLES_WINDOW_NS
         base = self._root / "perf_event" if self._v1 else self._root
-        for place in places:
-            if place.is_pod:
+        for cgroup in cgroups:
+            if cgroup.is_pod:
                 continue
             try:
-                self._counting.append((place, Counters(base / place.folder, self._events, self._cpus)))
+                self._counting.append((cgroup, Counters(base / cgroup.folder, self._events, self._cpus)))
             except PerfUnavailable as error:
                 log.warning("cycles and instructions are not counted", extra={"why": str(error)})
                 self._counts_cycles = False
@@ -160,8 +160,8 @@ class ExtraMetrics:
                 continue  # it has ended, or v1 has no controller perf_event
 
 
-def _places(pods: Sequence[PodCgroups]) -> Iterator[_Place]:
+def _labelled_cgroups(pods: Sequence[PodCgroups]) -> Iterator[_LabelledCgroup]:
     for each in pods:
-        yield _Place(each.folder, each.labels, is_pod=True)
+        yield _LabelledCgroup(each.folder, each.labels, is_pod=True)
         for name, cid in each.seen.ids.items():
-            yield _Place(each.containers[cid], each.labels_of(name), is_pod=False)
+            yield _LabelledCgroup(each.containers[cid], each.labels_of(name), is_pod=False)

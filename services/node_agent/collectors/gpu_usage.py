@@ -45,7 +45,7 @@ class GpuCollector:
         return found
 
     def close(self) -> None:
-        """Let go of the library."""
+        """Lets go of the library."""
         self._nvml.close()
 
     def _pod_of(self, pid: int) -> str:

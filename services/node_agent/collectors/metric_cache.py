@@ -15,7 +15,7 @@ class Series:
         self._kept_ns = kept_ns
 
     def add(self, at_ns: int, value: float) -> None:
-        """Take a sample, later than the ones before."""
+        """Takes a sample, later than the ones before."""
         self._samples.append((at_ns, value))
         while self._samples[0][0] < at_ns - self._kept_ns:
             self._samples.popleft()

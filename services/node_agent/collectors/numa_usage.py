@@ -59,7 +59,7 @@ class NumaUsageCollector:
         return dict(self._shared(cpu, memory, self._of_pods(folders)))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Lets go of the files."""
         for file in (self._stat, *self._meminfo.values()):
             if file is not None:
                 file.close()

@@ -65,7 +65,7 @@ class Nvml:
     """
 
     def __init__(self, library: str = LIBRARY) -> None:
-        """Open it.
+        """Opens it.
 
         Raises:
             GpusUnavailable: it is not there, or finds no GPU.
@@ -95,7 +95,7 @@ class Nvml:
         return [ProcessUse(pid, sm, memory[pid]) for pid, (_, sm) in sorted(newest.items())]
 
     def close(self) -> None:
-        """Let go of it."""
+        """Lets go of it."""
         self._lib.nvmlShutdown()
 
     def _samples(self, handle: c_void_p) -> Any:

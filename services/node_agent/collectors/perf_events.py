@@ -44,7 +44,7 @@ class Counters:
     """The events of one cgroup on every CPU, from now on."""
 
     def __init__(self, cgroup: Path, events: tuple[Event, ...], cpus: tuple[int, ...]) -> None:
-        """Begin to count.
+        """Begins to count.
 
         Raises:
             PerfUnavailable: an event cannot be counted here.
@@ -74,7 +74,7 @@ class Counters:
         return [sum(map(_read, fds)) for fds in self._fds]
 
     def close(self) -> None:
-        """End."""
+        """Ends."""
         for fds in self._fds:
             for fd in fds:
                 os.close(fd)

@@ -28,7 +28,7 @@ class OpenFile:
     __slots__ = ("_fd", "path")
 
     def __init__(self, path: Path | str) -> None:
-        """Open it. A text costs a third of a path.
+        """Opens it. A text costs a third of a path.
 
         Raises:
             OSError: it cannot be opened.
@@ -53,7 +53,7 @@ class OpenFile:
         return os.pread(self._fd, size, 0)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Lets go of it."""
         os.close(self._fd)
 
 

@@ -80,7 +80,7 @@ class Collector:
         )
 
     def collect(self, applications: Sequence[HostApplication] = (), policy: str = "") -> UsageSnapshot:
-        """Measure everything once.
+        """Measures everything once.
 
         Args:
             applications: those that the NodeSLO names.
@@ -99,7 +99,7 @@ class Collector:
         return UsageSnapshot(at_ns, node, system, best_effort, pods or {}, hosts, zones, gpus)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Lets go of all files."""
         self._close_meters()
         if self._zones is not None:
             self._zones.close()
@@ -114,7 +114,7 @@ class Collector:
         self._applications.clear()
 
     def _count_as(self, policy: str) -> None:
-        """Count memory another way from now on; every counter is primed anew."""
+        """Counts memory another way from now on; every counter is primed anew."""
         self._close_meters()
         self._policy, self._best_effort = policy, None
         self._node = self._node_meter()

@@ -94,7 +94,7 @@ class Meter:
     def __init__(
         self, cpu: Reading | None, memory: Reading | None, unit_ns: int = 1, counted: MemoryWithCache | None = None
     ) -> None:
-        """Begin unprimed.
+        """Begins unprimed.
 
         Args:
             cpu, memory: None when the node does not measure it.
@@ -127,7 +127,7 @@ class Meter:
         return Usage((count - before) * self._unit_ns * MICRO // since, memory, counted) if primed else None
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Lets go of the files."""
         files = {reading.file for reading in (self._cpu, self._memory) if reading is not None}
         if self._counted is not None:
             files |= {reading.file for reading in self._counted if reading is not None}

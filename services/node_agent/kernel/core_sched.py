@@ -36,20 +36,20 @@ class CookieApi(Protocol):
         """The cookie of a process; 0: none."""
 
     def create(self, pid: int) -> None:
-        """Give a process a cookie of its own."""
+        """Gives a process a cookie of its own."""
 
     def share(self, source: int, pids: Iterable[int]) -> None:
-        """Give processes the cookie of another one; those that have ended are passed over."""
+        """Gives processes the cookie of another one; those that have ended are passed over."""
 
     def clear(self, pids: Iterable[int]) -> None:
-        """Take cookies away; processes that have ended are passed over."""
+        """Takes cookies away; processes that have ended are passed over."""
 
 
 class KernelCookieApi:
     """The kernel's own, by prctl."""
 
     def __init__(self) -> None:
-        """Ask whether there are any.
+        """Asks whether there are any.
 
         Raises:
             CoreSchedUnavailable: there are none.
@@ -113,7 +113,7 @@ class CoreSchedGroups:
     """Keeps the processes of containers in the cookies of their groups."""
 
     def __init__(self, processes: Processes, cookies: CookieApi | None) -> None:
-        """Begin.
+        """Begins.
 
         Args:
             cookies: None where there are none.
@@ -157,7 +157,7 @@ class CoreSchedGroups:
             yield Gauge("koordlet_container_core_sched_cookie", {**labels, "container_id": cid, "group": group}, 1)
 
     def release(self) -> None:
-        """Take all cookies away."""
+        """Takes all cookies away."""
         if self._cookies is not None:
             for members in self._members.values():
                 self._try(self._cookies.clear, list(members))
@@ -176,7 +176,7 @@ class CoreSchedGroups:
                     continue
 
     def _assign(self, cookies: CookieApi, held: dict[int, None], pids: list[int], *, moved: bool) -> bool:
-        """Bring processes into a group; whether they are in it."""
+        """Brings processes into a group; whether they are in it."""
         new = [pid for pid in pids if moved or pid not in held]
         if not new:
             return True

@@ -30,7 +30,7 @@ class KernelSettings:
         return self._path(file).exists()
 
     def put(self, file: str, text: str) -> None:
-        """Make a file hold a value. One that this kernel does not have is left out."""
+        """Makes a file hold a value. One that this kernel does not have is left out."""
         path = self._path(file)
         try:
             before = path.read_text().strip()
@@ -45,7 +45,7 @@ class KernelSettings:
             self._warn_once(f"{file} cannot be set to {text}: {error}")
 
     def features(self, desired: Mapping[str, bool]) -> None:
-        """Switch features of the scheduler; those that it does not know are left out. One word a write."""
+        """Switches features of the scheduler; those that it does not know are left out. One word a write."""
         for name, on in sorted(desired.items()):
             file = next((file for file in FEATURES if self._feature(file, name)), None)
             if file is None:
@@ -61,7 +61,7 @@ class KernelSettings:
                 self._warn_once(f"{file} does not take {word}: {error}")
 
     def share_cores_by_group(self) -> None:
-        """Let core scheduling decide who shares a core, not group identity. Kernels from kernel.org need no switch."""
+        """Lets core scheduling decide who shares a core, not group identity. Kernels from kernel.org need no switch."""
         if self.has(GROUP_IDENTITY):
             self.put(GROUP_IDENTITY, "0")
         if self.has(SCHED_CORE):
@@ -70,13 +70,13 @@ class KernelSettings:
             self.features({CORE_SCHED: True})
 
     def share_cores_by_identity(self) -> None:
-        """Let group identity decide who goes first on a core."""
+        """Lets group identity decide who goes first on a core."""
         if self.has(GROUP_IDENTITY):
             self.put(SCHED_CORE, "0")
             self.put(GROUP_IDENTITY, "1")
 
     def release(self) -> None:
-        """Put them back, where they still hold our value."""
+        """Puts them back, where they still hold our value."""
         for (file, feature), (before, ours) in self._original_values.entries():
             path = self._path(file)
             try:

@@ -46,7 +46,7 @@ class NonCgroupFiles:
         self._traffic = TrafficControl(proc, processes) if gates["TCNetworkQoS"] else None
 
     def round(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
-        """Make all of them hold what they should.
+        """Makes all of them hold what they should.
 
         Args:
             spec: merged with the defaults.
@@ -88,7 +88,7 @@ class NonCgroupFiles:
         return self._cookies.gauges()
 
     def release(self) -> None:
-        """Put back what was found."""
+        """Puts back what was found."""
         self._cookies.release()
         if self._terway is not None:
             self._terway.release()

@@ -18,7 +18,7 @@ class OomScores:
         self._logged: set[str] = set()
 
     def round(self, pods: Iterable[PodCgroups]) -> None:
-        """Look at all pods that state one."""
+        """Looks at all pods that state one."""
         for each in pods:
             annotations = each.pod.metadata.annotations or {}
             if not annotations.keys() & {oom_score.ANNOTATION, oom_score.SPEC}:

@@ -35,7 +35,7 @@ class ResctrlGroups:
         self._orphans: dict[str, int] = {}
 
     def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], gates: Mapping[str, bool]) -> None:
-        """Make groups hold what they should, with the processes that belong to them."""
+        """Makes groups hold what they should, with the processes that belong to them."""
         pod_cgroups = list(pods)
         qos = spec.resource_qos_strategy
         classes: dict[str, QosClass | None] = (
@@ -73,7 +73,7 @@ class ResctrlGroups:
         self._join(name, each)
 
     def _remove_orphans(self, own: Mapping[str, PodCgroups]) -> None:
-        """Take away the groups of pods that are gone; their processes fall back to the root."""
+        """Takes away the groups of pods that are gone; their processes fall back to the root."""
         now_ns = self._clock_ns()
         names = {path.name for path in self._folder.glob(f"{OF_POD}*") if path.name.removeprefix(OF_POD) not in own}
         self._orphans = {name: self._orphans.get(name, now_ns) for name in sorted(names)}
@@ -102,7 +102,7 @@ class ResctrlGroups:
         return []
 
     def _group(self, name: str, shares: resctrl.Shares, caches: list[int]) -> None:
-        """Make a group with its schemata; what the processor does not share is left out."""
+        """Makes a group with its schemata; what the processor does not share is left out."""
         file = self._folder / name / "schemata"
         file.parent.mkdir(mode=0o755, exist_ok=True)
         current = {line.strip().rstrip(";") for line in file.read_text().splitlines()} if file.exists() else set()

@@ -75,7 +75,7 @@ class TerwayFiles:
         self._logged = False
 
     def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
-        """Make them say what a NodeSLO asks for."""
+        """Makes them say what a NodeSLO asks for."""
         if network_qos.policy(spec) != network_qos.TERWAY:
             self.release()
             return
@@ -83,7 +83,7 @@ class TerwayFiles:
         self._put(PODS_FILE, pods_text(pods))
 
     def release(self) -> None:
-        """Remove them."""
+        """Removes them."""
         for name in (NODE_FILE, PODS_FILE):
             try:
                 (self._folder / name).unlink(missing_ok=True)

@@ -103,7 +103,7 @@ class TrafficControl:
         self._logged: set[str] = set()
 
     def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
-        """Make traffic control what a NodeSLO asks for; nothing while it states no bandwidth."""
+        """Makes traffic control what a NodeSLO asks for; nothing while it states no bandwidth."""
         shares = network_qos.shares(spec)
         if network_qos.policy(spec) != network_qos.TC or shares.total <= 0:
             self.release()
@@ -127,7 +127,7 @@ class TrafficControl:
         return None if minor is None else self._own.get(pod.metadata.uid, minor)
 
     def release(self) -> None:
-        """Give the card the kernel's own discipline back."""
+        """Gives the card the kernel's own discipline back."""
         if self.card:
             self._run([f"qdisc del dev {self.card} root"])
         self.card, self._done, self._own = "", (), {}
@@ -199,7 +199,7 @@ class TrafficControl:
         return None if done is None or done.returncode else done.stdout
 
     def _run(self, commands: list[str]) -> bool:
-        """Run commands in one go; whether all were taken."""
+        """Runs commands in one go; whether all were taken."""
         done = self._call(("-force", "-batch", "-"), "\n".join(commands) + "\n")
         if done is not None and done.returncode:
             self._warn_once(f"tc does not take {commands[0]!r}: {' '.join(done.stderr.split())}")

@@ -43,7 +43,7 @@ class HistogramCheckpoints:
         return found
 
     def keep(self, models: Iterable[ModelCheckpoint]) -> None:
-        """Write each at once or not at all."""
+        """Writes each at once or not at all."""
         for model in models:
             if not _KEY(model.uid):
                 continue
@@ -59,7 +59,7 @@ class HistogramCheckpoints:
                 self._unwritable = True
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Forget models."""
+        """Forgets models."""
         for key in keys:
             if _KEY(key):
                 (self._folder / key).unlink(missing_ok=True)

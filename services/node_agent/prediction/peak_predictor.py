@@ -66,7 +66,7 @@ class PeakPredictor:
         self._minutes: dict[str, _Minute] = {}
 
     def round(self, found: UsageSnapshot) -> None:
-        """Take a round's samples; train when a minute has passed.
+        """Takes a round's samples; train when a minute has passed.
 
         Raises:
             KoordError: a pod or the node states an amount that is none; the next minute begins anew.

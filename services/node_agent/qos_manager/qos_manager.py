@@ -213,7 +213,7 @@ class QosManager:
             yield from self._files.gauges()
 
     def release(self) -> None:
-        """Put back what was found."""
+        """Puts back what was found."""
         if self.executor is None:
             return
         self._suppress_enforcer.release(self._cgroups())
@@ -270,7 +270,7 @@ class QosManager:
         return self._gates["CPUBurst"] and burst is not None and burst.policy not in {"", "none"}
 
     def _find_pod_cgroups(self, folders: Mapping[str, str], now_ns: int) -> bool:
-        """Look containers up when pods have changed, and now and then; whether anything is new."""
+        """Looks containers up when pods have changed, and now and then; whether anything is new."""
         known = self._pods.in_force
         what = (known, self._spec_of, frozenset(folders))
         if (what, now_ns // CGROUP_POLL_INTERVAL_NS) == self._pod_cgroups_key:

@@ -26,7 +26,7 @@ class CoreRule(NamedTuple):
 
     @classmethod
     def of(cls, strategy: ResourceQos | None) -> Self:
-        """Read it; nothing unless core scheduling is the policy."""
+        """Reads it; nothing unless core scheduling is the policy."""
         policies = strategy.policies if strategy else None
         if strategy is None or policies is None or policies.cpu_policy != "coreSched":
             return cls(_Class(), _Class(), _Class())

@@ -34,7 +34,7 @@ class CpuRule(NamedTuple):
 
     @classmethod
     def of(cls, annotations: Mapping[str, str] | None, *, best_effort_too: bool = False) -> Self:
-        """Read the topology's annotations."""
+        """Reads the topology's annotations."""
         return cls(
             _pools(annotations, SHARED_POOLS),
             _pools(annotations, BE_SHARED_POOLS),

@@ -94,7 +94,7 @@ class ReservedCpus(NamedTuple):
 
     @classmethod
     def of(cls, annotations: Mapping[str, str] | None) -> "ReservedCpus":
-        """Read the topology's annotations."""
+        """Reads the topology's annotations."""
         system = mapping(annotations, SYSTEM_QOS)
         exclusive = system.get("cpusetExclusive") is not False
         return cls(

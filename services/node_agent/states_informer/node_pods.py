@@ -28,7 +28,7 @@ class NodePodsInformer:
         self._unwritable = False
 
     def load(self) -> None:
-        """Take what the file has; one that cannot be read is left until a newer one replaces it."""
+        """Takes what the file has; one that cannot be read is left until a newer one replaces it."""
         try:
             self.in_force = node_pods.decode(self._file.read_bytes(), self._node)
         except FileNotFoundError:
@@ -37,7 +37,7 @@ class NodePodsInformer:
             log.warning("the pods kept on this node cannot be used", extra={"file": str(self._file), "why": str(error)})
 
     def receive(self, data: bytes) -> bool:
-        """Take a message if it is good and newer; whether it is in force now."""
+        """Takes a message if it is good and newer; whether it is in force now."""
         try:
             found = node_pods.decode(data, self._node)
         except BadNodePods as error:
@@ -51,7 +51,7 @@ class NodePodsInformer:
         return True
 
     def _keep(self, data: bytes) -> None:
-        """Replace the file; a crash of the machine may lose it, and the agent is told again."""
+        """Replaces the file; a crash of the machine may lose it, and the agent is told again."""
         temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)

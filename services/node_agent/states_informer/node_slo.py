@@ -40,7 +40,7 @@ class NodeSloInformer:
         return self.spec.host_applications if self.spec is not None else ()
 
     def load(self) -> None:
-        """Take what the file has; one that cannot be read is said and left until a newer one replaces it."""
+        """Takes what the file has; one that cannot be read is said and left until a newer one replaces it."""
         try:
             data = self._file.read_bytes()
         except FileNotFoundError:
@@ -57,7 +57,7 @@ class NodeSloInformer:
             )
 
     def receive(self, data: bytes) -> bool:
-        """Take a message if it is good and newer; whether it is in force now."""
+        """Takes a message if it is good and newer; whether it is in force now."""
         try:
             found = node_slo.decode(data, self._node)
             if self.in_force is not None and found.position <= self.in_force.position:
@@ -76,7 +76,7 @@ class NodeSloInformer:
         return True
 
     def _keep(self, data: bytes) -> None:
-        """Replace the file at once or not at all; without one a restart waits for the bus."""
+        """Replaces the file at once or not at all; without one a restart waits for the bus."""
         temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from shared.kube.instants import SECOND
 
 log = logging.getLogger(__name__)
 
-CGROUP_POLL_INTERVAL_NS = 10 * SECOND
+KUBELET_POLL_INTERVAL_NS = 10 * SECOND
 """How often the kubelet's files are looked at."""
 HARDWARE_POLL_INTERVAL_NS = 60 * SECOND
 REPEAT_INTERVAL_NS = 600 * SECOND
@@ -48,14 +48,14 @@ class TopologyReporter:
         self._parsed: tuple[tuple[int, int, int], KubeletConfig | None] | None = None
 
     def round(self, known: NodePods, now_ns: int) -> None:
-        """Look when pods have changed, and now and then.
+        """Looks when pods have changed, and now and then.
 
         Args:
             known: the node and its pods as they were told; without the node nothing is topology_report.
         """
         if not self._on or known.object is None:
             return
-        if known is self._known and now_ns - self._polled_ns < CGROUP_POLL_INTERVAL_NS:
+        if known is self._known and now_ns - self._polled_ns < KUBELET_POLL_INTERVAL_NS:
             return
         self._known, self._polled_ns = known, now_ns
         if self._hardware is None or now_ns - self._hardware_ns >= HARDWARE_POLL_INTERVAL_NS:

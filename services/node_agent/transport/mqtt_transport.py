@@ -16,7 +16,7 @@ from aiomqtt import Client, MqttError
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Outbox
-from services.node_agent.transport.transport import POLL_INTERVAL_S, Pauses, until_one_ends
+from services.node_agent.transport.transport import POLL_INTERVAL_S, Backoff, until_one_ends
 from shared.agents import receipt, subjects
 from shared.agents.broker import Broker
 
@@ -55,14 +55,14 @@ class MqttTransport:
         return self._connected
 
     async def run(self) -> None:
-        """Carry until cancelled."""
+        """Carries until cancelled."""
         login = self._broker.user
         if login and login != subjects.token(self._node):
             log.warning(
                 "KOORD_MQTT has another login than this node's; a broker that holds logins to their own topics drops all reports",
                 extra={"login": login, "node": self._node},
             )
-        pauses, logged = Pauses(), False
+        backoff, logged = Backoff(), False
         while True:
             try:
                 async with self._client() as client:
@@ -70,7 +70,7 @@ class MqttTransport:
                     if logged:
                         log.info("the broker is there again", extra={"waiting": len(self._outbox)})
                     self._connected, logged = True, False
-                    pauses.reset()
+                    backoff.reset()
                     await self._exchange(client)
             except (MqttError, OSError) as error:
                 if not logged:
@@ -79,7 +79,7 @@ class MqttTransport:
                 logged = True
             finally:
                 self._connected = False
-            await pauses.wait()
+            await backoff.wait()
 
     async def close(self) -> None:
         """Nothing to do: `run` ends its connection itself."""
@@ -100,7 +100,7 @@ class MqttTransport:
         )
 
     async def _subscribe(self, client: Client, kinds: Iterable[str]) -> None:
-        """Hear what is for this node; what is retained comes again.
+        """Hears what is for this node; what is retained comes again.
 
         Raises:
             MqttError: the login is another node's. NATS says so here alone: what a login may not publish it acknowledges and drops.
@@ -116,7 +116,7 @@ class MqttTransport:
                 )
 
     async def _exchange(self, client: Client) -> None:
-        """Send and hear until the connection ends.
+        """Sends and hear until the connection ends.
 
         Raises:
             MqttError: how it ended.

@@ -9,7 +9,7 @@ import msgspec
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Message, Outbox
-from services.node_agent.transport.transport import POLL_INTERVAL_S, Pauses, until_one_ends
+from services.node_agent.transport.transport import POLL_INTERVAL_S, Backoff, until_one_ends
 from shared.agents import receipt, subjects
 from shared.agents.subjects import ACTION, REPORT
 from shared.bus import Bus
@@ -46,7 +46,7 @@ class NatsTransport:
         return self._bus.connected and any(self.accepted.values())
 
     async def run(self) -> None:
-        """Carry until cancelled."""
+        """Carries until cancelled."""
         await self._bus.subscribe(subjects.subject(self._node, subjects.SLO), self._receive_slo)
         if self._pods is not None:
             await self._bus.subscribe(subjects.subject(self._node, subjects.PODS), self._receive_pods)
@@ -54,18 +54,18 @@ class NatsTransport:
         await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (ACTION, REPORT)))
 
     async def close(self) -> None:
-        """End the connection in order."""
+        """Ends the connection in order."""
         await self._bus.close()
 
     async def _send(self, kind: str) -> None:
-        pauses = Pauses()
+        backoff = Backoff()
         while True:
             message = await self._outbox.next(kind)
             refused = await self._request(message)
             if refused is None:
-                await pauses.wait()
+                await backoff.wait()
                 continue
-            pauses.reset()
+            backoff.reset()
             self._outbox.done(message, refused)
 
     async def _request(self, message: Message) -> str | None:

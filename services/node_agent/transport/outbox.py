@@ -49,7 +49,7 @@ class Outbox:
         return len(self._waiting[ACTION])
 
     def put(self, message: Message) -> None:
-        """Let a message wait; without room the oldest report goes, then the oldest action."""
+        """Lets a message wait; without room the oldest report goes, then the oldest action."""
         self._waiting[message.kind].append(message)
         self.waiting_bytes += len(message.data)
         while self.waiting_bytes > self._limit_bytes and len(self) > 1:

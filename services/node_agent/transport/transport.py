@@ -23,14 +23,14 @@ class Transport(Protocol):
         """Whether somebody takes messages at the moment, as far as is known."""
 
     async def run(self) -> None:
-        """Carry until cancelled."""
+        """Carries until cancelled."""
 
     async def close(self) -> None:
-        """End the connection in order."""
+        """Ends the connection in order."""
 
 
-class Pauses:
-    """Pauses between attempts: 0.5 s, doubled each time up to 30 s, each shortened by chance, so that a fleet comes back spread out."""
+class Backoff:
+    """Backoff between attempts: 0.5 s, doubled each time up to 30 s, each shortened by chance, so that a fleet comes back spread out."""
 
     def __init__(self) -> None:
         self._next_s = 0.5
@@ -40,14 +40,14 @@ class Pauses:
         self._next_s = 0.5
 
     async def wait(self) -> None:
-        """Pause."""
+        """Backoff."""
         pause_s = self._next_s * (0.5 + random.random() / 2)  # noqa: S311  no secret
         self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
         await asyncio.sleep(pause_s)
 
 
 async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run parts side by side until one of them ends; the others are cancelled. What ended it is raised."""
+    """Runs parts side by side until one of them ends; the others are cancelled. What ended it is raised."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

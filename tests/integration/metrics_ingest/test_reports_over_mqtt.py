@@ -38,11 +38,11 @@ class Broker(Protocol):
     url: str
 
     async def stop(self) -> None:
-        """End it as an update would."""
+        """Ends it as an update would."""
         ...
 
     async def start(self) -> None:
-        """Start it with its sessions."""
+        """Starts it with its sessions."""
         ...
 
 
@@ -103,7 +103,7 @@ async def recorded(on: IngestSystem) -> set[str]:
 
 
 async def ready(on: IngestSystem, broker: Broker) -> None:
-    """Wait until ingest knows the nodes and has its session."""
+    """Waits until ingest knows the nodes and has its session."""
     await on.observe(*(NodeObserved(node=name, object=node(name)) for name in (*NODES, "first")))
     numbers = iter(range(1, 1_000))
 

@@ -42,7 +42,7 @@ class Core:
         self._bus = bus
 
     async def attend(self, transport: str) -> None:
-        """Take actions: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
+        """Takes actions: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
         where = subjects.subject(NODE, subjects.ACTION)
         if transport == "nats":
             await self._bus.respond(where, self._take)

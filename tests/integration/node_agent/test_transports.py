@@ -107,7 +107,7 @@ async def test_a_refusal_is_counted_and_what_follows_goes_on(
 
 
 async def _tell_slo(transport: str, ingest: IngestEnd, server: EmbeddedNats, message: NodeSlo) -> None:
-    """Hand out a NodeSLO as ingest does: kept in the stream, or retained by the broker."""
+    """Hands out a NodeSLO as ingest does: kept in the stream, or retained by the broker."""
     data = node_slo.encode(message)
     if transport == "nats":
         streams = Streams(ingest.bus)

@@ -98,7 +98,7 @@ class BlockIoEnforcer:
         self._logged: set[str] = set()
 
     def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[PodCgroups], claims: Mapping[str, str]) -> None:
-        """Make all targets hold what is asked for.
+        """Makes all targets hold what is asked for.
 
         Args:
             claims: `namespace/name` of a claim -> its PersistentVolume.
@@ -118,7 +118,7 @@ class BlockIoEnforcer:
                 self._try(folder, lambda p=pod, f=folder, v=volumes: block_io.of_pod(p, found, v, current(f)))  # type: ignore[misc]
 
     def release(self) -> None:
-        """Take the lines of ours away."""
+        """Takes the lines of ours away."""
         for folder, devices in self._ours.items():
             files = (QOS,) if folder == ROOT else (*THROTTLES, WEIGHT)
             lines = {file: [f"{device} 1" for device in devices] for file in files}

@@ -56,7 +56,7 @@ class CgroupReconciler:
         folders: KubepodsFolders,
         pods: Sequence[PodCgroups],
     ) -> None:
-        """Work out what the cgroups should hold, and make them hold it.
+        """Works out what the cgroups should hold, and make them hold it.
 
         Args:
             spec: merged with the defaults.
@@ -90,7 +90,7 @@ class CgroupReconciler:
         self.again()
 
     def again(self) -> None:
-        """Make the cgroups hold what was worked out last."""
+        """Makes the cgroups hold what was worked out last."""
         self._executor.update_levels(self._levels)
 
     def _take_ratio(self, node: Node | None) -> None:

@@ -141,7 +141,7 @@ class CpuBurstEnforcer:
         return cpu_burst.CurrentLimits(int(quota) if quota is not None else None, None)
 
     def _measure(self, cid: str, folder: str, now_ns: int, *, usage: bool) -> bool:
-        """Take a sample of a container; whether it was throttled since the one before.
+        """Takes a sample of a container; whether it was throttled since the one before.
 
         Args:
             usage: take its CPU time too, which only limiters look at.
@@ -206,7 +206,7 @@ class CpuBurstEnforcer:
         (self._scaled.add if above else self._scaled.discard)(desired.uid)
 
     def _report(self, uid: str, cid: str, us: int, base: int, now_ns: int) -> None:
-        """Tell that a container leaves its quota, comes back to it, and what it has now and then in between."""
+        """Tells that a container leaves its quota, comes back to it, and what it has now and then in between."""
         reported_ns = self._reported_ns.get(cid)
         if us != base and reported_ns is not None and now_ns - reported_ns < REPORT_INTERVAL_NS:
             return
@@ -217,7 +217,7 @@ class CpuBurstEnforcer:
         self._report_action(Burst(uid, cid, cfs_quota_us=us))
 
     def _buffer(self, folder: str, burst_us: int, limit: int) -> None:
-        """Let a cgroup save up. Kernels from kernel.org take no more than its quota, so that is the bound once one has refused."""
+        """Lets a cgroup save up. Kernels from kernel.org take no more than its quota, so that is the bound once one has refused."""
         most = quota(limit)
         bounded = min(burst_us, most) if self._capped and most > 0 else burst_us
         if (

@@ -90,7 +90,7 @@ class CpuSuppressEnforcer:
         self._report(decision, threshold, now_ns)
 
     def release(self, cgroups: BestEffortCgroups) -> None:
-        """Give best effort all CPUs that it had when the agent first saw it, and no quota."""
+        """Gives best effort all CPUs that it had when the agent first saw it, and no quota."""
         if self._original_cpus and self.used:
             cpus = annotations.cpus(self._original_cpus)
             self._enforce(Levels(cpus, cpus), cgroups)
@@ -119,7 +119,7 @@ class CpuSuppressEnforcer:
             self._executor.update_levels(values, cached=False)
 
     def _report(self, decision: cpu_suppress.Decision, threshold: ResourceThreshold, now_ns: int) -> None:
-        """Tell what has changed."""
+        """Tells what has changed."""
         if decision.suppress_milli is None:
             if self._reported and threshold.enable is False:
                 self._report_action(Suppressed("cpuset"))

@@ -169,7 +169,7 @@ class Bursts:
     """
 
     def __init__(self, new_token: Callable[[str, int], int]) -> None:
-        """Begin without limiters.
+        """Begins without limiters.
 
         Args:
             new_token: (id, capacity) -> what a new bucket holds.
@@ -222,7 +222,7 @@ class Bursts:
         return PodBurst(each.pod.metadata.uid, sum(bursts.values()), bursts, changed, quotas, frozenset(grows))
 
     def forget_idle(self, now_ns: int) -> None:
-        """Drop the buckets of containers that are gone."""
+        """Drops the buckets of containers that are gone."""
         for cid in [cid for cid, one in self.limiters.items() if now_ns - one.at_ns > one.keep_ns]:
             del self.limiters[cid]
 

@@ -185,7 +185,7 @@ def evict_until_released(
     evict: Callable[[Pod, Task], bool],
     terminating: Callable[[Pod], bool],
 ) -> list[Eviction]:
-    """Evict candidates task by task until each task's release is covered.
+    """Evicts candidates task by task until each task's release is covered.
 
     Args:
         evict: (pod, the task it is evicted for) -> whether it was evicted.

@@ -92,7 +92,7 @@ class Machine:
         )
 
     def node(self, *, ticks: int, available_kib: int, total_kib: int = 65_536_000) -> None:
-        """Set the node's counters; the ticks are spread over all that count, and guest and steal stand beside them."""
+        """Sets the node's counters; the ticks are spread over all that count, and guest and steal stand beside them."""
         parts = {"user": ticks // 2, "nice": ticks // 10, "system": ticks // 5, "irq": ticks // 10}
         parts["softirq"] = ticks - sum(parts.values())
         (self.proc / "stat").write_text(STAT.format(**parts))
@@ -108,7 +108,7 @@ class Machine:
         return [(name, tree / inner) for name, tree in self.trees()]
 
     def use(self, uid: str, *, qos: str = "", cpu_ns: int, memory: int) -> None:
-        """Set a pod's counters; it is made when absent."""
+        """Sets a pod's counters; it is made when absent."""
         for name, folder in self.pod_folders(uid, qos):
             folder.mkdir(parents=True, exist_ok=True)
             if name == "memory":
@@ -128,7 +128,7 @@ class Machine:
                 folder.rmdir()
 
     def after(self, seconds: float, collector: Collector) -> UsageSnapshot:
-        """Let time pass, then measure."""
+        """Lets time pass, then measure."""
         self.now_ns += int(seconds * SECOND_NS)
         return collector.collect()
 

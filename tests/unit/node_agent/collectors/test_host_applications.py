@@ -45,7 +45,7 @@ def test_a_path_below_pods_is_nowhere_while_there_are_no_pods() -> None:
 
 
 def use(machine: Machine, version: int, *, cpu_ns: int, memory: int) -> None:
-    """Set what nginx has used."""
+    """Sets what nginx has used."""
     for controller in ("cpuacct", "memory") if version == 1 else ("",):
         folder = machine.cgroup / controller / "host-latency-sensitive/nginx"
         folder.mkdir(parents=True, exist_ok=True)

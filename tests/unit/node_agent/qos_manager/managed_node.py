@@ -137,7 +137,7 @@ class ManagedNode:
         return self.files.text("cpuset.cpus", folder)
 
     def settle(self) -> None:
-        """Do what a v2 kernel does: bring sets into effect."""
+        """Does what a v2 kernel does: bring sets into effect."""
         if self.files.tree.version == 2:
             for path in (self._folder / "cgroup").rglob("cpuset.cpus"):
                 if text := path.read_text().strip():

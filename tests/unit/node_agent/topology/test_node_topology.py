@@ -11,7 +11,11 @@ from services.node_agent.qos_manager.strategies.cpu_selection import Processor
 from services.node_agent.topology.hardware import BasicInfo, Hardware, ZoneMemory, read_hardware
 from services.node_agent.topology.kubelet_cpu_manager import KubeletConfig
 from services.node_agent.topology.node_topology import Kubelet, taken_first, topology_report
-from services.node_agent.topology.topology_reporter import CGROUP_POLL_INTERVAL_NS, REPEAT_INTERVAL_NS, TopologyReporter
+from services.node_agent.topology.topology_reporter import (
+    KUBELET_POLL_INTERVAL_NS,
+    REPEAT_INTERVAL_NS,
+    TopologyReporter,
+)
 from shared.agents.actions import TopologyReported
 from shared.agents.node_pods import NodePods
 from shared.kube import node_resource_topology as names
@@ -220,15 +224,15 @@ def test_it_is_told_when_it_changes_and_again_now_and_then(tmp_path: Path) -> No
     files.topology_reporter.round(NodePods("n", 1, 0), 0)
     assert files.told == [], "the node is not known yet"
     files.topology_reporter.round(known, 0)
-    files.topology_reporter.round(known, CGROUP_POLL_INTERVAL_NS)
+    files.topology_reporter.round(known, KUBELET_POLL_INTERVAL_NS)
     assert len(files.told) == 1
     files.topology_reporter.round(
-        NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), CGROUP_POLL_INTERVAL_NS + 1
+        NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), KUBELET_POLL_INTERVAL_NS + 1
     )
     assert pools(files.told[-1], names.SHARED_POOLS) == ["0"]
     assert len(files.told) == 2
     files.topology_reporter.round(
-        NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), CGROUP_POLL_INTERVAL_NS + REPEAT_INTERVAL_NS + 1
+        NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), KUBELET_POLL_INTERVAL_NS + REPEAT_INTERVAL_NS + 1
     )
     assert len(files.told) == 3
     assert files.told[1] == files.told[2]
@@ -248,16 +252,16 @@ def test_a_kubelet_file_that_cannot_be_read_changes_nothing_and_is_said_once(
         (("config.yaml", "- a list"), ("config.yaml", "a: ["), ("cpu_manager_state", "{")), start=1
     ):
         files.write(f"kubelet/{name}", text)
-        files.topology_reporter.round(known, number * CGROUP_POLL_INTERVAL_NS)
-        files.topology_reporter.round(known, number * CGROUP_POLL_INTERVAL_NS + CGROUP_POLL_INTERVAL_NS // 2)
+        files.topology_reporter.round(known, number * KUBELET_POLL_INTERVAL_NS)
+        files.topology_reporter.round(known, number * KUBELET_POLL_INTERVAL_NS + KUBELET_POLL_INTERVAL_NS // 2)
         assert len(files.told) == 1
     said = [record.why.partition(": ")[0].rpartition("/")[2] for record in caplog.records]  # type: ignore[attr-defined]
     assert said == ["config.yaml", "config.yaml"]
     files.write("kubelet/config.yaml", "cpuManagerPolicy: static")
-    files.topology_reporter.round(known, 4 * CGROUP_POLL_INTERVAL_NS)
+    files.topology_reporter.round(known, 4 * KUBELET_POLL_INTERVAL_NS)
     assert "cpu_manager_state" in caplog.records[-1].why  # type: ignore[attr-defined]
     files.write("kubelet/cpu_manager_state", "")
-    files.topology_reporter.round(known, 5 * CGROUP_POLL_INTERVAL_NS)
+    files.topology_reporter.round(known, 5 * KUBELET_POLL_INTERVAL_NS)
     assert files.policy() == {"policy": "static"}
 
 
