@@ -1,1 +1,4 @@
-"""The node agent: measures a node, reports to ingest, holds the node's NodeSLO. Knows no log and no Kubernetes object."""
+"""The node agent: measures a node, reports to ingest, and enforces the node's NodeSLO.
+
+It has neither log nor Kubernetes API.
+"""

@@ -1,4 +1,4 @@
-"""The agent itself: a round of measuring each second, a report at the end of each interval, an action at once."""
+"""The agent: collects usage each second, reports at the end of each interval, and reports actions at once."""
 
 import asyncio
 import logging
@@ -25,22 +25,22 @@ from shared.errors import KoordError
 log = logging.getLogger(__name__)
 
 PODS_REQUEST_INTERVAL_S = 60.0
-"""How often action ingest is action_report that this agent wants its pods; it tells them on from then on."""
+"""Seconds between requests for the pods of the node; action ingest then publishes each change."""
 FIRST_PODS_REQUEST_INTERVAL_S = 5.0
-"""The same while it knows of none: what a broker took before ingest was there is lost."""
+"""The same before the first answer: a broker drops a request that it takes before ingest has subscribed."""
 
 
 class Figures(NamedTuple):
-    """What the agent shows of itself. None: not measured yet, or not on this node.
+    """The agent's own figures. None: not measured yet, or not on this node.
 
     Attributes:
-        started_s: when it began, seconds since the epoch.
+        started_s: start of the agent, seconds since the epoch.
         usage: the node's newest sample.
-        cycle_s: seconds that rounds have taken, added up.
-        backlog, backlog_bytes: messages that nobody has taken yet.
+        cycle_s: seconds spent in collection cycles, added up.
+        backlog, backlog_bytes: messages that are not accepted yet.
         slo: (epoch, seq) of the NodeSLO in force.
-        enforcement: what the strategies did; None for an agent that only reports.
-        gauges: what else was measured.
+        enforcement: counts of the QoS manager; None for an agent that only reports.
+        gauges: all other measurements.
     """
 
     node: str
@@ -65,10 +65,10 @@ class Agent:
     """One node's agent, without its connection.
 
     Attributes:
-        measured: set once a round has given a sample of the node.
+        measured: set once a cycle has sampled the node.
         slo_informer: the NodeSLO in force.
-        qos_manager: runs the strategies after each round; None: this agent only reports.
-        predictor: learns from each round; None: nothing is predicted.
+        qos_manager: runs the strategies after each cycle; None: this agent only reports.
+        predictor: trains on each cycle; None: nothing is predicted.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Agent:
         self._actions = 0
 
     async def run(self) -> None:
-        """Measure and report until cancelled; what was measured since the last report is then reported too."""
+        """Measures and reports until cancelled; then reports what was measured since the last report."""
         interval_s = self._settings.collect_interval_s
         begun_s = time.monotonic()
         due_s = begun_s + min(self._settings.first_report_s, self._settings.report_interval_s)
@@ -101,7 +101,7 @@ class Agent:
         interval = ReportBuilder(found.at_ns)
         try:
             while True:
-                # Rounds that are missed stay missed: a machine that was held up is not asked for more.
+                # Missed cycles are not made up for: a machine that was held up must not get more work.
                 ticks = max(ticks + 1, int((time.monotonic() - begun_s) / interval_s))
                 await asyncio.sleep(begun_s + ticks * interval_s - time.monotonic())
                 found = self._measure()
@@ -114,13 +114,13 @@ class Agent:
                 self._report(interval, found.at_ns)
 
     def report_action(self, action: AnyAction) -> None:
-        """Reports an action, ahead of what else waits."""
+        """Queues an action, ahead of all reports."""
         self._actions += 1
         action_report = ActionReport(self._sender.node, self._sender.boot, self._actions, time.time_ns(), action)
         self._outbox.put(Message(ACTION, self._actions, actions.encode(action_report)))
 
     def figures(self) -> Figures:
-        """What it shows of itself."""
+        """Returns the agent's own figures."""
         slo = self.slo_informer.in_force
         return Figures(
             node=self._settings.node,
@@ -142,7 +142,7 @@ class Agent:
         )
 
     def _gauges(self) -> Iterator[Gauge]:
-        """Host applications and what is predicted."""
+        """Yields gauges of host applications and of predictions."""
         for name, usage in self._applications.items():
             for resource, unit, size in (("cpu", "core", usage.cpu), ("memory", "byte", usage.reported)):
                 if size is not None:
@@ -175,7 +175,10 @@ class Agent:
         return found
 
     def _run_strategies(self, qos_manager: QosManager, found: UsageSnapshot) -> None:
-        """Runs the strategies; one that cannot go on, as an object is not what it should be, is said once and tried again."""
+        """Runs the strategies.
+
+        One that fails over an invalid object is logged once and tried again in the next cycle.
+        """
         now_s = time.monotonic()
         interval_s = FIRST_PODS_REQUEST_INTERVAL_S if qos_manager.enforcement.pods is None else PODS_REQUEST_INTERVAL_S
         if now_s - self._pods_requested_s >= interval_s and not self._outbox.actions:
@@ -188,20 +191,20 @@ class Agent:
             self._log_once("the strategies stop for this round", error)
 
     def _predict(self, predictor: PeakPredictor, found: UsageSnapshot) -> None:
-        """Learns from a round; where an object is not what it should be, the next minute is tried again."""
+        """Trains on a cycle's usage. An invalid object ends this training; the next minute is tried again."""
         try:
             predictor.round(found)
         except KoordError as error:
             self._log_once("nothing is predicted for this minute", error)
 
     def _log_once(self, text: str, error: KoordError) -> None:
-        """An error, once."""
+        """Logs an error unless its text was logged before."""
         if str(error) not in self._failed:
             self._failed.add(str(error))
             log.error(text, extra={"why": str(error)})
 
     def _report(self, interval: ReportBuilder, end_ns: int) -> ReportBuilder:
-        """Puts the interval's report into the outbox; the interval that follows it."""
+        """Queues the interval's report; returns the builder of the next interval."""
         if not interval.empty:
             self._reports += 1
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
@@ -213,7 +216,10 @@ class Agent:
         return ReportBuilder(end_ns)
 
     def _next_due(self, now_s: float) -> float:
-        """When the next report is due: at this node's own place in every interval, so that a fleet reports evenly spread."""
+        """Returns the time of the next report: at this node's own offset in every interval.
+
+        The offset is a hash of the node's name, so a fleet's reports are spread evenly.
+        """
         interval_s = self._settings.report_interval_s
         place = int.from_bytes(blake2b(self._settings.node.encode(), digest_size=4).digest(), "big") / 2**32
         until_s = (place * interval_s - time.time()) % interval_s

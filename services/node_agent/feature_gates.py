@@ -1,4 +1,4 @@
-"""Which strategies run: upstream's feature gates, by its names and with its defaults. Source: spec/node-agent.md 0.3."""
+"""Feature gates of the strategies, with upstream's names and defaults. Source: spec/node-agent.md 0.3."""
 
 from collections.abc import Mapping
 
@@ -35,11 +35,11 @@ DEFAULTS: Mapping[str, bool] = {
     "TCNetworkQoS": False,
     "Resctrl": False,
 }
-"""The gates that this agent knows."""
+"""The gates of this agent with their defaults."""
 
 
 class BadFeatures(KoordError):
-    """A list of gates that cannot be read."""
+    """A list of gates that is invalid."""
 
     def __init__(self, found: str, reason: str) -> None:
         super().__init__(
@@ -48,10 +48,10 @@ class BadFeatures(KoordError):
 
 
 def parse(text: str) -> dict[str, bool]:
-    """Every gate, with what `text` says of some: `CPUEvict=true,CPUBurst=false`.
+    """Returns all gates, with the values of `text` for some: `CPUEvict=true,CPUBurst=false`.
 
     Raises:
-        BadFeatures: it names no gate, or says neither true nor false.
+        BadFeatures: it names an unknown gate, or a value other than true and false.
     """
     gates = dict(DEFAULTS)
     for part in filter(None, (part.strip() for part in text.split(","))):

@@ -1,4 +1,4 @@
-"""What the rounds of one interval add up to: the report, except who sends it."""
+"""Builds a node's report from the samples of one interval."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,14 +12,14 @@ MILLI_NS = 1_000_000
 
 
 class Sender(NamedTuple):
-    """Whose report it is: see `Report`."""
+    """The sender of a report: see `Report`."""
 
     node: str
     boot: str
 
 
 class Forecasts(NamedTuple):
-    """What is predicted of prod pods: see `Report`. None: nothing is."""
+    """Predictions for prod pods: see `Report`. None: nothing is predicted."""
 
     reclaimable: Forecast | None = None
     peak: Forecast | None = None
@@ -29,7 +29,7 @@ NO_FORECASTS = Forecasts()
 
 
 class _Samples:
-    """One series as it grows."""
+    """The samples of one series."""
 
     __slots__ = ("cpu", "memory", "offset_ms")
 
@@ -48,13 +48,13 @@ class _Samples:
             self.memory.append(memory)
 
     def series(self) -> Series:
-        whole = len(self.offset_ms)  # a value that some samples lack is left out: nothing says which ones
+        whole = len(self.offset_ms)  # a series with gaps is left out: a report does not record which samples lack it
         cpu, memory = (tuple(values) if len(values) == whole else () for values in (self.cpu, self.memory))
         return Series(tuple(self.offset_ms) if cpu or memory else (), cpu, memory)
 
 
 class _Sums:
-    """Samples added up."""
+    """Sums of samples."""
 
     __slots__ = ("fields",)
 
@@ -62,7 +62,7 @@ class _Sums:
         self.fields = [0, 0, 0, 0]  # as ApplicationSum has them
 
     def add(self, usage: Usage) -> None:
-        """Takes a sample."""
+        """Adds a sample."""
         for place, size in ((0, usage.cpu), (2, usage.reported)):
             if size is not None:
                 self.fields[place] += size
@@ -82,7 +82,7 @@ class ReportBuilder:
         self._gpus: dict[tuple[str, int], tuple[GpuUsage, list[int]]] = {}
 
     def add(self, found: UsageSnapshot) -> None:
-        """Takes a round's samples."""
+        """Adds the samples of a cycle."""
         offset_ms = (found.at_ns - self.begin_ns) // MILLI_NS
         self._node.add(offset_ms, found.node)
         self._system.add(offset_ms, found.system)
@@ -114,7 +114,7 @@ class ReportBuilder:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to report."""
+        """Reports whether there is nothing to report."""
         return not (self._node.offset_ms or self._pods)
 
     def report(
@@ -126,10 +126,10 @@ class ReportBuilder:
         applications: Sequence[HostApplication] = (),
         forecasts: Forecasts = NO_FORECASTS,
     ) -> Report:
-        """The report.
+        """Returns the report.
 
         Args:
-            end_ns: the interval's end by the clock of the rounds.
+            end_ns: the interval's end by the clock of the collection cycles.
             at_ns: the same instant, nanoseconds since the epoch.
             applications: those that the NodeSLO names now.
         """

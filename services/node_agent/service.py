@@ -1,4 +1,4 @@
-"""The agent as a process. It follows no log and writes none, so it is no `Service`, and has no database."""
+"""The agent as a process. It neither reads nor writes the log, so it is not a `Service`, and has no database."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DRAIN_S = 5.0
-"""What is left of the last interval gets so long to be taken."""
+"""Seconds at the end for the last report to be accepted."""
 
 
 def run() -> int:
-    """Runs until SIGTERM or SIGINT; the process's exit status.
+    """Runs until SIGTERM or SIGINT; returns the process's exit status.
 
     Raises:
-        KoordError: a setting does not fit.
+        KoordError: a setting is invalid.
     """
     environment, settings = load(os.environ)
     json_logging.set_up(NAME, environment.log_level)
@@ -80,7 +80,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         loop.add_signal_handler(number, draining.set)
     pages = await _pages(environment.http_addr, agent, transport, draining) if environment.http_addr else None
     gc.collect()
-    gc.freeze()  # what was loaded stays: collections need not look at it again
+    gc.freeze()  # the modules stay: later collections need not scan them again
     measuring = asyncio.create_task(agent.run(), name="measure")
     sending = asyncio.create_task(transport.run(), name="carry")
     drained = asyncio.create_task(draining.wait())
@@ -88,7 +88,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         done, _ = await asyncio.wait({measuring, sending, drained}, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
-        await cancel_and_wait(measuring)  # which reports what it has
+        await cancel_and_wait(measuring)  # its end queues the last report
         if agent.qos_manager is not None:
             agent.qos_manager.release()
         with contextlib.suppress(TimeoutError):
@@ -106,7 +106,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
 def _start_qos_manager(
     agent: Agent, settings: AgentSettings, slo_informer: NodeSloInformer, gates: dict[str, bool]
 ) -> NodePodsInformer:
-    """Gives the agent its hands; the pods by which they go."""
+    """Adds predictor and QoS manager to the agent; returns the informer of its pods."""
     state_dir = Path(settings.state_dir)
     pods = NodePodsInformer(settings.node, state_dir)
     pods.load()
@@ -134,7 +134,7 @@ def _start_qos_manager(
 
 
 def _gpu_collector(settings: AgentSettings) -> GpuCollector | None:
-    """What asks for GPUs; None on a node without."""
+    """Returns the collector of GPUs; None on a node without."""
     try:
         return GpuCollector(Nvml(settings.nvml), Path(settings.proc_root))
     except GpusUnavailable as error:
@@ -149,7 +149,7 @@ def _transport(
     slo_informer: NodeSloInformer,
     pods: NodePodsInformer | None,
 ) -> Transport:
-    """The connection that the settings ask for; only its client's library is imported."""
+    """Returns the transport that the settings select; only its client's library is imported."""
     if settings.transport == "mqtt" or (settings.transport == "auto" and environment.mqtt):
         from services.node_agent.transport.mqtt_transport import MqttTransport
         from shared.agents.broker import Broker

@@ -1,4 +1,4 @@
-"""What the agent reads from the environment. It has no database, so it shares only some names with the other services."""
+"""Settings of the agent from the environment. It has no database, so it shares only some names with the services."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ DEFAULT_NATS = "nats://127.0.0.1:4222"
 
 
 class AgentEnvironment(Settings, frozen=True, kw_only=True):
-    """What the agent has in common with services: `KOORD_<FIELD>`."""
+    """Settings that the agent shares with services: `KOORD_<FIELD>`."""
 
     mqtt: Annotated[str, Meta(description="broker for reports: mqtt[s]://user:password@host:port; empty: NATS")] = ""
     nats: Annotated[str, Meta(description="the bus, for reports when there is no broker")] = DEFAULT_NATS
@@ -33,9 +33,10 @@ class AgentEnvironment(Settings, frozen=True, kw_only=True):
 class AgentSettings(Settings, frozen=True, kw_only=True):
     """KOORD_NODE_AGENT_<FIELD> in the environment; `koord run node-agent --help` prints this table.
 
-    A report every 15 s: upstream's agent writes its NodeMetric every 60 s (spec/node-agent.md 7.1, never faster than 30 s, which protects
-    the API server). Here ingest keeps to that interval when it records and writes, so reports may come four times as often: what is
-    written is never older, and what an ended agent takes with it is less. The first one is early, for nodes that are new.
+    A report every 15 s: upstream's agent writes its NodeMetric every 60 s (spec/node-agent.md 7.1, never faster than 30
+    s, which protects the API server). Here ingest keeps to that interval when it records and writes, so reports may
+    come four times as often: the written status is never older, and an agent that is killed loses less. The first one
+    is early, for nodes that are new.
     """
 
     node: Annotated[str, Meta(description="the Kubernetes node's name; NODE_NAME when empty")] = ""
@@ -85,7 +86,7 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def prediction(self) -> PredictionSettings:
-        """How pods' needs are predicted."""
+        """Settings of the peak prediction."""
         return PredictionSettings(
             cold_start_ns=int(self.prediction_cold_start_s * SECOND),
             safety_margin_percent=self.prediction_margin_percent,
@@ -93,7 +94,7 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
 
 
 class NoNodeName(KoordError):
-    """The agent was not told which node it is on."""
+    """The settings do not name the node."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -103,7 +104,7 @@ class NoNodeName(KoordError):
 
 
 class TooManySamples(KoordError):
-    """One report would hold more samples than ingest takes."""
+    """One report would hold more samples than ingest accepts."""
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(
@@ -113,7 +114,7 @@ class TooManySamples(KoordError):
 
 
 def load(environment: Mapping[str, str]) -> tuple[AgentEnvironment, AgentSettings]:
-    """Reads both, and the node's name.
+    """Loads both, with the node's name.
 
     Raises:
         BadSetting, NoNodeName, TooManySamples: naming the variable.

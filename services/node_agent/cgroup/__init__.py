@@ -1,1 +1,1 @@
-"""Cgroup files: their names and values in both versions, and how they are written."""
+"""Cgroups of both versions: paths of pods and containers, the files that the agent writes, and their executor."""

@@ -1,6 +1,6 @@
-"""The cgroup files that the agent writes: where each lies in both versions, what it may hold, which kernels have it.
+"""The cgroup files that the agent writes: path in both versions, valid values, and the kernels that have them.
 
-A knob is known by its v1 file name in both versions. Source: spec/node-agent.md 2.2.
+A knob is named by its v1 file name in both versions. Source: spec/node-agent.md 2.2.
 """
 
 import re
@@ -15,7 +15,7 @@ MAX = "max"
 
 
 class Kind(Enum):
-    """How a value is compared, written and merged in a levelled update."""
+    """The way in which a value is compared, written and merged in an update over several levels."""
 
     PLAIN = 1
     UNLIMITED = 2
@@ -29,11 +29,11 @@ class Kind(Enum):
     CPUS = 6
     """A parent gets the union first; compared as a set."""
     DEVICE = 7
-    """One line a device; `MAJ:MIN 0` takes it away."""
+    """One line a device; `MAJ:MIN 0` removes it."""
 
 
 class Support(Enum):
-    """How it is found out whether the kernel has a file."""
+    """The way in which the executor finds out whether the kernel has a file."""
 
     ALWAYS = 1
     KUBE = 2
@@ -52,8 +52,8 @@ class Knob(NamedTuple):
         name: its name in v1.
         subsystem: the v1 controller.
         file: its name in v2; empty when v2 has none.
-        accepts: whether a v1 value may be written.
-        v1, v2: which kernels have it.
+        accepts: reports whether a v1 value is valid.
+        v1, v2: the kernels that have it.
     """
 
     name: str
@@ -170,10 +170,10 @@ SYSTEM_FILES: dict[str, Callable[[str], bool]] = {
 
 
 def limit(text: str) -> int:
-    """What a limit is worth in a comparison: `max` and -1 are no limit.
+    """Returns a limit as a number for comparisons: `max` and -1 are UNLIMITED.
 
     Raises:
-        ValueError: it is no limit.
+        ValueError: it is not a limit.
     """
     first = text.split(maxsplit=1)[0] if text.strip() else ""
     if first in {MAX, "-1"}:

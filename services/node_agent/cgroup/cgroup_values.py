@@ -1,17 +1,20 @@
-"""What an amount of cpu is in the words of cgroup files. All integers. Source: spec/node-agent.md 2.3."""
+"""Converts amounts of cpu to values of cgroup files, and v1 values to v2 and back. All integers.
+
+Source: spec/node-agent.md 2.3.
+"""
 
 from shared.errors import KoordError
 
 PERIOD_US = 100_000
-"""The CFS period; assumed to be this everywhere."""
+"""The CFS period in microseconds; assumed on every node."""
 LEAST_SHARES, MOST_SHARES = 2, 262_144
 LEAST_WEIGHT, MOST_WEIGHT = 1, 10_000
 UNLIMITED = 2**63 - 1
-"""What `max` and `-1` are worth when two limits are compared."""
+"""The number that stands for `max` and `-1` when two limits are compared."""
 
 
 class OutOfRange(KoordError):
-    """A number that the other cgroup version has no counterpart for."""
+    """A number without counterpart in the other cgroup version."""
 
     def __init__(self, what: str, found: int, least: int, most: int) -> None:
         super().__init__(f"{what} {found} lie outside of {least}..{most}")
@@ -32,7 +35,7 @@ def weight(of_shares: int) -> int:
     """`cpu.weight` (1..10000) of `cpu.shares`.
 
     Raises:
-        OutOfRange: the shares are none.
+        OutOfRange: the shares lie outside of 2..262144.
     """
     if not LEAST_SHARES <= of_shares <= MOST_SHARES:
         raise OutOfRange("cpu shares", of_shares, LEAST_SHARES, MOST_SHARES)
@@ -40,10 +43,10 @@ def weight(of_shares: int) -> int:
 
 
 def shares_of_weight(of_weight: int) -> int:
-    """`cpu.shares` of a `cpu.weight`; no round trip, as weights are coarser.
+    """`cpu.shares` of a `cpu.weight`. Weights are coarser, so the conversion back may differ.
 
     Raises:
-        OutOfRange: the weight is none.
+        OutOfRange: the weight lies outside of 1..10000.
     """
     if not LEAST_WEIGHT <= of_weight <= MOST_WEIGHT:
         raise OutOfRange("a cpu weight of", of_weight, LEAST_WEIGHT, MOST_WEIGHT)

@@ -1,4 +1,4 @@
-"""Where the pods that the agent knows lie in cgroups, and their containers. Source: spec/node-agent.md 2.1."""
+"""Cgroup paths of the node's pods and their containers. Source: spec/node-agent.md 2.1."""
 
 import os
 import re
@@ -18,7 +18,7 @@ class PodCgroups(NamedTuple):
     Attributes:
         folder: of the pod, relative to a controller's root.
         containers: id -> folder of each cgroup in it, that of the sandbox included.
-        seen: the pod as strategies see it: ids of containers by name; those that have a cgroup run.
+        seen: the pod for the strategies: ids of its containers by name; those with a cgroup count as running.
     """
 
     folder: str
@@ -32,17 +32,17 @@ class PodCgroups(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The pod, as series name it."""
+        """The labels of the pod in metrics."""
         meta = self.pod.metadata
         return {"pod_uid": meta.uid, "pod_namespace": meta.namespace, "pod_name": meta.name}
 
     def labels_of(self, container: str) -> dict[str, str]:
-        """A container of it, as series name it; without an id while it has no cgroup."""
+        """The labels of one of its containers in metrics; the id is empty while it has no cgroup."""
         return {**self.labels, "container_id": self.seen.ids.get(container, ""), "container_name": container}
 
 
 def containers(root: Path, folder: str) -> dict[str, str]:
-    """Id -> folder of each container's cgroup below a pod's."""
+    """Returns id -> folder of each container's cgroup below a pod's."""
     found = {}
     try:
         with os.scandir(f"{root}/{folder}") as entries:
@@ -55,10 +55,10 @@ def containers(root: Path, folder: str) -> dict[str, str]:
 
 
 def pod_cgroups(pod: Pod, folder: str, cgroups: Mapping[str, str], names: Mapping[str, tuple[str, str]]) -> PodCgroups:
-    """A pod with what was found of it.
+    """Returns a pod with its cgroups.
 
     Args:
-        cgroups: as `containers` gives them.
+        cgroups: as `containers` returns them.
         names: id -> (`namespace/name` of the pod, name of the container).
     """
     ids = {names[cid][1]: cid for cid in cgroups if cid in names and names[cid][0] == pod.metadata.key}

@@ -1,4 +1,4 @@
-"""Writes cgroup files: only what differs, parents before children where a value grows, and remembers what it found.
+"""Writes cgroup files: only values that differ, parents before children where a value grows; keeps the original values.
 
 Source: spec/node-agent.md 2.4 and 2.5.
 """
@@ -19,19 +19,19 @@ from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 log = logging.getLogger(__name__)
 
 FORCE_AFTER_S = 60.0
-"""A value that was written is taken to be there for so long; then the file is looked at again."""
+"""Seconds for which a written value is assumed to be in place; after that the file is read again."""
 
 V1_NO_LIMIT = 0x7FFF_FFFF_FFFF_F000
-"""From here on memory.limit_in_bytes means no limit."""
+"""From this value on, memory.limit_in_bytes means no limit."""
 
 
 class CgroupValue(NamedTuple):
-    """A value that a file is to hold.
+    """The desired value of a file.
 
     Attributes:
         knob: its name in v1.
         folder: the cgroup, relative to a controller's root.
-        value: in the words of v1.
+        value: in terms of v1.
     """
 
     knob: str
@@ -40,7 +40,7 @@ class CgroupValue(NamedTuple):
 
 
 class WriteResult(Enum):
-    """What became of a write."""
+    """The result of a write."""
 
     WRITTEN = "written"
     SAME = "same"
@@ -49,11 +49,11 @@ class WriteResult(Enum):
     GONE = "gone"
     """The cgroup is not there, or not any more."""
     REFUSED = "refused"
-    """The value does not fit, or the kernel did not take it."""
+    """The value is invalid, or the kernel rejected it."""
 
 
 class Tree(NamedTuple):
-    """Where files lie.
+    """The mounted hierarchies.
 
     Attributes:
         root: where the hierarchies are mounted.
@@ -66,13 +66,13 @@ class Tree(NamedTuple):
     kube: str
 
     def file(self, knob: Knob, folder: str) -> str:
-        """The file of a knob; a text, as a round looks at many."""
+        """Returns the path of a knob's file, as a text: a cycle uses many, and a text costs less than a Path."""
         if self.version == 1 or knob.name == "net_cls.classid":
             return f"{self.root}/{knob.subsystem}/{folder}/{knob.name}"
         return f"{self.root}/{folder}/{knob.file}"
 
     def path(self, knob: Knob, folder: str) -> Path:
-        """The same as a path."""
+        """Returns the same as a Path."""
         return Path(self.file(knob, folder))
 
 
@@ -81,7 +81,7 @@ class Executor:
 
     Attributes:
         written: files written since the start.
-        refused: writes that the kernel did not take.
+        refused: writes that the kernel rejected.
     """
 
     def __init__(self, tree: Tree, clock_ns: Callable[[], int], original_values: OriginalValues) -> None:
@@ -91,12 +91,12 @@ class Executor:
         self._clock_ns = clock_ns
         self._original_values = original_values
         self._cache: dict[tuple[str, str], tuple[str, int]] = {}
-        """(knob, folder) -> the value that is there, and since when that is cached_value."""
+        """(knob, folder) -> (value in the file, time of the last write or read)."""
         self._has: dict[str, bool] = {}
         self._logged: set[str] = set()
 
     def supports(self, name: str, folder: str = "") -> bool:
-        """Whether this kernel has a knob."""
+        """Reports whether this kernel has a knob."""
         knob = KNOBS[name]
         how = knob.v1 if self.tree.version == 1 else knob.v2
         if how in {Support.ALWAYS, Support.NEVER}:
@@ -108,7 +108,7 @@ class Executor:
         return self._has[name]
 
     def read(self, name: str, folder: str) -> str | None:
-        """What a knob holds, in the words of v1; None when it cannot be read."""
+        """Returns the value of a knob, in terms of v1; None when it cannot be read."""
         knob = KNOBS[name]
         try:
             text = self._current(knob, folder)
@@ -122,7 +122,7 @@ class Executor:
         return text
 
     def cached_value(self, name: str, folder: str) -> str | None:
-        """What a knob holds by what was written or read lately; the file is looked at when that is FORCE_AFTER_S ago."""
+        """Returns the value of a knob from the last write or read; the file is read again after FORCE_AFTER_S."""
         held = self._cache.get((name, folder))
         if held is not None and self._clock_ns() - held[1] <= FORCE_AFTER_S * 1e9:
             return held[0]
@@ -131,25 +131,26 @@ class Executor:
         return found
 
     def update(self, desired: CgroupValue, *, cached: bool = True) -> WriteResult:
-        """Makes one file hold a value.
+        """Brings one file to a value.
 
         Args:
-            cached: a value that was there within FORCE_AFTER_S is not looked at again.
+            cached: skip a file that had the value within FORCE_AFTER_S.
         """
         key = (desired.knob, desired.folder)
         if cached and not self._needs_check(key, desired.value):
             return WriteResult.SAME
         done = self._write(desired)
-        if done is not WriteResult.GONE:  # what the kernel does not take now it is asked again after a while only
+        if done is not WriteResult.GONE:  # a value that the kernel rejects now is tried again after FORCE_AFTER_S only
             self._cache[key] = (desired.value, self._clock_ns())
         return done
 
     def update_levels(self, levels: Sequence[Iterable[CgroupValue]], *, cached: bool = True) -> dict[WriteResult, int]:
-        """Makes the files of several levels hold their values, level 0 being the parents.
+        """Brings the files of several levels to their values, level 0 being the parents.
 
-        What grows is written parent first, what shrinks child first, so that no child ever has more than its parent.
+        Values that grow are written parent first, values that shrink child first, so that no child ever exceeds its
+        parent.
 
-        Returns: how many writes ended how, those left out because of the cache not counted.
+        Returns: counts of results, without the writes that the cache made unnecessary.
         """
         counts: dict[WriteResult, int] = {}
         due = [[w for w in level if not cached or self._needs_check((w.knob, w.folder), w.value)] for level in levels]
@@ -172,16 +173,16 @@ class Executor:
         return counts
 
     def forget(self, folders: Iterable[str]) -> None:
-        """Drops what is cached of cgroups that are gone."""
+        """Drops cache and original values of cgroups that are gone."""
         gone = frozenset(folders)
         for key in [key for key in self._cache if key[1] in gone]:
             del self._cache[key]
         self._original_values.forget(gone)
 
     def restore(self) -> int:
-        """Puts back what was found in each file that still holds our value; how many were written.
+        """Restores the original value of each file that still holds ours; returns the number of files written.
 
-        A file that another hand has changed since is left alone.
+        A file that somebody else has changed since is left alone.
         """
         by_depth: dict[int, list[CgroupValue]] = {}
         for (knob, folder), (before, ours) in self._original_values.entries():
@@ -255,13 +256,16 @@ class Executor:
         return value
 
     def _in_v1_terms(self, knob: Knob, folder: str, text: str) -> str:
-        """What was found, as `update` takes it; a v2 set of cpus as it was configured, which may be empty: all of the parent's."""
+        """Returns a value that was read, in terms of v1. A v2 cpuset is taken as configured.
+
+        An empty one inherits all of the parent's.
+        """
         if self.tree.version == 2 and knob.kind is Kind.CPUS:
             return _get(self.tree.file(knob, folder))
         if self.tree.version == 2 and knob.kind is Kind.SHARES:
             found = shares_of_weight(int(text))
             while found < MOST_SHARES and weight(found) < int(text):
-                found += 1  # weights are coarser: the next shares that give this weight again
+                found += 1  # weights are coarser: take the next shares with this weight
             return str(found)
         if knob.kind in {Kind.QUOTA, Kind.UNLIMITED}:
             first = text.split(maxsplit=1)[0]
@@ -299,7 +303,10 @@ class Executor:
         return current == text
 
     def _first_pass_value(self, desired: CgroupValue) -> CgroupValue | None:
-        """The first pass's value: None when the knob is not merged, an empty one when its turn is the second pass."""
+        """Returns the value for the first pass.
+
+        None for a knob that is not merged, an empty one when it is written in the second pass.
+        """
         knob = KNOBS[desired.knob]
         if knob.kind not in {Kind.QUOTA, Kind.LARGER, Kind.CPUS}:
             return None
@@ -318,7 +325,7 @@ class Executor:
 
 
 def _get(file: str) -> str:
-    """What a file holds.
+    """Returns the content of a file.
 
     Raises:
         OSError: it cannot be read.
@@ -331,10 +338,10 @@ def _get(file: str) -> str:
 
 
 def _put(file: str, text: str) -> None:
-    """Writes a file of the kernel's: at once, and only one that is there.
+    """Writes a kernel file: in one call, and never creating it.
 
     Raises:
-        OSError: it is not there, or the kernel does not take it.
+        OSError: it is absent, or the kernel rejects the value.
     """
     fd = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:

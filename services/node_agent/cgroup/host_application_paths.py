@@ -1,4 +1,7 @@
-"""Where the cgroup of a host application is: a process outside of pods that the NodeSLO names. Source: spec/node-agent.md 2.1."""
+"""Cgroup paths of host applications: processes outside of pods that the NodeSLO names.
+
+Source: spec/node-agent.md 2.1.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +13,7 @@ _BASES = ("Kubepods", "KubepodsBurstable", "KubepodsBesteffort")
 
 
 def folder(app: HostApplication, kube: Sequence[str] | None) -> str | None:
-    """The cgroup, relative to a controller's mount; None when it names none.
+    """Returns the cgroup, relative to a controller's mount; None when the entry names no valid one.
 
     Args:
         kube: the cgroups that hold Guaranteed, Burstable and BestEffort pods; None while there are none.
@@ -26,5 +29,5 @@ def folder(app: HostApplication, kube: Sequence[str] | None) -> str | None:
             base = kube[_BASES.index(path.base)]
         parts = [base, path.parent_dir, path.relative_path]
     steps = [step for part in parts for step in part.split("/") if step not in {"", "."}]
-    # A path that climbs would name another's cgroup, and an empty one everything.
+    # A path with `..` could name a cgroup outside of its base, and an empty one the root.
     return "/".join(steps) if steps and ".." not in steps else None

@@ -1,6 +1,9 @@
-"""Where the kubelet puts pods: cgroup v1 or v2, made by itself (cgroupfs) or by systemd. Names only; nothing is measured here.
+"""Cgroup paths of pods: version 1 or 2, with the kubelet's cgroup driver cgroupfs or systemd. Names only.
 
-Source: spec/node-agent.md 0.1 and 2.1. The uid in a name is the pod's `metadata.uid`, or of a static pod the hash of its file.
+Nothing is measured.
+
+Source: spec/node-agent.md 0.1 and 2.1. The uid in a name is the pod's `metadata.uid`, or of a static pod the hash of
+its file.
 """
 
 import os
@@ -15,7 +18,8 @@ class Hierarchy(NamedTuple):
 
     Attributes:
         version: 1 or 2.
-        cpu, memory: below which kubepods lies for these controllers (one place in v2); None when the kernel has no such.
+        cpu, memory: the folder above kubepods for these controllers (the same in v2); None when the kernel has no such
+            controller.
     """
 
     version: int
@@ -24,7 +28,7 @@ class Hierarchy(NamedTuple):
 
     @property
     def listed(self) -> Path | None:
-        """Where pods are looked up; every controller has the same ones."""
+        """The folder in which pods are listed; every controller has the same pods."""
         return self.cpu or self.memory
 
 
@@ -32,7 +36,7 @@ class KubepodsLayout(NamedTuple):
     """The three folders that hold pods, relative to a controller's.
 
     Attributes:
-        folders: (folder, what a pod's name begins with, what it ends with): Guaranteed, Burstable, BestEffort.
+        folders: (folder, prefix of a pod's name, suffix of it): Guaranteed, Burstable, BestEffort.
         best_effort: the BestEffort folder.
         driver: systemd or cgroupfs.
     """
@@ -43,7 +47,7 @@ class KubepodsLayout(NamedTuple):
 
 
 def hierarchy(root: Path, parent: str) -> Hierarchy:
-    """What is mounted below `root`. A v1 node may have a v2 tree beside it, which holds no controller."""
+    """Returns the hierarchies mounted below `root`. A v1 node may also mount a v2 tree, which has no controller."""
     below = parent.strip("/")
     if (root / "cgroup.controllers").exists():
         here = root / below
@@ -53,7 +57,7 @@ def hierarchy(root: Path, parent: str) -> Hierarchy:
 
 
 def kube_pods(listed: Path) -> KubepodsLayout | None:
-    """How pods are laid out there; None while there are none. Systemd's layout is looked for first."""
+    """Returns the layout of pods; None while there are none. The systemd driver's layout is tried first."""
     stem = f"{listed.name.removesuffix(SLICE)}-" if listed.name.endswith(SLICE) else ""
     kube = f"{stem}kubepods"
     if (listed / f"{kube}{SLICE}").is_dir():
@@ -72,7 +76,7 @@ def kube_pods(listed: Path) -> KubepodsLayout | None:
 
 
 def pods(listed: Path, kube: KubepodsLayout) -> dict[str, str]:
-    """Uid -> folder of each pod that there is, relative to a controller's.
+    """Returns uid -> folder of each pod, relative to a controller's.
 
     Raises:
         OSError: there is no kubepods folder any more.
@@ -84,7 +88,7 @@ def pods(listed: Path, kube: KubepodsLayout) -> dict[str, str]:
         except OSError:
             if number == 0:
                 raise
-            continue  # the kubelet makes the other two when it needs them
+            continue  # the kubelet creates the other two when it needs them
         for name in names:
             if name.startswith(begin) and name.endswith(end):
                 uid = name[len(begin) : len(name) - len(end)]

@@ -1,4 +1,4 @@
-"""What cgroup files held before the agent wrote to them, kept in a file, so that a crash does not lose it."""
+"""Original values of files that the agent wrote, kept in a file, so that a crash does not lose them."""
 
 import logging
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ _line = msgspec.json.Decoder(tuple[str, str, str])
 
 
 class OriginalValues:
-    """The first value found of each file, and the last one of ours.
+    """The original value of each file, and the last one of ours.
 
-    The file has a line (knob, folder, value found) for each; our values begin anew with each run: until a file is written again, ours is
-    taken to be whatever stands there.
+    The state file has a line (knob, folder, original value) for each. Our values are not stored: after a restart, the
+    value in a file counts as ours once the agent wants the same one.
     """
 
     def __init__(self, state_dir: Path | None = None, file: str = FILE) -> None:
@@ -30,7 +30,7 @@ class OriginalValues:
         self._unwritable = False
 
     def load(self) -> None:
-        """Takes over what a run that did not end in order has left."""
+        """Loads the values left by a run that was killed."""
         if self._file is None or not self._file.exists():
             return
         try:
@@ -43,14 +43,14 @@ class OriginalValues:
             )
 
     def remember(self, key: Key, before: str, ours: str) -> None:
-        """A file was written."""
+        """Records a write; the first one of a file records its original value."""
         self._ours[key] = ours
         if key not in self._before:
             self._before[key] = before
             self._append(key, before)
 
     def forget(self, folders: frozenset[str]) -> None:
-        """Cgroups are gone."""
+        """Drops the values of cgroups that are gone."""
         gone = [key for key in self._before if key[1] in folders]
         for key in gone:
             del self._before[key]
@@ -59,18 +59,18 @@ class OriginalValues:
             self._rewrite()
 
     def entries(self) -> Iterator[tuple[Key, tuple[str, str]]]:
-        """(knob, folder) -> (what was found, what was written last). Files of an earlier run count as holding ours."""
+        """Yields (knob, folder) -> (original value, last written value), of files whose last value is recorded."""
         for key, before in list(self._before.items()):
             if (ours := self._ours.get(key)) is not None:
                 yield key, (before, ours)
 
     def adopt(self, key: Key, ours: str) -> None:
-        """A file that an earlier run wrote holds `ours`."""
+        """Records that a file which an earlier run wrote holds `ours`."""
         if key in self._before:
             self._ours.setdefault(key, ours)
 
     def clear(self) -> None:
-        """Everything was put back."""
+        """Drops everything, after all values were restored."""
         self._before.clear()
         self._ours.clear()
         if self._file is not None:

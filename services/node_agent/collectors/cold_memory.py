@@ -1,4 +1,7 @@
-"""Lets the kernel look for pages that nobody touches (kidled, Anolis kernels with cgroup v1). Source: spec/node-agent.md 3.14."""
+"""Switches the kernel's scan for cold pages on (kidled, Anolis kernels with cgroup v1).
+
+Source: spec/node-agent.md 3.14.
+"""
 
 import logging
 from pathlib import Path
@@ -10,10 +13,10 @@ FILES = {"scan_period_in_seconds": str(PERIOD_S), "use_hierarchy": "1"}
 
 
 class ColdMemoryScan:
-    """Two switches below sysfs, put back at the end.
+    """Two switches below sysfs, restored at the end.
 
     Attributes:
-        started: whether the kernel looks for cold pages on our word.
+        started: the kernel scans for cold pages, switched on by this agent.
     """
 
     def __init__(self, sys: Path) -> None:
@@ -22,7 +25,7 @@ class ColdMemoryScan:
         self._found: dict[str, str] = {}
 
     def start(self) -> None:
-        """Switches it on, where the kernel has it."""
+        """Switches the scan on, if the kernel has it."""
         if not all((self._folder / name).exists() for name in FILES):
             return
         try:
@@ -38,7 +41,7 @@ class ColdMemoryScan:
         self.started = True
 
     def stop(self) -> None:
-        """Puts back what was found."""
+        """Restores the original values."""
         for name, before in self._found.items():
             try:
                 (self._folder / name).write_text(before)

@@ -1,4 +1,6 @@
-"""What is measured besides usage, each at its own pace: throttling, pressure, cycles, caches. Shown on the agent's page; no report has it.
+"""Metrics besides usage, each at its own interval: throttling, pressure, cycles, caches.
+
+On the agent's page, not in reports.
 
 Source: spec/node-agent.md 1.1, 1.2, 7.5.
 """
@@ -32,7 +34,7 @@ class Gauge(NamedTuple):
 
 
 class _LabelledCgroup(NamedTuple):
-    """A cgroup and whose it is."""
+    """A cgroup with the labels of its pod or container."""
 
     folder: str
     labels: Mapping[str, str]
@@ -40,7 +42,7 @@ class _LabelledCgroup(NamedTuple):
 
 
 class ExtraMetrics:
-    """Looks at the pods that the agent was told of, and keeps what it saw last."""
+    """Samples the node's pods, and keeps the newest values."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class ExtraMetrics:
         self._counts_cycles = gates["CPICollector"]
 
     def round(self, pods: Sequence[PodCgroups]) -> None:
-        """Looks at what is due."""
+        """Runs the collectors whose interval has passed."""
         now_ns = self._clock_ns()
         cgroups: list[_LabelledCgroup] | None = None
         for name, every_ns, step in self._steps:
@@ -83,18 +85,18 @@ class ExtraMetrics:
             self._cycles(list(_labelled_cgroups(pods)), now_ns)
 
     def gauges(self) -> Iterator[Gauge]:
-        """What was seen last."""
+        """Yields the newest values."""
         for found in self._gauges.values():
             yield from found
 
     def close(self) -> None:
-        """Lets go of the counters."""
+        """Closes the counters."""
         for _, counters in self._counting:
             counters.close()
         self._counting = []
 
     def _throttled(self, cgroups: list[_LabelledCgroup]) -> list[Gauge]:
-        """Of the periods since the last look, the part in which a cgroup was throttled; 0 where none passed."""
+        """Returns the share of throttled periods since the last sample; 0 where no period passed."""
         found, now = [], dict[str, tuple[int, int]]()
         base = f"{self._root}/cpu" if self._v1 else f"{self._root}"
         for cgroup in cgroups:
@@ -133,7 +135,7 @@ class ExtraMetrics:
         return found
 
     def _cycles(self, cgroups: list[_LabelledCgroup], now_ns: int) -> None:
-        """Begins to count, or take what was counted since."""
+        """Starts counting, or reads the counters and stops."""
         if self._counting:
             gauges = []
             for cgroup, counters in self._counting:

@@ -1,4 +1,4 @@
-"""What the node and its pods use of GPUs, round by round. Source: spec/node-agent.md 6.1."""
+"""GPU usage of the node and its pods. Source: spec/node-agent.md 6.1."""
 
 import re
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ GpuUses = Mapping[tuple[str, int], GpuUsage]
 
 
 class GpuCollector:
-    """Asks NVML which processes use what, and the processes' cgroups whose they are."""
+    """Collects the usage of processes from NVML, and assigns it to pods by the processes' cgroups."""
 
     def __init__(self, nvml: Nvml, proc: Path) -> None:
         self._nvml, self._proc = nvml, proc
 
     def sample(self, pods: Mapping[str, object]) -> GpuUses:
-        """Samples of all GPUs, and of the pods among these that use one."""
+        """Returns samples of all GPUs, and of those of the pods that use one."""
         found: dict[tuple[str, int], GpuUsage] = {}
         for gpu in self._nvml.gpus:
             nothing = GpuUsage(gpu.uuid, 0, 0, gpu.memory_total)
@@ -45,11 +45,11 @@ class GpuCollector:
         return found
 
     def close(self) -> None:
-        """Lets go of the library."""
+        """Closes the library."""
         self._nvml.close()
 
     def _pod_of(self, pid: int) -> str:
-        """The uid in the name of the process's cgroup; empty for a process outside of pods."""
+        """Returns the uid in the name of the process's cgroup; empty for a process outside of pods."""
         try:
             match = _POD.search((self._proc / f"{pid}/cgroup").read_text())
         except OSError:

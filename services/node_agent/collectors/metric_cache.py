@@ -1,4 +1,4 @@
-"""The metric cache: what was measured lately, as long as a strategy looks back. Source: spec/node-agent.md 1.3."""
+"""The metric cache: recent samples, for as long as strategies look back. Source: spec/node-agent.md 1.3."""
 
 from collections import deque
 
@@ -15,13 +15,13 @@ class Series:
         self._kept_ns = kept_ns
 
     def add(self, at_ns: int, value: float) -> None:
-        """Takes a sample, later than the ones before."""
+        """Adds a sample, later than all before."""
         self._samples.append((at_ns, value))
         while self._samples[0][0] < at_ns - self._kept_ns:
             self._samples.popleft()
 
     def within(self, begin_ns: int) -> list[float]:
-        """The values since an instant, by time."""
+        """Returns the values since an instant, by time."""
         found = []
         for at_ns, value in reversed(self._samples):
             if at_ns < begin_ns:
@@ -30,12 +30,12 @@ class Series:
         return found[::-1]
 
     def mean(self, begin_ns: int) -> float | None:
-        """Their mean; None without any."""
+        """Returns their mean; None without any."""
         found = self.within(begin_ns)
         return sum(found) / len(found) if found else None
 
     def last(self, begin_ns: int) -> float | None:
-        """The newest since an instant."""
+        """Returns the newest value since an instant."""
         if self._samples and self._samples[-1][0] >= begin_ns:
             return self._samples[-1][1]
         return None

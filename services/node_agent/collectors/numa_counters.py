@@ -1,4 +1,4 @@
-"""Numbers of NUMA zones out of /proc, sysfs and cgroup files. Source: spec/node-agent.md 1.2."""
+"""Counters of NUMA zones, from /proc, sysfs and cgroup files. Source: spec/node-agent.md 1.2."""
 
 from services.node_agent.collectors.procfs_counters import CGROUP_BYTES, BadFile, OpenFile
 
@@ -7,7 +7,7 @@ STAT_WHOLE_BYTES = 262_144
 
 
 def ticks_by_cpu(file: OpenFile) -> dict[int, int]:
-    """The busy ticks of /proc/stat by CPU.
+    """Returns the busy ticks of /proc/stat by CPU.
 
     Raises:
         OSError, BadFile: it cannot be read.
@@ -49,7 +49,7 @@ _ZONE_NAMES = (b"MemTotal:", b"MemFree:", b"Active(file):", b"Inactive(file):", 
 
 
 def _zone(file: OpenFile) -> dict[bytes, int]:
-    """KiB by name; each line begins with `Node N`."""
+    """Returns KiB by name; each line begins with `Node N`."""
     found: dict[bytes, int] = {}
     for line in file.read(CGROUP_BYTES).split(b"\n"):
         fields = line.split()

@@ -1,4 +1,6 @@
-"""What each NUMA zone uses, and of that what lies outside of pods. Looked at less often than the rest: counters lose nothing by it.
+"""Usage of each NUMA zone, and the part of it outside of pods.
+
+Sampled at a longer interval, as counters lose nothing by it.
 
 Source: spec/node-agent.md 1.2 (Node NUMA, Pod NUMA, System NUMA).
 """
@@ -20,7 +22,7 @@ _GONE = (OSError, BadFile, ValueError)
 
 
 class NumaUsageCollector:
-    """The zones of one node. One whose numbers have a hole, or that cannot be read, is not measured: none then are."""
+    """The zones of one node. Numbers with a gap, or a zone that cannot be read, leave all zones unmeasured."""
 
     def __init__(self, proc: Path, sys: Path, hierarchy: Hierarchy, tick_ns: int, clock_ns: Callable[[], int]) -> None:
         self._stat = OpenFile.maybe(proc / "stat")
@@ -35,10 +37,10 @@ class NumaUsageCollector:
         self._system = [0, 0]
 
     def sample(self, at_ns: int, system: Usage | None, folders: Mapping[str, str]) -> dict[int, ZoneUsage]:
-        """Samples by zone, every COLLECT_INTERVAL_NS; nothing in between, and the first time.
+        """Returns samples by zone, every COLLECT_INTERVAL_NS; nothing in between, and on the first call.
 
         Args:
-            system: this round's: zones share the cpu used outside of pods as they share all cpu.
+            system: of this cycle. Usage outside of pods is divided among zones in proportion to their cpu usage.
             folders: of the pods, below the kubelet's cgroup.
         """
         if self._stat is None or not self._meminfo:
@@ -59,14 +61,14 @@ class NumaUsageCollector:
         return dict(self._shared(cpu, memory, self._of_pods(folders)))
 
     def close(self) -> None:
-        """Lets go of the files."""
+        """Closes the files."""
         for file in (self._stat, *self._meminfo.values()):
             if file is not None:
                 file.close()
         self._stat, self._meminfo = None, {}
 
     def _cpu(self, stat: OpenFile) -> dict[int, int] | None:
-        """Micro-cores by zone since the last time; None the first time."""
+        """Returns micro-cores by zone since the last call; None on the first one."""
         ticks, now_ns = counters.ticks_by_cpu(stat), self._clock_ns()
         before, since_ns = self._ticks, now_ns - self._ticks_ns
         self._ticks, self._ticks_ns = ticks, now_ns
@@ -79,7 +81,7 @@ class NumaUsageCollector:
         }
 
     def _of_pods(self, folders: Mapping[str, str]) -> dict[int, int]:
-        """Bytes of all pods by zone."""
+        """Returns bytes of all pods by zone."""
         total = dict.fromkeys(self._meminfo, 0)
         if self._memory is None:
             return total
@@ -118,7 +120,7 @@ class NumaUsageCollector:
 
 
 def _found(base: Path) -> tuple[dict[int, frozenset[int]], dict[int, OpenFile]]:
-    """Zones with their CPUs and the file of their memory; zones without memory (of devices) are none of ours."""
+    """Returns the CPUs and the meminfo file of each zone; zones without memory (of devices) are left out."""
     cpus: dict[int, frozenset[int]] = {}
     files: dict[int, OpenFile] = {}
     try:
@@ -131,7 +133,7 @@ def _found(base: Path) -> tuple[dict[int, frozenset[int]], dict[int, OpenFile]]:
                 else:
                     file.close()
     except (*_GONE, BadCpuList):
-        pass  # a kernel without zones, or one that names them otherwise
+        pass  # a kernel without zones, or with an unexpected layout
     else:
         if sorted(files) == list(range(len(files))):
             return cpus, files

@@ -1,4 +1,7 @@
-"""NVIDIA's management library: which GPUs there are, and what each process uses of them. Source: spec/node-agent.md 6.1; nvml.h of CUDA 12."""
+"""NVML, NVIDIA's management library: GPUs, and their usage by process. Source: spec/node-agent.md 6.1.
+
+Nvml.h of CUDA 12.
+"""
 
 import ctypes
 from ctypes import Structure, byref, c_char, c_uint, c_ulonglong, c_void_p
@@ -13,11 +16,11 @@ _MOST_PROCESSES = 1024
 
 
 class GpusUnavailable(KoordError):
-    """This node has no GPU of NVIDIA's, or no driver."""
+    """This node has no NVIDIA GPU, or no driver."""
 
 
 class Gpu(NamedTuple):
-    """A GPU: its place among the handles, its number, bytes of memory."""
+    """A GPU: index of its handle, minor number, bytes of memory."""
 
     place: int
     minor: int
@@ -26,7 +29,7 @@ class Gpu(NamedTuple):
 
 
 class ProcessUse(NamedTuple):
-    """What one process uses of a GPU: percent of its cores, bytes."""
+    """Usage of a GPU by one process: percent of its cores, bytes."""
 
     pid: int
     core: int
@@ -58,17 +61,17 @@ class _Sample(Structure):
 
 
 class Nvml:
-    """The library, opened.
+    """The opened library.
 
     Attributes:
-        gpus: those that answered when it was opened.
+        gpus: those that responded when it was opened.
     """
 
     def __init__(self, library: str = LIBRARY) -> None:
-        """Opens it.
+        """Opens the library.
 
         Raises:
-            GpusUnavailable: it is not there, or finds no GPU.
+            GpusUnavailable: it is absent, or finds no GPU.
         """
         try:
             self._lib = ctypes.CDLL(library)
@@ -82,7 +85,7 @@ class Nvml:
             raise GpusUnavailable("NVML finds no GPU")
 
     def processes(self, gpu: Gpu) -> list[ProcessUse]:
-        """The processes that compute on a GPU and were seen on its cores lately; none when it does not answer."""
+        """Returns compute processes that were sampled on a GPU's cores lately; none when NVML fails."""
         handle = self._handles[gpu.place]
         running, count = (_Process * _MOST_PROCESSES)(), c_uint(_MOST_PROCESSES)
         if self._lib.nvmlDeviceGetComputeRunningProcesses_v3(handle, byref(count), running) != _OK:
@@ -95,14 +98,14 @@ class Nvml:
         return [ProcessUse(pid, sm, memory[pid]) for pid, (_, sm) in sorted(newest.items())]
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Closes the library."""
         self._lib.nvmlShutdown()
 
     def _samples(self, handle: c_void_p) -> Any:
         count = c_uint(0)
         code = self._lib.nvmlDeviceGetProcessUtilization(handle, None, byref(count), c_ulonglong(0))
         if code not in {_OK, _INSUFFICIENT_SIZE} or not count.value:
-            return ()  # nothing has run lately
+            return ()  # no process has run lately
         samples = (_Sample * count.value)()
         if self._lib.nvmlDeviceGetProcessUtilization(handle, samples, byref(count), c_ulonglong(0)) != _OK:
             return ()

@@ -1,7 +1,7 @@
-"""Counters of the processor for a cgroup, by perf_event_open: cycles and instructions of a container over a while.
+"""Hardware counters of a cgroup, by perf_event_open: cycles and instructions of a container over a while.
 
-It needs a PMU (most virtual machines have none), a kernel with perf events, CAP_PERFMON, and in cgroup v1 the controller `perf_event`.
-Source: spec/node-agent.md 1.2 (CPI); linux/perf_event.h.
+They need a PMU (most virtual machines have none), a kernel with perf events, CAP_PERFMON, and in cgroup v1 the
+controller `perf_event`. Source: spec/node-agent.md 1.2 (CPI); linux/perf_event.h.
 """
 
 import ctypes
@@ -17,12 +17,12 @@ _CALLS = {"x86_64": 298, "aarch64": 241}
 _ATTR_BYTES = 112
 _TYPE_AT, _SIZE_AT, _CONFIG_AT, _FORMAT_AT = 0, 4, 8, 32
 _TOTAL_TIMES = 0b11
-"""Of `read_format`: how long the event was wanted, and how long it was counted, for processors with few counters."""
+"""Of `read_format`: time enabled and time running. They differ where a processor multiplexes few counters."""
 _BY_CGROUP = 4
 
 
 class Event(NamedTuple):
-    """What is counted: `type` and `config` of perf_event_attr."""
+    """A counted event: `type` and `config` of perf_event_attr."""
 
     type: int
     config: int
@@ -30,21 +30,21 @@ class Event(NamedTuple):
 
 CYCLES, INSTRUCTIONS = Event(0, 0), Event(0, 1)
 TASK_CLOCK = Event(1, 1)
-"""Nanoseconds of cpu: a counter of the kernel's, which needs no PMU."""
+"""Nanoseconds of cpu: a software counter, which needs no PMU."""
 
 
 class PerfUnavailable(KoordError):
-    """This kernel or machine does not count."""
+    """Perf events are not available on this kernel or machine."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"perf events cannot be counted for cgroups: {why}")
 
 
 class Counters:
-    """The events of one cgroup on every CPU, from now on."""
+    """The events of one cgroup on every CPU, since construction."""
 
     def __init__(self, cgroup: Path, events: tuple[Event, ...], cpus: tuple[int, ...]) -> None:
-        """Begins to count.
+        """Starts counting.
 
         Raises:
             PerfUnavailable: an event cannot be counted here.
@@ -70,11 +70,11 @@ class Counters:
         self.close()
 
     def totals(self) -> list[int]:
-        """What was counted so far of each event: the sum over all CPUs, each raised by how long it was not counted."""
+        """Returns the count of each event: the sum over all CPUs, each scaled by time enabled / time running."""
         return [sum(map(_read, fds)) for fds in self._fds]
 
     def close(self) -> None:
-        """Ends."""
+        """Closes the counters."""
         for fds in self._fds:
             for fd in fds:
                 os.close(fd)

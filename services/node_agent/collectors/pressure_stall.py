@@ -1,4 +1,7 @@
-"""Pressure stall information of a cgroup: how much of the last ten seconds something waited for cpu, memory or io. Source: spec/node-agent.md 1.2 (PSI), E30."""
+"""Pressure stall information (PSI) of a cgroup: percent of the last ten seconds in which tasks waited.
+
+Of cpu, memory and io. Source: spec/node-agent.md 1.2 (PSI), E30.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +14,9 @@ class Stall(NamedTuple):
     """Percent of the last ten seconds.
 
     Attributes:
-        some: in which something waited.
-        full: in which everything did.
-        has_full: whether the kernel says that; kernels before 5.13 do not of cpu.
+        some: in which at least one task waited.
+        full: in which all tasks waited.
+        has_full: the kernel reports `full`; kernels before 5.13 do not for cpu.
     """
 
     some: float
@@ -22,7 +25,7 @@ class Stall(NamedTuple):
 
 
 def parsed(text: str) -> Stall:
-    """The content of a file.
+    """Parses the content of a file.
 
     Raises:
         ValueError: it has no line `some`.
@@ -40,7 +43,7 @@ def parsed(text: str) -> Stall:
 
 
 def of_cgroup(folder: Path) -> dict[str, Stall]:
-    """By resource; those that this kernel does not show are absent."""
+    """Returns pressure by resource, of those that this kernel reports."""
     found = {}
     for resource, file in _FILES.items():
         try:

@@ -1,6 +1,7 @@
-"""Numbers out of /proc and cgroup files: kept open, read from the start each time, taken apart as bytes.
+"""Counters from /proc and cgroup files, which stay open, are read from the start each time, and parsed as bytes.
 
-A file that stays open costs a third of one that is opened each time, and that of a removed cgroup says so by an error.
+Reading an open file costs a third of opening it each time, and a read of a removed cgroup's file fails, which tells
+that it is gone.
 """
 
 import os
@@ -23,12 +24,12 @@ class BadFile(ValueError):
 
 
 class OpenFile:
-    """A file that is read often."""
+    """A file that stays open to be read often."""
 
     __slots__ = ("_fd", "path")
 
     def __init__(self, path: Path | str) -> None:
-        """Opens it. A text costs a third of a path.
+        """Opens the file. A text costs a third of a Path.
 
         Raises:
             OSError: it cannot be opened.
@@ -38,14 +39,14 @@ class OpenFile:
 
     @classmethod
     def maybe(cls, path: Path) -> Self | None:
-        """The file, or None when it cannot be opened."""
+        """Returns the file, or None when it cannot be opened."""
         try:
             return cls(path)
         except OSError:
             return None
 
     def read(self, size: int) -> bytes:
-        """Its first bytes, as they are at this moment.
+        """Returns its first bytes, as they are now.
 
         Raises:
             OSError: it is gone.
@@ -53,12 +54,12 @@ class OpenFile:
         return os.pread(self._fd, size, 0)
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Closes the file."""
         os.close(self._fd)
 
 
 def read_once(path: str, size: int = 1024) -> bytes:
-    """The first bytes of a file that is not read often.
+    """Returns the first bytes of a file that is read seldom.
 
     Raises:
         OSError: it cannot be read.
@@ -117,7 +118,7 @@ def cgroup_cpu_v2(file: OpenFile) -> int:
 
 
 def cgroup_memory_v1(file: OpenFile) -> int:
-    """Bytes of a cgroup and those below it: inactive_anon + active_anon + unevictable of memory.stat, `total_` before each.
+    """Bytes of a cgroup and those below it: the sum of total_inactive_anon, total_active_anon and total_unevictable.
 
     Raises:
         OSError, BadFile: it cannot be read.
@@ -131,7 +132,7 @@ def cgroup_memory_v1(file: OpenFile) -> int:
 
 
 def cgroup_memory_v2(file: OpenFile) -> int:
-    """The same of a v2 memory.stat, which counts what is below without saying so.
+    """The same of a v2 memory.stat, which includes the cgroups below without a prefix.
 
     Raises:
         OSError, BadFile: it cannot be read.
@@ -143,7 +144,7 @@ def cgroup_memory_v2(file: OpenFile) -> int:
 
 
 def number(text: bytes, name: bytes) -> int:
-    """The number behind a name that begins a line.
+    """Returns the number behind a name that begins a line.
 
     Raises:
         ValueError: there is no such line.
@@ -157,7 +158,7 @@ def number(text: bytes, name: bytes) -> int:
 
 
 def _after(file: OpenFile, text: bytes, name: bytes) -> int:
-    """The number behind a name that begins a line."""
+    """Returns the number behind a name that begins a line."""
     at = 0 if text.startswith(name) else text.find(b"\n" + name) + 1
     if at == 0 and not text.startswith(name):
         raise BadFile(file.path, name.decode())
@@ -204,7 +205,7 @@ _CACHED = (b"inactive_file", b"active_file")
 
 IDLE_LINES = 31
 COLD_FROM = 5
-"""Pages that were idle for 60 scan periods and more are cold."""
+"""Index of the first column that counts as cold: pages idle for 60 scan periods and more."""
 _COLD_ROWS = frozenset((b"cfei", b"dfei", b"cfui", b"dfui"))
 
 
@@ -214,7 +215,7 @@ def cold_bytes(file: OpenFile) -> int:
     Source: spec/node-agent.md 3.14.
 
     Raises:
-        OSError, BadFile: it cannot be read, or is not laid out as this was written for.
+        OSError, BadFile: it cannot be read, or has another layout than the supported one.
     """
     lines = file.read(CGROUP_BYTES).strip(b"\n").split(b"\n")
     if len(lines) != IDLE_LINES:

@@ -1,4 +1,7 @@
-"""What the groups of resctrl use of cache and memory bandwidth, as the processor counts it. Source: spec/node-agent.md 1.2 (Resctrl)."""
+"""Usage of cache and memory bandwidth by resctrl group, from the processor's counters.
+
+Source: spec/node-agent.md 1.2 (Resctrl).
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +12,7 @@ BANDWIDTH = {"local": "mbm_local_bytes", "total": "mbm_total_bytes"}
 
 
 class CacheUse(NamedTuple):
-    """Of one group in one cache.
+    """Usage of one cache by one group.
 
     Attributes:
         kind: `llc` in bytes now, or `local` or `total` in bytes so far.
@@ -22,7 +25,10 @@ class CacheUse(NamedTuple):
 
 
 def used(resctrl: Path, groups: Iterable[str]) -> list[CacheUse]:
-    """What there is of these groups; what the processor does not count ("Unavailable", or no file) is absent."""
+    """Returns the usage of the groups.
+
+    Values that the processor does not count ("Unavailable", or no file) are absent.
+    """
     found = []
     for group in groups:
         try:

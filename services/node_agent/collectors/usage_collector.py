@@ -1,4 +1,6 @@
-"""One round of measuring: node, pods, best effort, host applications, system, NUMA zones. The first sample of any counter only primes it.
+"""Collects usage: node, pods, best effort, host applications, system, NUMA zones.
+
+The first sample of a counter only primes it.
 
 Source: spec/node-agent.md 1.2.
 """
@@ -27,23 +29,23 @@ from shared.kube.slo_config import HostApplication
 log = logging.getLogger(__name__)
 
 LASTS = 20
-"""A counter's last value is of use for so many intervals."""
+"""Intervals after which a counter's last value is too old to compute a rate from."""
 WITH_CACHE, WITH_HOT_CACHE = "usageWithPageCache", "usageWithHotPageCache"
-"""Collect policies of a NodeMetric; any other one counts memory without page cache. Source: spec/node-agent.md 7.1."""
+"""Collect policies of a NodeMetric; any other counts memory without page cache. Source: spec/node-agent.md 7.1."""
 
 _GONE = (OSError, BadFile)
 
 
 class Collector:
-    """Measures one node, round by round.
+    """Collects the usage of one node.
 
     Attributes:
-        pods: how many pods the last round found, measured or not.
+        pods: number of pods that the last cycle found, measured or not.
         folders: uid -> folder of each of them, relative to a controller's.
         hierarchy: the cgroup file systems.
-        kube: how pods are laid out; None while there are none.
+        kube: the layout of pods; None while there are none.
         gpus: None where GPUs are not measured.
-        cold: whether pages are known to be cold, by what the kernel scans (kidled).
+        cold: the kernel scans for cold pages (kidled), so hot page cache can be told from cold.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Collector:
         )
 
     def collect(self, applications: Sequence[HostApplication] = (), policy: str = "") -> UsageSnapshot:
-        """Measures everything once.
+        """Runs one collection cycle.
 
         Args:
             applications: those that the NodeSLO names.
@@ -99,7 +101,7 @@ class Collector:
         return UsageSnapshot(at_ns, node, system, best_effort, pods or {}, hosts, zones, gpus)
 
     def close(self) -> None:
-        """Lets go of all files."""
+        """Closes all files."""
         self._close_meters()
         if self._zones is not None:
             self._zones.close()
@@ -114,14 +116,17 @@ class Collector:
         self._applications.clear()
 
     def _count_as(self, policy: str) -> None:
-        """Counts memory another way from now on; every counter is primed anew."""
+        """Switches to another policy for memory; every counter is primed again."""
         self._close_meters()
         self._policy, self._best_effort = policy, None
         self._node = self._node_meter()
 
     @property
     def _with_cache(self) -> bool:
-        """Whether page cache counts; what is hot of it is known only where the kernel looks at pages."""
+        """Page cache counts as used.
+
+        A policy that counts hot page cache applies only where the kernel scans for cold pages.
+        """
         return self._policy == WITH_CACHE or (self._policy == WITH_HOT_CACHE and self.cold)
 
     def _node_meter(self) -> Meter | None:
@@ -144,10 +149,10 @@ class Collector:
         )
 
     def _cold_of(self, folder: Path) -> Reading | None:
-        """How much of a cgroup's memory is cold, where only hot page cache counts.
+        """Returns the counter of a cgroup's cold memory, under the policy that counts hot page cache only.
 
         Raises:
-            OSError: the kernel does not say it.
+            OSError: the kernel does not have it.
         """
         if self._policy != WITH_HOT_CACHE:
             return None
@@ -163,7 +168,7 @@ class Collector:
         return found
 
     def _sample_pods(self) -> dict[str, Usage] | None:
-        """Samples by uid; None when pods cannot be told."""
+        """Returns samples by uid; None when pods cannot be listed."""
         listed = self.hierarchy.listed
         if listed is None:
             return None
@@ -186,7 +191,10 @@ class Collector:
         return samples
 
     def _sample_pod(self, uid: str, folder: str) -> Usage | None:
-        """One pod's sample; a pod whose file cannot be read is skipped, and opened anew the next time."""
+        """Returns one pod's sample.
+
+        A pod whose file cannot be read is skipped, and its files are opened again in the next cycle.
+        """
         meter = self._meters.get(uid)
         try:
             if meter is None:
@@ -205,14 +213,14 @@ class Collector:
             if self._best_effort is None:
                 self._best_effort = self._cgroup_meter(self.kube.best_effort)
             return self._best_effort.sample(self._clock_ns, self._lasts_ns)
-        except _GONE:  # the kubelet has not made it yet, or makes it anew
+        except _GONE:  # the kubelet has not created it yet, or is re-creating it
             if self._best_effort is not None:
                 self._best_effort.close()
                 self._best_effort = None
             return None
 
     def _sample_applications(self, applications: Sequence[HostApplication]) -> dict[str, Usage]:
-        """Samples by name. One without a cgroup has none: it does not run."""
+        """Returns samples by name. An application without a cgroup does not run, and has none."""
         found = {app.name: host_application_paths.folder(app, self._kube_folders()) for app in applications}
         places = {(name, folder) for name, folder in found.items() if folder is not None}
         for place in self._applications.keys() - places:
@@ -233,13 +241,13 @@ class Collector:
         return samples
 
     def _kube_folders(self) -> tuple[str, ...] | None:
-        """The three cgroups that hold pods, relative to a controller's mount."""
+        """Returns the three cgroups that hold pods, relative to a controller's mount."""
         if self.kube is None:
             return None
         return tuple(f"{self._parent}/{folder}" if self._parent else folder for folder, _, _ in self.kube.folders)
 
     def _below_mounts(self, folder: str) -> tuple[Path | None, Path | None]:
-        """A cgroup of the cpu and of the memory controller."""
+        """Returns a cgroup's paths in the cpu and in the memory controller."""
         version, cpu, memory = self.hierarchy
         if version == 2:
             return self._root / folder, self._root / folder if memory else None
@@ -258,7 +266,7 @@ class Collector:
             return None
 
     def _cgroup_meter(self, folder: str) -> Meter:
-        """A meter of a folder below the kubelet's.
+        """Returns the meter of a folder below the kubelet's cgroup.
 
         Raises:
             OSError: a file of a controller that the node has cannot be opened.
@@ -267,7 +275,7 @@ class Collector:
         return self._meter(cpu / folder if cpu else None, memory / folder if memory else None)
 
     def _meter(self, cpu: Path | None, memory: Path | None) -> Meter:
-        """A meter of one cgroup in both controllers.
+        """Returns the meter of one cgroup in both controllers.
 
         Raises:
             OSError: a file cannot be opened.
@@ -299,9 +307,10 @@ class Collector:
         )
 
     def _rest(self, node: Usage | None, pods: dict[str, Usage], hosts: dict[str, Usage]) -> Usage | None:
-        """What the node uses outside of pods and host applications, at least 0; what is on its first sample counts as outside for that round.
+        """Returns the usage outside of pods and host applications, at least 0.
 
-        Memory is without page cache but for applications, which count as reports tell of them.
+        A pod without a sample in this cycle counts as outside. Memory is without page cache, except that of
+        applications, which is subtracted as reports count it.
         """
         if node is None:
             return None
@@ -332,7 +341,7 @@ class Collector:
         self.kube, self._best_effort, self.pods, self.folders = None, None, 0, {}
 
     def _warn_once(self, text: str, **details: str) -> None:
-        """A warning, once."""
+        """Logs a warning unless its text was logged before."""
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text, extra=details)

@@ -1,4 +1,4 @@
-"""Samples: what one round of measuring takes from files that stay open. All of it is integers: micro-cores over the time between two reads, bytes."""
+"""Usage samples and the meters that take them. All integers: micro-cores over the time between two reads, bytes."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Usage(NamedTuple):
 
     Attributes:
         memory: without page cache.
-        counted: what the NodeMetric's collect policy counts, where that is not `memory`.
+        counted: memory by the NodeMetric's collect policy, where that differs from `memory`.
     """
 
     cpu: int | None
@@ -24,25 +24,25 @@ class Usage(NamedTuple):
 
     @property
     def reported(self) -> int | None:
-        """The bytes that a report tells of."""
+        """The bytes for reports."""
         return self.memory if self.counted is None else self.counted
 
 
 class ZoneUsage(NamedTuple):
-    """One sample of a NUMA zone, and of what of it lies outside of pods."""
+    """One sample of a NUMA zone, and of the part of it outside of pods."""
 
     usage: Usage
     system: Usage
 
 
 class UsageSnapshot(NamedTuple):
-    """What one round found; None and absent pods: no sample.
+    """The samples of one collection cycle. None, and absent pods: no sample.
 
     Attributes:
-        at_ns: of the clock that was given, when the round began.
+        at_ns: begin of the cycle, by the injected clock.
         pods: uid -> sample.
         applications: name of a host application -> sample.
-        zones: number of a NUMA zone -> sample, in rounds that look at zones.
+        zones: number of a NUMA zone -> sample, in cycles that sample zones.
         gpus: of the node and of pods.
     """
 
@@ -57,13 +57,13 @@ class UsageSnapshot(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A file and how a number is read out of it."""
+    """A file with the function that parses a number out of it."""
 
     file: OpenFile
     parse: Callable[[OpenFile], int]
 
     def value(self) -> int:
-        """The number as it is now.
+        """Returns the present number.
 
         Raises:
             OSError, BadFile: it cannot be read.
@@ -72,13 +72,13 @@ class Reading(NamedTuple):
 
 
 class MemoryWithCache(NamedTuple):
-    """Bytes with page cache; of cold pages, where `cold` is, so many less."""
+    """Bytes with page cache, minus cold pages where `cold` is set."""
 
     whole: Reading
     cold: Reading | None = None
 
     def value(self) -> int:
-        """The bytes as they are now.
+        """Returns the present bytes.
 
         Raises:
             OSError, BadFile: they cannot be read.
@@ -87,19 +87,19 @@ class MemoryWithCache(NamedTuple):
 
 
 class Meter:
-    """A CPU counter and a memory gauge of one thing, their files held open."""
+    """A CPU counter and a memory gauge of one thing, with their files open."""
 
     __slots__ = ("_at_ns", "_count", "_counted", "_cpu", "_memory", "_unit_ns")
 
     def __init__(
         self, cpu: Reading | None, memory: Reading | None, unit_ns: int = 1, counted: MemoryWithCache | None = None
     ) -> None:
-        """Begins unprimed.
+        """Makes an unprimed meter.
 
         Args:
             cpu, memory: None when the node does not measure it.
-            unit_ns: what one unit of the counter is.
-            counted: what counts as memory in reports, where it is not `memory`.
+            unit_ns: nanoseconds of one unit of the counter.
+            counted: memory for reports, where that differs from `memory`.
         """
         self._cpu = cpu
         self._memory = memory
@@ -109,7 +109,9 @@ class Meter:
         self._at_ns = -1
 
     def sample(self, clock_ns: Callable[[], int], lasts_ns: int) -> Usage | None:
-        """A sample; None when this one primes: the first, one after too long a time, one of a counter that began anew.
+        """Returns a sample.
+
+        None when this call only primes: the first one, one after `lasts_ns`, or one of a counter that was reset.
 
         Raises:
             OSError, BadFile: it cannot be read.
@@ -127,7 +129,7 @@ class Meter:
         return Usage((count - before) * self._unit_ns * MICRO // since, memory, counted) if primed else None
 
     def close(self) -> None:
-        """Lets go of the files."""
+        """Closes the files."""
         files = {reading.file for reading in (self._cpu, self._memory) if reading is not None}
         if self._counted is not None:
             files |= {reading.file for reading in self._counted if reading is not None}

@@ -1,4 +1,6 @@
-"""Core scheduling: processes of one group get one cookie, and only those of one cookie run on a core at a time. Source: spec/node-agent.md 4.8.
+"""Core scheduling: processes of one group get one cookie, and only those of one cookie run on a core at a time.
+
+Source: spec/node-agent.md 4.8.
 
 It needs a kernel with CONFIG_SCHED_CORE and a processor with SMT. What was given is taken away at the end.
 """

@@ -1,4 +1,7 @@
-"""Settings of the kernel as a whole: written where they differ, put back at the end. Source: spec/node-agent.md 3.8, 4.3, 4.8."""
+"""Settings of the kernel as a whole: written where they differ, put back at the end.
+
+Source: spec/node-agent.md 3.8, 4.3, 4.8.
+"""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""`oom_score_adj` of containers' processes, as their pods' annotations state it. They stay at the end. Source: spec/node-agent.md 4.10."""
+"""`oom_score_adj` of containers' processes, as their pods' annotations state it. They stay at the end.
+
+Source: spec/node-agent.md 4.10.
+"""
 
 import logging
 from collections.abc import Iterable

@@ -28,7 +28,10 @@ class Processes:
             return []
 
     def addresses(self, pid: int) -> tuple[str, ...]:
-        """The IPv4 and IPv6 addresses of the network name space of a process, without those that stay inside; none when it has ended."""
+        """The IPv4 and IPv6 addresses of the network name space of a process, without those that stay inside.
+
+        None when it has ended.
+        """
         found: set[str] = set()
         try:
             found.update(_HOST.findall((self.proc / f"{pid}/net/fib_trie").read_text()))

@@ -1,6 +1,9 @@
-"""Groups of resctrl: of the classes LSR, LS and BE, and of single pods that state a share of their own. Source: spec/node-agent.md 3.6, 4.9.
+"""Groups of resctrl: of the classes LSR, LS and BE, and of single pods that state a share of their own.
 
-Groups of classes stay at the end, with the schemata of the root, and processes stay in them; a pod's group goes with its pod.
+Source: spec/node-agent.md 3.6, 4.9.
+
+Groups of classes stay at the end, with the schemata of the root, and processes stay in them; a pod's group goes with
+its pod.
 """
 
 import ctypes
@@ -83,7 +86,10 @@ class ResctrlGroups:
                 del self._orphans[name]
 
     def _mounted(self, *, mount: bool) -> bool:
-        """Whether the file system is there; it is mounted once, where it is needed and the processor can share its caches."""
+        """Whether the file system is there.
+
+        It is mounted once, where it is needed and the processor can share its caches.
+        """
         if (self._folder / "info/L3/cbm_mask").exists():
             return True
         if not mount or self._tried_to_mount or not self._folder.is_dir() or not {"cat_l3", "mba"} <= self._flags():

@@ -1,4 +1,6 @@
-"""Files by which Terway, Alibaba Cloud's network plugin, learns of shares of the network. Source: spec/node-agent.md 3.9.
+"""Files by which Terway, Alibaba Cloud's network plugin, learns of shares of the network.
+
+Source: spec/node-agent.md 3.9.
 
 The plugin and its kernel part do the rest; without them the files say nothing to anybody.
 """

@@ -1,4 +1,7 @@
-"""The predictor's histograms on disk: a file each, so that few are written at a time. Source: spec/slo-controller.md 11.2, 11.3."""
+"""Checkpoints of the predictor's histograms: one file each, so that few are written at a time.
+
+Source: spec/slo-controller.md 11.2, 11.3.
+"""
 
 import logging
 import os
@@ -18,14 +21,14 @@ _decoder = msgspec.json.Decoder(ModelCheckpoint)
 
 
 class HistogramCheckpoints:
-    """A folder with a file a model, under the model's key."""
+    """A folder with one file for each model, named by the model's key."""
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / FOLDER
         self._unwritable = False
 
     def read(self) -> list[ModelCheckpoint]:
-        """All of them; what cannot be read, or was left half written, is removed."""
+        """Reads all checkpoints; a file that is invalid or half written is removed."""
         found = []
         for path in sorted(self._folder.glob("*")):
             try:
@@ -43,7 +46,7 @@ class HistogramCheckpoints:
         return found
 
     def keep(self, models: Iterable[ModelCheckpoint]) -> None:
-        """Writes each at once or not at all."""
+        """Writes each checkpoint atomically."""
         for model in models:
             if not _KEY(model.uid):
                 continue
@@ -59,7 +62,7 @@ class HistogramCheckpoints:
                 self._unwritable = True
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Forgets models."""
+        """Removes checkpoints."""
         for key in keys:
             if _KEY(key):
                 (self._folder / key).unlink(missing_ok=True)

@@ -1,5 +1,6 @@
-"""What prod pods are going to need: one sample a minute of each pod, class and the node, into histograms that outlast a restart.
+"""Predicts the peak usage of prod pods, from histograms that survive restarts.
 
+They take one sample a minute of each pod, class and the node.
 Source: spec/slo-controller.md 11.3, 11.4; spec/node-agent.md 3.12.
 """
 
@@ -41,16 +42,17 @@ class _Minute:
             self.memory.append(usage.memory)
 
     def used(self) -> Used:
-        """Their p90, in cores and bytes."""
+        """Returns their p90, in cores and bytes."""
         cpu, memory = _p90(self.cpu), _p90(self.memory)
         return Used(None if cpu is None else cpu / MICRO, None if memory is None else float(memory))
 
 
 class PeakPredictor:
-    """Learns from rounds, and says once a minute what it expects.
+    """Trains on the usage of each cycle, and predicts once a minute.
 
     Attributes:
-        forecasts: what it said last; nothing before it has trained once: reports then leave what was predicted before as it is.
+        forecasts: the newest prediction; empty before the first training: reports then leave an earlier prediction in
+            place.
     """
 
     def __init__(
@@ -66,10 +68,10 @@ class PeakPredictor:
         self._minutes: dict[str, _Minute] = {}
 
     def round(self, found: UsageSnapshot) -> None:
-        """Takes a round's samples; train when a minute has passed.
+        """Adds the samples of a cycle; trains when a minute has passed.
 
         Raises:
-            KoordError: a pod or the node states an amount that is none; the next minute begins anew.
+            KoordError: a pod or the node has an invalid amount; the next minute starts afresh.
         """
         if found.node is not None:
             self._node.add(found.node)
@@ -134,7 +136,10 @@ def _forecast(amount: Amount | None) -> Forecast | None:
 
 
 def _p90(samples: "array[int]") -> int | None:
-    """The 90th percentile: index trunc(float32(n) * float32(0.9)) - 1, at least 0, as upstream's single precision has it."""
+    """Returns the 90th percentile: index trunc(float32(n) * float32(0.9)) - 1, at least 0.
+
+    In single precision, as upstream computes it.
+    """
     if not samples:
         return None
     (share,) = struct.unpack("f", struct.pack("f", 0.9))

@@ -1,4 +1,7 @@
-"""Series of koordlet's page that tell what the agent knows and holds, worked out when somebody reads it. Source: spec/node-agent.md 7.5."""
+"""Series of koordlet's page that tell what the agent knows and holds, worked out when somebody reads it.
+
+Source: spec/node-agent.md 7.5.
+"""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping

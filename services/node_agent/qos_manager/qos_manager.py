@@ -1,6 +1,9 @@
-"""The agent's hands: after each round of measuring, the strategies that are due. What it changes it puts back at the end.
+"""The agent's hands: after each round of measuring, the strategies that are due.
 
-It works from the last NodeSLO and the last pods that it heard, so also when the bus is away. Source: spec/node-agent.md 3, 4.
+What it changes it puts back at the end.
+
+It works from the last NodeSLO and the last pods that it heard, so also when the bus is away. Source: spec/node-agent.md
+3, 4.
 """
 
 import logging

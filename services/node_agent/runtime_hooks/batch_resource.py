@@ -103,7 +103,10 @@ def container_values(batch: Batch, rule: BatchRule) -> Values:
 
 
 def pod_values(containers: Mapping[str, Batch], rule: BatchRule) -> Values:
-    """What a pod's cgroup gets: sums over the containers that state batch resources; no limit if one of them has none."""
+    """What a pod's cgroup gets: sums over the containers that state batch resources.
+
+    No limit if one of them has none.
+    """
     cpu = [batch.cpu_limit for batch in containers.values()]
     memory = [batch.memory_limit for batch in containers.values()]
     return Values(

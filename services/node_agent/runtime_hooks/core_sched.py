@@ -1,4 +1,7 @@
-"""Core scheduling: which pods may share a core, as group names, and `cpu.idle` of the kube-QoS cgroups. Source: spec/node-agent.md 4.8."""
+"""Core scheduling: which pods may share a core, as group names, and `cpu.idle` of the kube-QoS cgroups.
+
+Source: spec/node-agent.md 4.8.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Self

@@ -1,4 +1,7 @@
-"""Quotas on faster CPUs: a core that is worth 1.2 of the fleet's is given for 1/1.2 of the time. Source: spec/node-agent.md 4.6."""
+"""Quotas on faster CPUs: a core that is worth 1.2 of the fleet's is given for 1/1.2 of the time.
+
+Source: spec/node-agent.md 4.6.
+"""
 
 import math
 from typing import NamedTuple

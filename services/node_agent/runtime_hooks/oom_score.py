@@ -13,7 +13,10 @@ LEAST, MOST = -1000, 1000
 
 
 def score(annotations: Mapping[str, str] | None, container: str) -> int | None:
-    """The value of a container: its own, else its pod's; None leaves its processes alone, also when what is stated cannot be used."""
+    """The value of a container: its own, else its pod's.
+
+    None leaves its processes alone, also when what is stated cannot be used.
+    """
     texts = annotations or {}
     found: int | None = None
     if spec := texts.get(SPEC):

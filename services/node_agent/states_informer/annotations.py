@@ -1,4 +1,4 @@
-"""What nodes, pods and the NodeResourceTopology state in annotations, as far as the agent reads it. One that cannot be read states nothing.
+"""Annotations of nodes, pods and the NodeResourceTopology that the agent reads. An invalid one counts as absent.
 
 Source: spec/api.md 3; spec/node-agent.md 3.1, 7.2.
 """
@@ -18,7 +18,7 @@ RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 
 
 def mapping(annotations: Mapping[str, str] | None, name: str) -> dict[str, Any]:
-    """An annotation that is a JSON object; an empty one when it is absent or no such."""
+    """Returns an annotation that is a JSON object; an empty one when it is absent or invalid."""
     text = (annotations or {}).get(name)
     if not text:
         return {}
@@ -30,7 +30,7 @@ def mapping(annotations: Mapping[str, str] | None, name: str) -> dict[str, Any]:
 
 
 def cpus(text: object) -> frozenset[int]:
-    """A list of CPUs; empty when it is none."""
+    """Parses a list of CPUs; empty when it is invalid."""
     try:
         return parse_cpus(text) if isinstance(text, str) else frozenset()
     except BadCpuList:
@@ -38,7 +38,7 @@ def cpus(text: object) -> frozenset[int]:
 
 
 def reserved_nanos(annotations: Mapping[str, str] | None) -> int:
-    """CPU that the node's annotation holds back, in nano-cores: the number of CPUs it names, else its quantity."""
+    """Returns the CPU that the node's annotation reserves, in nano-cores: the CPUs that it names, else its quantity."""
     reservation = mapping(annotations, RESERVATION)
     if named := cpus(reservation.get("reservedCPUs")):
         return len(named) * 10**9
@@ -51,14 +51,14 @@ def reserved_nanos(annotations: Mapping[str, str] | None) -> int:
 
 
 class NumaResources(msgspec.Struct, frozen=True):
-    """What a pod was given of one NUMA node."""
+    """A pod's allocation on one NUMA node."""
 
     node: int = 0
     resources: dict[str, Any] | None = None
 
 
 class ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What the scheduler gave to a pod."""
+    """A pod's allocation by the scheduler."""
 
     cpuset: str = ""
     numa_node_resources: tuple[NumaResources, ...] | None = None
@@ -68,7 +68,7 @@ _NO_STATUS = ResourceStatus()
 
 
 def resource_status(pod: Pod) -> ResourceStatus:
-    """What the scheduler gave to a pod, by its annotation."""
+    """Returns a pod's allocation by the scheduler, from its annotation."""
     text = (pod.metadata.annotations or {}).get(RESOURCE_STATUS)
     if not text:
         return _NO_STATUS
@@ -80,12 +80,12 @@ def resource_status(pod: Pod) -> ResourceStatus:
 
 
 class ReservedCpus(NamedTuple):
-    """CPUs that no best-effort pod may use, as the NodeResourceTopology says it.
+    """CPUs that no best-effort pod may use, from the NodeResourceTopology.
 
     Attributes:
         reserved: for the node itself.
-        system: of SYSTEM pods alone.
-        static: whether the kubelet gives out CPUs by its static policy.
+        system: for SYSTEM pods alone.
+        static: the kubelet allocates CPUs by its static policy.
     """
 
     reserved: frozenset[int] = frozenset()
@@ -105,5 +105,5 @@ class ReservedCpus(NamedTuple):
 
 
 def pod_cpus(pod: Pod) -> frozenset[int]:
-    """The CPUs that the scheduler gave to a pod."""
+    """Returns the CPUs that the scheduler allocated to a pod."""
     return cpus(resource_status(pod).cpuset)

@@ -1,4 +1,4 @@
-"""The pods and node objects in force: the newest that was receive, kept in a file, so that they outlast the bus and this process."""
+"""The pods and node objects in force: the newest received, kept in a file over restarts and outages of the bus."""
 
 import logging
 import os
@@ -13,11 +13,11 @@ FILE = "node-pods.json"
 
 
 class NodePodsInformer:
-    """Keeps what one node's agent is told of its pods.
+    """Keeps the pods and node objects of one node.
 
     Attributes:
-        in_force: the newest message; None before there was one: strategies that need pods wait.
-        refused: messages that could not be taken.
+        in_force: the newest message; None before the first one: strategies that need pods wait.
+        refused: number of rejected messages.
     """
 
     def __init__(self, node: str, state_dir: Path) -> None:
@@ -28,7 +28,7 @@ class NodePodsInformer:
         self._unwritable = False
 
     def load(self) -> None:
-        """Takes what the file has; one that cannot be read is left until a newer one replaces it."""
+        """Loads the file; an invalid one stays until a newer message replaces it."""
         try:
             self.in_force = node_pods.decode(self._file.read_bytes(), self._node)
         except FileNotFoundError:
@@ -37,7 +37,7 @@ class NodePodsInformer:
             log.warning("the pods kept on this node cannot be used", extra={"file": str(self._file), "why": str(error)})
 
     def receive(self, data: bytes) -> bool:
-        """Takes a message if it is good and newer; whether it is in force now."""
+        """Applies a message if it is valid and newer; reports whether it is in force now."""
         try:
             found = node_pods.decode(data, self._node)
         except BadNodePods as error:
@@ -51,7 +51,10 @@ class NodePodsInformer:
         return True
 
     def _keep(self, data: bytes) -> None:
-        """Replaces the file; a crash of the machine may lose it, and the agent is told again."""
+        """Replaces the file.
+
+        It is not synced: a crash of the machine may lose it, and ingest publishes the pods again.
+        """
         temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)

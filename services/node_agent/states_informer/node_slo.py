@@ -1,4 +1,4 @@
-"""The NodeSLO in force: the newest good one that was receive, kept in a file, so that it outlasts the bus and this process."""
+"""The NodeSLO in force: the newest valid one received, kept in a file over restarts and outages of the bus."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ FILE = "node-slo.json"
 
 
 class NodeSloInformer:
-    """Keeps one node's NodeSLO.
+    """Keeps the NodeSLO of one node.
 
     Attributes:
-        in_force: the newest good message; None before there was one: the defaults are in force.
-        spec: what it says; None when there is no such object.
-        refused: messages that could not be taken.
+        in_force: the newest valid message; None before the first one: the defaults are in force.
+        spec: its spec; None when there is no such object.
+        refused: number of rejected messages.
     """
 
     def __init__(self, node: str, state_dir: Path) -> None:
@@ -40,7 +40,7 @@ class NodeSloInformer:
         return self.spec.host_applications if self.spec is not None else ()
 
     def load(self) -> None:
-        """Takes what the file has; one that cannot be read is said and left until a newer one replaces it."""
+        """Loads the file; an invalid one is logged and stays until a newer message replaces it."""
         try:
             data = self._file.read_bytes()
         except FileNotFoundError:
@@ -57,7 +57,7 @@ class NodeSloInformer:
             )
 
     def receive(self, data: bytes) -> bool:
-        """Takes a message if it is good and newer; whether it is in force now."""
+        """Applies a message if it is valid and newer; reports whether it is in force now."""
         try:
             found = node_slo.decode(data, self._node)
             if self.in_force is not None and found.position <= self.in_force.position:
@@ -76,7 +76,7 @@ class NodeSloInformer:
         return True
 
     def _keep(self, data: bytes) -> None:
-        """Replaces the file at once or not at all; without one a restart waits for the bus."""
+        """Replaces the file atomically and syncs it: without it a restart has the defaults until the bus is back."""
         temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)

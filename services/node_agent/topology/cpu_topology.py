@@ -1,4 +1,4 @@
-"""What the kernel says about this node's CPUs, and which container of which pod has which id. Source: spec/node-agent.md 1.2."""
+"""CPU topology of this node from sysfs, and names of containers by id. Source: spec/node-agent.md 1.2."""
 
 import os
 import re
@@ -13,7 +13,10 @@ _LOG = re.compile(r"(?P<pod>[^_]+)_(?P<namespace>[^_]+)_(?P<container>.+)-(?P<id
 
 
 def processors(sys_root: Path) -> tuple[Processor, ...]:
-    """The CPUs that are on line; none when sysfs cannot be read. A core has the same number only within its socket, so both make it up."""
+    """Returns the CPUs that are online; none when sysfs cannot be read.
+
+    A core's number is unique only within its socket, so a core is identified by both.
+    """
     base = sys_root / "devices/system"
     nodes: dict[int, int] = {}
     found = []
@@ -34,7 +37,7 @@ def processors(sys_root: Path) -> tuple[Processor, ...]:
 
 
 def container_names(logs: Path) -> dict[str, tuple[str, str]]:
-    """Id of a container -> (`namespace/name` of its pod, its name), by the links that the kubelet makes for each.
+    """Returns id of a container -> (`namespace/name` of its pod, its name), from the kubelet's links to logs.
 
     The sandbox has none, and neither has a container that the kubelet has removed.
     """

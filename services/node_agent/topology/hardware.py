@@ -1,4 +1,4 @@
-"""What a node's hardware is: its CPU by name, the memory of its NUMA zones. Source: spec/node-agent.md 1.2, 7.2."""
+"""The node's hardware: CPU model, CPUs, memory of NUMA zones. Source: spec/node-agent.md 1.2, 7.2."""
 
 import re
 from pathlib import Path
@@ -14,10 +14,10 @@ HUGE = {"hugepages-1Gi": 1 << 20, "hugepages-2Mi": 2 << 10}
 
 
 class BasicInfo(NamedTuple):
-    """What identifies a CPU model, and what is switched on of it.
+    """CPU model and its enabled features.
 
     Attributes:
-        cache_mask: which ways of the third-level cache can be given out, as resctrl writes it; empty without resctrl.
+        cache_mask: ways of the third-level cache that can be allocated, as resctrl writes it; empty without resctrl.
     """
 
     model: str = ""
@@ -43,8 +43,8 @@ class Hardware(NamedTuple):
     """A node's hardware.
 
     Attributes:
-        processors: those on line.
-        memory: by zone; zones without memory (of devices) are none of it.
+        processors: those online.
+        memory: by zone; zones without memory (of devices) are left out.
     """
 
     processors: tuple[Processor, ...]
@@ -53,7 +53,7 @@ class Hardware(NamedTuple):
 
 
 def read_hardware(proc: Path, sys: Path) -> Hardware:
-    """The hardware as the kernel shows it now; what cannot be read is empty."""
+    """Reads the present hardware; what cannot be read is empty."""
     return Hardware(processors(sys), _basic(proc, sys), _memory(sys / "devices/system/node"))
 
 

@@ -1,6 +1,6 @@
-"""How the node's kubelet gives out CPUs: its configuration file, and the checkpoint of its CPU manager.
+"""The kubelet's CPU manager: its settings from the configuration file, its assignments from the checkpoint.
 
-Upstream asks the kubelet itself (`/configz`). This agent has no rights in the cluster, so it reads the files, where they are.
+Upstream reads the kubelet's `/configz`. This agent has no rights in the cluster, so it reads the files.
 Source: spec/node-agent.md 7.2.
 """
 
@@ -27,7 +27,7 @@ _FIELDS = {
 
 
 class BadKubeletFile(KoordError):
-    """A file of the kubelet that cannot be read as what it is."""
+    """A file of the kubelet that cannot be read or is invalid."""
 
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(f"{file}: {why}; what was told of the node's CPUs last stays until it can be read")
@@ -38,7 +38,7 @@ class KubeletConfig(Struct, frozen=True, rename={
     "kube_reserved": "kubeReserved", "system_reserved": "systemReserved",
     "topology_policy": "topologyManagerPolicy", "topology_scope": "topologyManagerScope",
 }):  # fmt: skip
-    """The part of a KubeletConfiguration that is about CPUs, with the kubelet's defaults."""
+    """The part of a KubeletConfiguration about CPUs, with the kubelet's defaults."""
 
     policy: str = "none"
     options: dict[str, str] = {}
@@ -50,7 +50,7 @@ class KubeletConfig(Struct, frozen=True, rename={
 
     @property
     def reserved_count(self) -> int:
-        """Whole CPUs that are held back for the node by amount."""
+        """Whole CPUs reserved for the node by amount, rounded up."""
         try:
             amount = sum(nanos(each.get("cpu", "0")) for each in (self.kube_reserved, self.system_reserved))
         except BadQuantity:
@@ -63,12 +63,12 @@ class _Checkpoint(Struct):
 
 
 def read_config(file: Path) -> KubeletConfig | None:
-    """The kubelet's configuration; None where there is no such file.
+    """Reads the kubelet's configuration; None where there is no such file.
 
     Raises:
-        BadKubeletFile: it is no KubeletConfiguration.
+        BadKubeletFile: it is not a KubeletConfiguration.
     """
-    import yaml  # only here: most rounds of an agent need none of it
+    import yaml  # imported here, as most cycles do not need it
 
     try:
         document: Any = yaml.safe_load(file.read_text())
@@ -83,10 +83,10 @@ def read_config(file: Path) -> KubeletConfig | None:
 
 
 def read_assignments(root: Path) -> Mapping[str, Mapping[str, str]]:
-    """Uid of a pod -> container -> the CPUs that the kubelet gave it for itself; none where it has written nothing.
+    """Returns uid of a pod -> container -> the CPUs that the kubelet assigned exclusively; none without a checkpoint.
 
     Raises:
-        BadKubeletFile: the checkpoint is none.
+        BadKubeletFile: the checkpoint is invalid.
     """
     file = root / CHECKPOINT
     try:

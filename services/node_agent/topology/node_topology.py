@@ -1,4 +1,4 @@
-"""What a node's agent states for its NodeResourceTopology: CPUs, share pools, NUMA zones. Pure.
+"""Builds the content of the node's NodeResourceTopology: CPUs, share pools, NUMA zones. Pure.
 
 Source: spec/node-agent.md 7.2; upstream pkg/koordlet/statesinformer/impl/states_noderesourcetopology.go.
 """
@@ -26,10 +26,10 @@ _SCOPES = {"container": "ContainerLevel", "pod": "PodLevel"}
 
 
 class Kubelet(NamedTuple):
-    """How the kubelet gives out CPUs.
+    """Settings and assignments of the kubelet's CPU manager.
 
     Attributes:
-        config: None where it is not known.
+        config: None without a configuration file.
         given: uid of a pod -> container -> CPUs of its own.
     """
 
@@ -40,10 +40,10 @@ class Kubelet(NamedTuple):
 def topology_report(
     hardware: Hardware, kubelet: Kubelet, node: Node, pods: Iterable[Pod], *, huge_pages: bool
 ) -> TopologyReported | None:
-    """The statement; None where CPUs and memory do not tell of the same zones, so that nothing can be said of them.
+    """Returns the report; None where CPUs and memory disagree about the zones, so that nothing can be reported.
 
     Args:
-        node: as the agent is told it, with the annotations of our domains.
+        node: reduced to the annotations of our domains.
         huge_pages: count huge pages apart from memory (gate HugePageReport).
     """
     zones = sorted({each.node for each in hardware.processors})
@@ -87,7 +87,7 @@ def _basic(basic: BasicInfo) -> dict[str, Any]:
 
 
 def _detail(processors: Iterable[Processor]) -> list[dict[str, int]]:
-    """Cores by number over all sockets, in the order of their first CPU."""
+    """Returns cores numbered over all sockets, in the order of their first CPU."""
     cores: dict[int, int] = {}
     return [
         {"id": each.cpu, "core": cores.setdefault(each.core, len(cores)), "socket": each.socket, "node": each.node}
@@ -104,7 +104,7 @@ def _manager(config: KubeletConfig, processors: Iterable[Processor]) -> dict[str
 
 
 def _given(kubelet: Kubelet, pods: Iterable[Pod]) -> list[dict[str, Any]]:
-    """The CPUs that the kubelet gave out, by pod; those of pods that this system gives CPUs to are none of it."""
+    """Returns the CPUs that the kubelet assigned, by pod, without pods whose CPUs this system allocates."""
     if kubelet.config is None or kubelet.config.policy != "static":
         return []
     known = {pod.metadata.uid: pod for pod in pods}
@@ -120,14 +120,14 @@ def _given(kubelet: Kubelet, pods: Iterable[Pod]) -> list[dict[str, Any]]:
 
 
 def _reservation(annotations: Mapping[str, str], processors: Iterable[Processor]) -> dict[str, Any]:
-    """The node's own reservation, with the CPUs that an amount of cpu stands for."""
+    """Returns the node's own reservation, with an amount of cpu turned into CPUs."""
     found = mapping(annotations, names.RESERVATION)
     reserved = cpus(found.get("reservedCPUs")) or taken_first(-(-reserved_nanos(annotations) // NANO), processors)
     return found | ({"reservedCPUs": cpu_list(reserved)} if reserved else {})
 
 
 def taken_first(count: int, processors: Iterable[Processor]) -> frozenset[int]:
-    """So many CPUs, whole cores first, in the order of sockets and cores; all of them where there are fewer."""
+    """Returns so many CPUs, whole cores first, in the order of sockets and cores; all of them where there are fewer."""
     cores: dict[tuple[int, int], list[int]] = {}
     for each in sorted(processors, key=lambda each: (each.socket, each.core, each.cpu)):
         cores.setdefault((each.socket, each.core), []).append(each.cpu)
@@ -172,7 +172,7 @@ def _zones(hardware: Hardware, node: Node, *, huge_pages: bool) -> Iterable[Zone
 
 
 def _reserved(node: Node, zones: int) -> dict[str, int]:
-    """What the kubelet holds back of each zone, in nanos, where the node's label asks for it."""
+    """Returns the kubelet's reservation in each zone, in nanos, where the node's label requests it."""
     if (node.metadata.labels or {}).get(names.NUMA_RESERVATION) != "true":
         return {}
     found = {}

@@ -1,4 +1,4 @@
-"""Tells what the node's NodeResourceTopology is to say: when it changes, and again now and then."""
+"""Reports the content of the node's NodeResourceTopology: on each change, and repeated at intervals."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ from shared.kube.instants import SECOND
 log = logging.getLogger(__name__)
 
 KUBELET_POLL_INTERVAL_NS = 10 * SECOND
-"""How often the kubelet's files are looked at."""
+"""Nanoseconds between two reads of the kubelet's files."""
 HARDWARE_POLL_INTERVAL_NS = 60 * SECOND
 REPEAT_INTERVAL_NS = 600 * SECOND
-"""A node that came back to the cluster, or a statement that was lost, is told of within this time."""
+"""Nanoseconds after which an unchanged topology is reported again: for a node that came back, or a lost report."""
 
 
 class TopologyReporter:
-    """One node's statement."""
+    """Reports one node's topology."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class TopologyReporter:
         self._parsed: tuple[tuple[int, int, int], KubeletConfig | None] | None = None
 
     def round(self, known: NodePods, now_ns: int) -> None:
-        """Looks when pods have changed, and now and then.
+        """Reads hardware and kubelet when pods have changed, and at intervals; reports a topology that differs.
 
         Args:
-            known: the node and its pods as they were told; without the node nothing is topology_report.
+            known: the node and its pods; without the node nothing is reported.
         """
         if not self._on or known.object is None:
             return
@@ -75,7 +75,7 @@ class TopologyReporter:
             self._report_action(found)
 
     def _kubelet_config(self) -> KubeletConfig | None:
-        """The kubelet's configuration; parsed when its file is another, for YAML takes milliseconds."""
+        """Returns the kubelet's configuration; parsed when its file has changed, for YAML takes milliseconds."""
         try:
             found = self._config.stat()
         except OSError:
@@ -86,7 +86,7 @@ class TopologyReporter:
         return self._parsed[1]
 
     def _warn_once(self, why: str) -> None:
-        """A trouble, once."""
+        """Logs a problem unless it is the one logged last."""
         if why != self._failed:
             self._failed = why
             log.warning("the node's topology is not topology_report anew", extra={"why": why})

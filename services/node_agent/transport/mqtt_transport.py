@@ -1,8 +1,11 @@
-"""Reports and actions as MQTT messages of QoS 1: taken is what the broker has acknowledged; ingest's refusals come on a topic of the node.
+"""Reports and actions as MQTT messages of QoS 1: accepted once the broker acknowledges.
 
-The broker keeps nothing for an agent: what matters is retained, so a subscription brings it, and one is made again each minute. A broker
-may lose a retained message for whom subscribes in that instant (NATS does), and a subscription of QoS 1 is a consumer in NATS, of which it
-has a thousand. A refusal that comes while the agent is away is lost to it; ingest counts it.
+Rejections come on a topic of the node.
+
+The broker stores nothing for an agent: NodeSLO and pods are retained, so a subscription brings them, and it is renewed
+each minute. A broker may lose a retained message for a client that subscribes in that instant (NATS does), and a
+subscription of QoS 1 is a consumer in NATS, which has a thousand. A rejection that comes while the agent is away is
+lost to it; ingest counts it.
 """
 
 import asyncio
@@ -25,11 +28,11 @@ log = logging.getLogger(__name__)
 ACKNOWLEDGED_WITHIN_S = 10.0
 KEEPALIVE_S = 30
 REFUSED_FROM = 128
-"""Codes of a subscription's answer that say no (MQTT 3.1.1, 3.9.3)."""
+"""Codes in the response to a subscription from here on mean failure (MQTT 3.1.1, 3.9.3)."""
 
 
 class MqttTransport:
-    """Carries one node's messages through a broker."""
+    """Exchanges one node's messages through a broker."""
 
     def __init__(
         self,
@@ -51,11 +54,11 @@ class MqttTransport:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session with the broker."""
+        """Reports whether there is a session with the broker."""
         return self._connected
 
     async def run(self) -> None:
-        """Carries until cancelled."""
+        """Runs until cancelled; reconnects by itself."""
         login = self._broker.user
         if login and login != subjects.token(self._node):
             log.warning(
@@ -100,10 +103,11 @@ class MqttTransport:
         )
 
     async def _subscribe(self, client: Client, kinds: Iterable[str]) -> None:
-        """Hears what is for this node; what is retained comes again.
+        """Subscribes to the topics of this node, which also delivers retained messages again.
 
         Raises:
-            MqttError: the login is another node's. NATS says so here alone: what a login may not publish it acknowledges and drops.
+            MqttError: the login is another node's. NATS reports that only here; a forbidden publish is acknowledged and
+                dropped.
         """
         topics = [subjects.topic(self._node, kind) for kind in kinds]
         answers = await client.subscribe([(topic, 0) for topic in topics])
@@ -116,10 +120,10 @@ class MqttTransport:
                 )
 
     async def _exchange(self, client: Client) -> None:
-        """Sends and hear until the connection ends.
+        """Sends and receives until the connection ends.
 
         Raises:
-            MqttError: how it ended.
+            MqttError: the reason of its end.
         """
         await until_one_ends(self._send(client), self._receive(client), self._poll_slo(client))
 
@@ -145,6 +149,6 @@ class MqttTransport:
                 if self._pods is not None:
                     self._pods.receive(data)
                 continue
-            with contextlib.suppress(msgspec.DecodeError):  # a topic of ours, but who knows who else writes there
+            with contextlib.suppress(msgspec.DecodeError):  # a topic of ours, to which others may write too
                 reply = receipt.decode(data)
                 self._outbox.refuse(reply.kind, reply.seq, reply.refused)

@@ -1,4 +1,4 @@
-"""Reports and actions as questions over NATS: the answer comes after the commit, so what is accepted is in the log."""
+"""Reports and actions as requests over NATS: the reply comes after the commit, so an accepted message is in the log."""
 
 import asyncio
 import contextlib
@@ -18,16 +18,16 @@ from shared.errors import KoordError
 log = logging.getLogger(__name__)
 
 ECHO_INTERVAL_S = 5.0
-"""A fleet's echoes are the server's load: an agent has time to notice a connection that is half alive."""
+"""Seconds between pings. A fleet's pings load the server, and an agent has time to notice a half-open connection."""
 ANSWER_WITHIN_S = 5.0
 CONNECTION_SEEN_INTERVAL_S = 2.0
 
 
 class NatsTransport:
-    """Carries one node's messages over the bus: actions and reports each in their order, and neither waits for the other's reader.
+    """Exchanges one node's messages over the bus. Actions and reports keep their order and do not wait for each other.
 
     Attributes:
-        accepted: whether the last message of each kind had an answer.
+        accepted: kind -> the last message had a reply.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class NatsTransport:
 
     @property
     def connected(self) -> bool:
-        """Whether the server is heard, and somebody answered last."""
+        """Reports whether the server is connected and some kind of message was answered last."""
         return self._bus.connected and any(self.accepted.values())
 
     async def run(self) -> None:
-        """Carries until cancelled."""
+        """Runs until cancelled."""
         await self._bus.subscribe(subjects.subject(self._node, subjects.SLO), self._receive_slo)
         if self._pods is not None:
             await self._bus.subscribe(subjects.subject(self._node, subjects.PODS), self._receive_pods)
@@ -54,7 +54,7 @@ class NatsTransport:
         await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (ACTION, REPORT)))
 
     async def close(self) -> None:
-        """Ends the connection in order."""
+        """Closes the connection in order."""
         await self._bus.close()
 
     async def _send(self, kind: str) -> None:
@@ -69,11 +69,11 @@ class NatsTransport:
             self._outbox.done(message, refused)
 
     async def _request(self, message: Message) -> str | None:
-        """What ingest refuses the message for, empty when it is in the log; None when nobody answers."""
+        """Returns the reason of a rejection, empty when the message is in the log; None without a reply."""
         subject = subjects.subject(self._node, message.kind)
         try:
             reply = receipt.decode(await self._bus.request(subject, message.data, deadline_s=ANSWER_WITHIN_S))
-        except (KoordError, msgspec.DecodeError) as error:  # nobody answers, or this login may not ask
+        except (KoordError, msgspec.DecodeError) as error:  # no responder, or this login may not publish there
             if self.accepted[message.kind]:
                 log.warning(
                     f"{message.kind}s are not accepted; they are kept",

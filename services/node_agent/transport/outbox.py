@@ -1,4 +1,4 @@
-"""What waits to be sent: actions first, then reports, each oldest first, within a bound of bytes."""
+"""The outbox: messages that wait to be sent, actions before reports, each oldest first, within a bound of bytes."""
 
 import asyncio
 import logging
@@ -24,11 +24,11 @@ class Message(NamedTuple):
 
 
 class Outbox:
-    """Messages until ingest, or the broker, has them.
+    """Messages until ingest, or the broker, has accepted them.
 
     Attributes:
-        sent, refused, dropped: messages taken, messages refused for good, messages that had no room.
-        waiting_bytes: of what waits.
+        sent, refused, dropped: messages accepted, messages rejected for good, messages dropped for lack of space.
+        waiting_bytes: of the messages that wait.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -45,11 +45,11 @@ class Outbox:
 
     @property
     def actions(self) -> int:
-        """How many actions wait."""
+        """The number of actions that wait."""
         return len(self._waiting[ACTION])
 
     def put(self, message: Message) -> None:
-        """Lets a message wait; without room the oldest report goes, then the oldest action."""
+        """Adds a message; without space the oldest report is dropped, then the oldest action."""
         self._waiting[message.kind].append(message)
         self.waiting_bytes += len(message.data)
         while self.waiting_bytes > self._limit_bytes and len(self) > 1:
@@ -61,10 +61,10 @@ class Outbox:
                     extra={"dropped": self.dropped, "waiting": len(self), "limit_bytes": self._limit_bytes},
                 )
         filled, self._filled = self._filled, asyncio.Event()
-        filled.set()  # whoever waits looks again, and waits for the next one
+        filled.set()  # wakes all waiting senders; a new event serves the next message
 
     async def next(self, *kinds: str) -> Message:
-        """The message to send, as soon as there is one; it waits on until `done`.
+        """Returns the next message, as soon as there is one; it stays queued until `done`.
 
         Args:
             kinds: only these; any without one.
@@ -77,7 +77,7 @@ class Outbox:
             await filled.wait()
 
     def done(self, message: Message, refused: str = "") -> None:
-        """A message was taken, or refused for good; it may have been dropped meanwhile."""
+        """Removes a message that was accepted, or rejected for good; it may have been dropped meanwhile."""
         waiting = self._waiting[message.kind]
         if waiting and waiting[0] is message:
             self._take(waiting)
@@ -87,7 +87,7 @@ class Outbox:
             self.sent += 1
 
     def refuse(self, kind: str, seq: int, reason: str) -> None:
-        """Ingest does not take a message and never will."""
+        """Records that ingest rejected a message for good."""
         self.refused += 1
         if self.refused.bit_count() == 1:
             log.error("ingest refuses what this agent says", extra={"kind": kind, "seq": seq, "reason": reason})

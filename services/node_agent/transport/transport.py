@@ -1,4 +1,7 @@
-"""How messages travel: what MQTT and NATS have in common. A transport runs until cancelled and mends its connection itself."""
+"""The interface of a transport, and the parts that MQTT and NATS share.
+
+A transport runs until cancelled and reconnects by itself.
+"""
 
 import asyncio
 import logging
@@ -12,42 +15,48 @@ log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 30.0
 POLL_INTERVAL_S = 60.0
-"""The newest NodeSLO is heard when it is published; asked for at each connection, and so often for good measure."""
+"""Seconds between two requests for the newest NodeSLO, which is also pushed when it changes: a push may be lost."""
 
 
 class Transport(Protocol):
-    """Brings what waits in an outbox to ingest, and the newest NodeSLO to its slo_informer."""
+    """Sends the outbox to ingest, and hands received NodeSLOs and pods to their informers."""
 
     @property
     def connected(self) -> bool:
-        """Whether somebody takes messages at the moment, as far as is known."""
+        """Reports whether messages are being accepted, as far as is known."""
 
     async def run(self) -> None:
-        """Carries until cancelled."""
+        """Runs until cancelled."""
 
     async def close(self) -> None:
-        """Ends the connection in order."""
+        """Closes the connection in order."""
 
 
 class Backoff:
-    """Backoff between attempts: 0.5 s, doubled each time up to 30 s, each shortened by chance, so that a fleet comes back spread out."""
+    """Pauses between attempts: 0.5 s, doubled each time up to 30 s, each shortened at random.
+
+    The randomness spreads the reconnects of a fleet.
+    """
 
     def __init__(self) -> None:
         self._next_s = 0.5
 
     def reset(self) -> None:
-        """The last attempt was a success."""
+        """Starts again with the shortest pause, after a success."""
         self._next_s = 0.5
 
     async def wait(self) -> None:
-        """Backoff."""
+        """Waits for the next pause."""
         pause_s = self._next_s * (0.5 + random.random() / 2)  # noqa: S311  no secret
         self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
         await asyncio.sleep(pause_s)
 
 
 async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
-    """Runs parts side by side until one of them ends; the others are cancelled. What ended it is raised."""
+    """Runs coroutines concurrently until one of them ends.
+
+    Cancels the others, and raises the exception that ended it.
+    """
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

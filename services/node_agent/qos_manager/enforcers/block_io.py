@@ -32,7 +32,8 @@ ROOT = ""
 def storage(sys: Path) -> Storage:
     """Disks, partitions, and volume groups that lie on one device, by what the kernel shows of them.
 
-    Names of logical volumes are those of the device mapper, in which `-` parts group and volume and `--` stands for `-`.
+    Names of logical volumes are those of the device mapper, in which `-` parts group and volume and `--` stands for
+    `-`.
     """
     disks: dict[str, str] = {}
     partitions: dict[str, str] = {}

@@ -1,4 +1,7 @@
-"""Values that cgroups are to hold as long as nothing changes: memory QoS, and what upstream's runtime hooks give. Source: spec/node-agent.md 3.5, 4.2-4.6, 4.10."""
+"""Values that cgroups are to hold as long as nothing changes: memory QoS, and what upstream's runtime hooks give.
+
+Source: spec/node-agent.md 3.5, 4.2-4.6, 4.10.
+"""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -162,7 +165,10 @@ class CgroupReconciler:
     def _hosts(
         self, spec: NodeSloSpec, topology: Mapping[str, str] | None, folders: KubepodsFolders, kube: list[CgroupValue]
     ) -> None:
-        """Host applications: the identity of their class, and for LS the CPUs of all share pools. Source: spec/node-agent.md 3.11."""
+        """Host applications: the identity of their class, and for LS the CPUs of all share pools.
+
+        Source: spec/node-agent.md 3.11.
+        """
         rule = Identities.of(spec.resource_qos_strategy)
         identities = self._gates["GroupIdentity"] and self._identities_used
         cpus = ""

@@ -88,7 +88,8 @@ class CpuBurstEnforcer:
     ) -> NodeState | None:
         """One round for the pods that are concerned; the node's state, if it was asked for.
 
-        A pod that is not throttled, holds its own quota and has its buffer already is passed over, unless a limiter counts its usage.
+        A pod that is not throttled, holds its own quota and has its buffer already is passed over, unless a limiter
+        counts its usage.
         """
         seen: set[str] = set()
         uids: set[str] = set()
@@ -217,7 +218,10 @@ class CpuBurstEnforcer:
         self._report_action(Burst(uid, cid, cfs_quota_us=us))
 
     def _buffer(self, folder: str, burst_us: int, limit: int) -> None:
-        """Lets a cgroup save up. Kernels from kernel.org take no more than its quota, so that is the bound once one has refused."""
+        """Lets a cgroup save up.
+
+        Kernels from kernel.org take no more than its quota, so that is the bound once one has refused.
+        """
         most = quota(limit)
         bounded = min(burst_us, most) if self._capped and most > 0 else burst_us
         if (

@@ -1,4 +1,7 @@
-"""Carries CPU suppress out on the cgroups of best effort, and takes it back at the end. Source: spec/node-agent.md 3.1."""
+"""Carries CPU suppress out on the cgroups of best effort, and takes it back at the end.
+
+Source: spec/node-agent.md 3.1.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""Block I/O: limits and weights by device, for best effort, single pods, and the node as a whole (cgroup v1). Source: spec/node-agent.md 3.7."""
+"""Block I/O: limits and weights by device, for best effort, single pods, and the node as a whole (cgroup v1).
+
+Source: spec/node-agent.md 3.7.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

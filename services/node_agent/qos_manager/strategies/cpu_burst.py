@@ -1,4 +1,7 @@
-"""CPU burst: a container that is throttled may use more for a while, if the node has room. Source: spec/node-agent.md 3.4."""
+"""CPU burst: a container that is throttled may use more for a while, if the node has room.
+
+Source: spec/node-agent.md 3.4.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum

@@ -1,4 +1,7 @@
-"""CPU evictions: best effort that gets far less than it asks for, a node that is too busy, too much promised. Source: spec/node-agent.md 3.2."""
+"""CPU evictions: best effort that gets far less than it asks for, a node that is too busy, too much promised.
+
+Source: spec/node-agent.md 3.2.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple

@@ -17,8 +17,8 @@ class Processor(NamedTuple):
 def select(want: int, processors: Iterable[Processor]) -> list[int]:
     """CPUs in the order in which they are picked; none when there are fewer than wanted.
 
-    CPUs lie in buckets by NUMA node and socket, larger ones first. Whole cores are picked bucket by bucket in turn, a pair each, while more
-    than one CPU is wanted; then single CPUs likewise, from the bucket at which the pairs stopped.
+    CPUs lie in buckets by NUMA node and socket, larger ones first. Whole cores are picked bucket by bucket in turn, a
+    pair each, while more than one CPU is wanted; then single CPUs likewise, from the bucket at which the pairs stopped.
     """
     buckets = _buckets(processors)
     if want <= 0 or want > sum(map(len, buckets)):

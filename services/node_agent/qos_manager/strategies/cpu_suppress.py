@@ -135,7 +135,10 @@ def chosen(
     pods: Iterable[Pod],
     reserved_cpus: ReservedCpus,
 ) -> frozenset[int]:
-    """The CPUs that best effort gets: shared with LSR pods and with the rest in proportion to how many there are. Empty: leave it."""
+    """The CPUs that best effort gets: shared with LSR pods and with the rest in proportion to how many there are.
+
+    Empty: leave it.
+    """
     left = {one.cpu: one for one in processors if one.cpu not in reserved_cpus.reserved | reserved_cpus.system}
     shared_with_lsr: set[int] = set()
     for pod in pods:

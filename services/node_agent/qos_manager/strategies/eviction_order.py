@@ -1,4 +1,7 @@
-"""What cpu and memory evictions share: who may be evicted, in which order, and when enough is released. Source: spec/node-agent.md 3.2, 3.3."""
+"""What cpu and memory evictions share: who may be evicted, in which order, and when enough is released.
+
+Source: spec/node-agent.md 3.2, 3.3.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,7 +106,10 @@ def by_priority(pods: Iterable[Pod], feature: str, most: int) -> list[Pod]:
 
 
 def order(pod: Pod) -> tuple[int, int, int]:
-    """By what pods of a strategy by priority are ordered: eviction priority, priority, sub-priority; the least goes first."""
+    """By what pods of a strategy by priority are ordered: eviction priority, priority, sub-priority.
+
+    The least goes first.
+    """
     annotations, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
     return (
         _number(annotations.get(EVICTION_PRIORITY), 31),
@@ -189,7 +195,8 @@ def evict_until_released(
 
     Args:
         evict: (pod, the task it is evicted for) -> whether it was evicted.
-        terminating: whether a pod was evicted in an earlier round and is still there; it counts without being evicted again.
+        terminating: whether a pod was evicted in an earlier round and is still there; it counts without being evicted
+            again.
     """
     released: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
     counted: set[str] = set()

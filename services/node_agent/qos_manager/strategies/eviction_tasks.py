@@ -1,4 +1,7 @@
-"""The eviction strategies of cpu and of memory: which tasks a round has, and the pause after evictions. Source: spec/node-agent.md 3.2, 3.3."""
+"""The eviction strategies of cpu and of memory: which tasks a round has, and the pause after evictions.
+
+Source: spec/node-agent.md 3.2, 3.3.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -64,7 +67,10 @@ class Strategies:
     def carry_out(
         self, outcomes: Outcomes, evict_: Callable[[Pod, Task], bool], terminating: Callable[[Pod], bool], now_ns: int
     ) -> list[Eviction]:
-        """Evicts until each task's release is covered; an eviction begins the pause anew. Arguments as in `eviction_order.evict_until_released`."""
+        """Evicts until each task's release is covered; an eviction begins the pause anew.
+
+        Arguments as in `eviction_order.evict_until_released`.
+        """
         tasks = [outcome for outcome in outcomes.values() if isinstance(outcome, Task)]
         evictions = eviction_order.evict_until_released(tasks, evict_, terminating)
         if any(each.done for each in evictions):

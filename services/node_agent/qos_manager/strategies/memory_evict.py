@@ -1,4 +1,7 @@
-"""Memory evictions: a node that runs short of memory, or has promised too much of it. Source: spec/node-agent.md 3.3."""
+"""Memory evictions: a node that runs short of memory, or has promised too much of it.
+
+Source: spec/node-agent.md 3.3.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +14,8 @@ from shared.kube.quantity import nanos, value
 from shared.kube.slo_config import ResourceThreshold
 
 PRIORITY_SCALE = 1000
-"""Q: the memory of a pod that came from a priority list counts a thousand times, so that one eviction is mostly enough until the next round."""
+"""Q: the memory of a pod that came from a priority list counts a thousand times, so that one eviction is mostly
+enough until the next round."""
 
 
 def to_release(threshold: ResourceThreshold, node: Node, used: float | None) -> int | NoTask:

@@ -1,4 +1,7 @@
-"""Memory QoS: what is kept for a class, a pod, a container, and how early its memory is reclaimed. Source: spec/node-agent.md 3.5."""
+"""Memory QoS: what is kept for a class, a pod, a container, and how early its memory is reclaimed.
+
+Source: spec/node-agent.md 3.5.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple

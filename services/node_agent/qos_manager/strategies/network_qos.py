@@ -1,4 +1,6 @@
-"""Shares of the node's network by class: what LS and BE are kept, and what they may have at most. Source: spec/node-agent.md 3.9, E25, E26.
+"""Shares of the node's network by class: what LS and BE are kept, and what they may have at most.
+
+Source: spec/node-agent.md 3.9, E25, E26.
 
 Amounts are bits a second, as `totalNetworkBandwidth` and the annotation of a pod state them.
 """

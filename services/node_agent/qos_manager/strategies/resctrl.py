@@ -1,4 +1,6 @@
-"""Shares of last-level cache and memory bandwidth: schemata of the groups LSR, LS and BE. Source: spec/node-agent.md 3.6.
+"""Shares of last-level cache and memory bandwidth: schemata of the groups LSR, LS and BE.
+
+Source: spec/node-agent.md 3.6.
 
 Q: a CPU vendor that is neither Intel nor AMD counts as Intel.
 """
@@ -40,7 +42,10 @@ def cache_mask(root: str, start_percent: int, end_percent: int) -> int | None:
 
 
 def bandwidth(percent: int, vendor: str) -> int | None:
-    """The value of MB: Intel takes tens of percent, AMD eighths of GB/s (2048 for all). None when it is no percentage."""
+    """The value of MB: Intel takes tens of percent, AMD eighths of GB/s (2048 for all).
+
+    None when it is no percentage.
+    """
     if not 0 < percent <= 100:
         return None
     if vendor == AMD:
