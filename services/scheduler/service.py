@@ -8,8 +8,8 @@ import logging
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.explain.schedule_explanation import answers
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving

@@ -17,8 +17,8 @@ from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.next_events import MOST_PODS, postings, runtimes, structure
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.config_reload import config_drafts
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.quota.charge_result import Told, settled, to_charge

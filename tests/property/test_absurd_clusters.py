@@ -9,11 +9,11 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.cluster_objects import BUDGETS, NODE_TOPOLOGIES
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.watched_resources import BUDGETS, NODE_TOPOLOGIES
 from shared.events import Event
 from shared.events.cluster import (
     NodeDeleted,

@@ -11,33 +11,17 @@ import msgspec
 
 from services.scheduler.cache.disruption_budgets import Budget
 from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
-from services.scheduler.cache.volume_catalog import STORAGE, VolumeCatalog
-from services.scheduler.state.cluster_event import ClusterEvent
-from shared.kube import resource_names
+from services.scheduler.cache.volume_catalog import VolumeCatalog
+from services.scheduler.state.watched_resources import (
+    BUDGETS,
+    NAMESPACES,
+    NODE_TOPOLOGIES,
+    OWNERS,
+    SERVICES,
+    STORAGE,
+)
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
-
-NAMESPACES = "namespaces"
-SERVICES = "services"
-OWNERS: Mapping[str, str] = {
-    "replicationcontrollers": "ReplicationController",
-    "replicasets.apps": "ReplicaSet",
-    "statefulsets.apps": "StatefulSet",
-}
-"""Resource -> kind of the workloads whose selector spreads their pods."""
-
-BUDGETS = resource_names.BUDGETS
-NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
-
-FOLLOWED: Mapping[str, ClusterEvent] = {
-    NODE_TOPOLOGIES: ClusterEvent.TOPOLOGY,
-    NAMESPACES: ClusterEvent.NAMESPACE,
-    SERVICES: ClusterEvent.WORKLOAD,
-    **dict.fromkeys(OWNERS, ClusterEvent.WORKLOAD),
-    **dict.fromkeys(STORAGE, ClusterEvent.VOLUME),
-    BUDGETS: ClusterEvent.BUDGET,
-}
-"""Resource that is followed -> the class of change that an event of it is."""
 
 
 class ClusterObjects:

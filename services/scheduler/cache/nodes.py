@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.host_ports import count_ports
 from services.scheduler.cache.label_index import LabelColumns
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import LARGEST_AMOUNT, HostPort, PodClass

@@ -8,21 +8,25 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.state.watched_resources import (
+    CLAIMS,
+    CSI_CAPACITIES,
+    CSI_DRIVERS,
+    CSI_NODES,
+    STORAGE,
+    STORAGE_CLASSES,
+    VOLUMES,
+)
 from shared.kube.storage import Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass
-
-CLAIMS = "persistentvolumeclaims"
-VOLUMES = "persistentvolumes"
 
 _KINDS: Mapping[str, type[msgspec.Struct]] = {
     CLAIMS: Claim,
     VOLUMES: PersistentVolume,
-    "storageclasses.storage.k8s.io": StorageClass,
-    "csinodes.storage.k8s.io": CsiNode,
-    "csidrivers.storage.k8s.io": CsiDriver,
-    "csistoragecapacities.storage.k8s.io": StorageCapacity,
+    STORAGE_CLASSES: StorageClass,
+    CSI_NODES: CsiNode,
+    CSI_DRIVERS: CsiDriver,
+    CSI_CAPACITIES: StorageCapacity,
 }
-STORAGE = tuple(_KINDS)
-"""Resources that are followed."""
 
 
 class VolumeCatalog:

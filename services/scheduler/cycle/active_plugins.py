@@ -8,7 +8,7 @@ from copy import copy
 
 import numpy as np
 
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize, Plugin, PreferredNodes, Profile
 from services.scheduler.framework.plugin_state import CrossNodeState, Fitting, PluginState, Reserver, Selective, Summed
 from services.scheduler.framework.protocols import is_kind

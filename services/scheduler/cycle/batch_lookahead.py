@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.evaluation import Placement
 from services.scheduler.cycle.request_variants import PredictedPlacement, VariantBatch
-from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.batch_lookahead import BatchLookahead
 from services.scheduler.cycle.condition_message import main_code, message
@@ -25,12 +25,12 @@ from services.scheduler.cycle.evaluation import ClassEvaluation, Placement
 from services.scheduler.cycle.lookahead import WORTH_IT
 from services.scheduler.cycle.nomination import least_first
 from services.scheduler.cycle.preemption import Kept, Preemptor
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.plugins.volume_binding.plugin import VolumeBindingState
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE
-from services.scheduler.queue.queueing_hints import bins_to_requeue
+from services.scheduler.queue.queueing_hints import QueueingHints
 from services.scheduler.queue.scheduling_queue import Chosen
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
@@ -61,7 +61,10 @@ def decide(cache: SchedulingCache, now_ns: int, batch_size: int) -> tuple[Draft,
     if not cache.queue:
         return ()
     cycle = _Cycle(cache, now_ns)
-    line = sorted(cache.queue.choose(batch_size, bins_to_requeue(cache, cycle.feasible)), key=_turn)
+    line = sorted(
+        cache.queue.choose(batch_size, QueueingHints(cache, cache.queue, cache.profiles).to_requeue(cycle.feasible)),
+        key=_turn,
+    )
     cycle.expect(line)
     for pod, due in _in_turn(line, cycle.has_refused):
         if cycle.is_full(pod):

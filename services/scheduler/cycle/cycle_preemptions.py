@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.events import Event
 from shared.events.intents import EvictionRequested

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cycle.reserve import Reservers
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Plugin, Profile
 from services.scheduler.framework.plugin_state import Placeable, PluginState, Preemptable, Releasable, Surprising
 from services.scheduler.framework.protocols import is_kind
-from services.scheduler.framework.reserve import Reservers
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, refuse_by
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.fused_scoring import Pass
 from services.scheduler.cycle.lookahead import Lookahead, compute_lookahead
 from services.scheduler.cycle.rejection_summary import BEST, rejections

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, LoadTerm, ScoreTerm
 from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.select import FEASIBLE

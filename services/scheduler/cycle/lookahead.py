@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins, Scoring
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.fused_scoring import Pass
 from services.scheduler.framework.plugin import Normalize, normalized
 from services.scheduler.framework.plugin_state import LookaheadScore, PluginState, Summed

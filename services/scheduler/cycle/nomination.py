@@ -6,8 +6,8 @@ Source: spec/scheduler-core.md 2.7.
 from collections.abc import Iterable, Iterator, Sequence
 
 from services.scheduler.cache.disruption_budgets import Victim
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.victim_selection import Candidate
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord

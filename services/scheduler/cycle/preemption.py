@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import consequences, nomination
+from services.scheduler.cycle.own_quota import OwnQuota
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.select import standings
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
-from services.scheduler.quota.capacity import Entry
-from services.scheduler.quota.own_quota import OwnQuota
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.quota_capacity import Entry
 from shared.domain.amounts import Amounts, mask, sub
 from shared.events import Event
 

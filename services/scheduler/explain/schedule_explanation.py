@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.condition_message import message
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
 from services.scheduler.framework.reasons import text
 from services.scheduler.kernels.select import FEASIBLE

@@ -6,12 +6,12 @@ pod is free for pods of higher priority alone.
 
 from collections.abc import Iterable
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import least_first
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, text
 from services.scheduler.kernels.select import NO_NODE

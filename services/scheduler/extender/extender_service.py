@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cache.tie_break import name_hash
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 from services.scheduler.extender.pending_evictions import PendingEvictions

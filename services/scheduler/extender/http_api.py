@@ -10,7 +10,8 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.explain.pending_status import told
 from services.scheduler.extender import node_views
 from services.scheduler.extender.api_types import (
     ExtenderArgs,
@@ -23,7 +24,6 @@ from services.scheduler.extender.api_types import (
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.verbs import filter_result, priorities
-from services.scheduler.queue.pending_status import told
 from services.scheduler.settings import SchedulerSettings
 from shared.kube.pod import Pod
 from shared.runtime.http_server import Ports, for_leaders, json_response, listening

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 
 Json = dict[str, Any]

@@ -15,8 +15,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64

@@ -6,7 +6,7 @@ In a cycle, pods are placed one after the other; `place` moves a state on. All j
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.state.pod_class import PodClass

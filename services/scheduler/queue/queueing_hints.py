@@ -1,86 +1,97 @@
-"""Which refused pods a cycle tries again: those since whose refusal something changed that lets one of them pass.
+"""The refused pods that a cycle tries again: those for which a cluster event since their refusal may end one of their reasons.
 
 Source: spec/scheduler-core.md 1.4.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
-from services.scheduler.queue.scheduling_queue import BinKey, PoolKey
+from services.scheduler.cache.cluster_cache import ClusterCache
+from services.scheduler.framework.plugin import Profile
+from services.scheduler.queue.scheduling_queue import BinKey, PoolKey, Queue
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PluginReason
 
 EXACT_CLASSES = 64
-"""Up to so many refused classes are judged on what changed before one of their pods is tried; beyond, a pod tries it."""
+"""Up to this number of refused classes, a class is evaluated before one of its pods is tried; beyond it, a pod is tried at once."""
 
 
-def bins_to_requeue(cache: SchedulingCache, feasible: Callable[[PodClass], NDArray[Any]]) -> Sequence[BinKey | PoolKey]:
-    """The refused pods to try.
+class QueueingHints:
+    """The queueing hints of all profiles, applied to the refused pods of a queue."""
 
-    Every change of the right kind counts when there are many classes. For a few, they are judged anew and only
-    changes of nodes that would take them count: a change that queueing_hints nothing is not worth a line in the log.
+    def __init__(self, cache: ClusterCache, queue: Queue, profiles: Mapping[str, Profile]) -> None:
+        """Reads a settled cache; nothing in it may change while the hints are used."""
+        self._cache = cache
+        self._queue = queue
+        self._profiles = profiles
 
-    Args:
-        feasible: rows of the nodes that would take a pod of a class.
-    """
-    bins, classes = _touched(cache)
-    if len(classes) > EXACT_CLASSES:
-        return bins
-    view, table, queue = cache.view, cache.table, cache.queue
-    changed, alive = table.changed[: table.size], table.alive[: table.size]
-    cured: dict[tuple[PodClass, tuple[PluginReason, ...]], tuple[int, NDArray[Any]]] = {}
-    pools = [PoolKey(bin_, pod_class) for bin_ in bins for pod_class in queue.pod_classes(bin_)]
-    for bin_, pod_class in pools:
-        reasons = bin_.reasons
-        if (pod_class, reasons) in cured:
-            continue
-        profile = cache.profiles[pod_class.scheduler]
-        kinds = sorted(profile.queueing_hints(reasons))
-        open_ = feasible(pod_class)
-        # What a wide plugin refuses, a change on a node that itself stays closed may have opened elsewhere.
-        there = alive if profile.reaches_far(reasons) else open_
-        last = int(changed[there][:, kinds].max(initial=0))
-        if len(open_):
-            cured[pod_class, reasons] = max(last, view.released_seq, _around(cache, kinds)), there
-        else:
-            cured[pod_class, reasons] = -1, open_
+    def to_requeue(self, feasible: Callable[[PodClass], NDArray[Any]]) -> Sequence[BinKey | PoolKey]:
+        """Returns the refused pods to try, by bin or by pool.
 
-    def is_cured(pool: PoolKey) -> bool:
-        last, there = cured[pool.pod_class, pool.bin.reasons]
-        saw_reports = pool.bin.saw_reports
-        return last > pool.bin.saw or (saw_reports is not None and bool(table.reported_since(saw_reports)[there].any()))
+        With many refused classes, every event of a hinted kind counts. Few classes are evaluated anew, and only events on nodes that would
+        admit them count: an event that helps no pod is not worth a line in the log.
 
-    return [pool for pool in pools if is_cured(pool)]
+        Args:
+            feasible: returns the rows of the nodes that would admit a pod of a class.
+        """
+        bins, classes = self._with_events()
+        if len(classes) > EXACT_CLASSES:
+            return bins
+        table = self._cache.table
+        changed, alive = table.changed[: table.size], table.alive[: table.size]
+        newest: dict[tuple[PodClass, tuple[PluginReason, ...]], tuple[int, NDArray[Any]]] = {}
+        pools = [PoolKey(bin_, pod_class) for bin_ in bins for pod_class in self._queue.pod_classes(bin_)]
+        for bin_, pod_class in pools:
+            reasons = bin_.reasons
+            if (pod_class, reasons) in newest:
+                continue
+            profile = self._profiles[pod_class.scheduler]
+            kinds = sorted(profile.queueing_hints(reasons))
+            open_ = feasible(pod_class)
+            # An event on a node that stays closed itself may end a cross-node plugin's reason on another node.
+            rows = alive if profile.reaches_far(reasons) else open_
+            last = int(changed[rows][:, kinds].max(initial=0))
+            newest[pod_class, reasons] = (
+                (max(last, self._newest_beyond_nodes(kinds)), rows) if len(open_) else (-1, open_)
+            )
 
+        def has_event(pool: PoolKey) -> bool:
+            last, rows = newest[pool.pod_class, pool.bin.reasons]
+            saw = pool.bin.saw_reports
+            return last > pool.bin.saw or (saw is not None and bool(table.reported_since(saw)[rows].any()))
 
-def _touched(cache: SchedulingCache) -> tuple[list[BinKey], dict[PodClass, None]]:
-    """The bins since whose refusal something of the right kind changed anywhere, and their classes, or more than EXACT_CLASSES of them."""
-    view, table, queue = cache.view, cache.table, cache.queue
-    bins, classes = list[BinKey](), dict[PodClass, None]()
-    if not (waiting := queue.bins()):
+        return [pool for pool in pools if has_event(pool)]
+
+    def _with_events(self) -> tuple[list[BinKey], dict[PodClass, None]]:
+        """Returns the bins with an event of a hinted kind on any node since their refusal, and their classes.
+
+        Classes are no longer added once there are more than EXACT_CLASSES.
+        """
+        table, queue = self._cache.table, self._queue
+        bins, classes = list[BinKey](), dict[PodClass, None]()
+        if not (waiting := queue.bins()):
+            return bins, classes
+        changed, alive = table.changed[: table.size], table.alive[: table.size]
+        newest_by_kind = np.where(alive[:, None], changed, 0).max(axis=0, initial=0)
+        newest: dict[tuple[str, tuple[PluginReason, ...]], int] = {}
+        for bin_ in waiting:
+            group = bin_.scheduler, bin_.reasons
+            if group not in newest:
+                kinds = sorted(self._profiles[bin_.scheduler].queueing_hints(bin_.reasons))
+                newest[group] = max(int(newest_by_kind[kinds].max(initial=0)), self._newest_beyond_nodes(kinds))
+            if newest[group] > bin_.saw or (
+                bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any())
+            ):
+                bins.append(bin_)
+                if len(classes) <= EXACT_CLASSES:
+                    classes.update(dict.fromkeys(queue.pod_classes(bin_)))
         return bins, classes
-    changed, alive = table.changed[: table.size], table.alive[: table.size]
-    newest_by_kind = np.where(alive[:, None], changed, 0).max(axis=0, initial=0)
-    newest: dict[tuple[str, tuple[PluginReason, ...]], int] = {}
-    for bin_ in waiting:
-        group = bin_.scheduler, bin_.reasons
-        if group not in newest:
-            kinds = sorted(cache.profiles[bin_.scheduler].queueing_hints(bin_.reasons))
-            newest[group] = max(int(newest_by_kind[kinds].max(initial=0)), view.released_seq, _around(cache, kinds))
-        if newest[group] > bin_.saw or (
-            bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any())
-        ):
-            bins.append(bin_)
-            if len(classes) <= EXACT_CLASSES:
-                classes.update(dict.fromkeys(queue.pod_classes(bin_)))
-    return bins, classes
 
-
-def _around(cache: SchedulingCache, kinds: Sequence[ClusterEvent]) -> int:
-    """The newest change of these kinds that is of no node."""
-    return max((cache.view.changed[kind] for kind in kinds), default=0)
+    def _newest_beyond_nodes(self, kinds: Sequence[ClusterEvent]) -> int:
+        """Returns the seq of the newest event of these kinds that belongs to no node, or of a placement that released its capacity."""
+        view = self._cache.view
+        return max((view.released_seq, *(view.changed[kind] for kind in kinds)))

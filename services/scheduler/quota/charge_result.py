@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from services.scheduler.framework.reasons import text
-from services.scheduler.quota.reasons import CODE_OF_STAGE, PLUGIN, UNREACHABLE
+from services.scheduler.state.quota_reasons import CODE_OF_STAGE, PLUGIN, UNREACHABLE
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event
 from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable, Rejections

@@ -10,15 +10,15 @@ Source: spec/quota.md 6.3.
 from collections.abc import Iterator, Mapping, Sequence
 
 from services.scheduler.cache.disruption_budgets import Victim
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
 from services.scheduler.cycle.nomination import consequences, nomination
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.victim_selection import Candidate, by_importance
-from services.scheduler.quota.capacity import Entry
-from services.scheduler.quota.reasons import waits_for_quota
 from services.scheduler.quota.victims import QuotaVictim, eviction_order, select_victims
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.quota_capacity import Entry
+from services.scheduler.state.quota_reasons import waits_for_quota
 from shared.domain.amounts import Amounts, largest, sub
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Cause, Draft

@@ -5,11 +5,11 @@ Source: architecture.md, "Shadow mode".
 
 from typing import NamedTuple
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.kernels.select import NO_NODE

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.follow import pod_class_of

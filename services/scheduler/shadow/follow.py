@@ -6,7 +6,7 @@ be appended. What was bound before that was possible (nobody led, the gateway ha
 built) is not compared; `koord shadow report` counts it.
 """
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import SCHEDULER_NAME, PodClass, class_key, common_part

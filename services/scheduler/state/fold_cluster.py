@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from services.scheduler.cache.cluster_objects import FOLLOWED, NODE_TOPOLOGIES
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.explanation_requests import EXPLANATIONS
 from services.scheduler.state.pod_changes import (
@@ -17,6 +16,7 @@ from services.scheduler.state.pod_class import has_same_marks
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.records import MetricRecord, NodeRecord
 from services.scheduler.state.state_fields import StateFields
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -163,7 +163,7 @@ class ClusterFold(StateFields):
             self.dirty.pods[uid] = None
 
     def _object_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:
-        if event.resource in FOLLOWED:
+        if event.resource in WATCHED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
             self._changed_around(record, event)
         elif event.resource in QUOTAS:
@@ -177,7 +177,7 @@ class ClusterFold(StateFields):
             )
 
     def _object_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
-        if event.resource in FOLLOWED:
+        if event.resource in WATCHED:
             self.objects.get(event.resource, {}).pop(event.name, None)
             self._changed_around(record, event)
         elif event.resource in QUOTAS:
@@ -233,7 +233,7 @@ class ClusterFold(StateFields):
         if event.resource == NODE_TOPOLOGIES:
             self._changed(event.name, ClusterEvent.TOPOLOGY, record.seq)
         else:
-            self.changed[FOLLOWED[event.resource]] = record.seq
+            self.changed[WATCHED[event.resource]] = record.seq
         if self.dirty is not None:
             self.dirty.objects[event.resource, event.name] = None
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from services.scheduler.cache.volume_catalog import VOLUMES
 from services.scheduler.state.explanation_requests import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.pod_class import allocation_annotations
 from services.scheduler.state.pod_record import PluginReason, PodRecord
 from services.scheduler.state.state_fields import StateFields
+from services.scheduler.state.watched_resources import VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,

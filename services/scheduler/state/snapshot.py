@@ -1,20 +1,18 @@
 """The scheduler's state as bytes: equal states give equal bytes, whatever the order of arrival."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from services.scheduler.quota.view import QuotaSnapshot
 from services.scheduler.state.explanation_requests import LastAnswer
 from services.scheduler.state.pod_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
+from services.scheduler.state.quota_view import QuotaSnapshot
 from services.scheduler.state.records import MetricRecord, NodeRecord
+from services.scheduler.state.state_fields import StateFields
 from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
-
-if TYPE_CHECKING:
-    from services.scheduler.state.cluster_view import ClusterView
 
 
 class _Kept(msgspec.Struct):
@@ -42,7 +40,7 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)
 
 
-def encode(view: "ClusterView") -> bytes:
+def encode(view: StateFields) -> bytes:
     """Canonical MessagePack: names sorted, no row numbers."""
     view.read()
     keys = sorted(view.pod_classes)
@@ -66,7 +64,7 @@ def encode(view: "ClusterView") -> bytes:
     return _encoder.encode(kept)
 
 
-def restore(view: "ClusterView", data: bytes) -> None:
+def restore(view: StateFields, data: bytes) -> None:
     """Take over what `encode` wrote, on a view that is new."""
     kept = _decoder.decode(data)
     view.positions = dict(kept.positions)

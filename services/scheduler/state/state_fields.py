@@ -5,11 +5,11 @@
 
 from typing import Any
 
-from services.scheduler.quota.view import QuotaView
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.explanation_requests import LastAnswer
 from services.scheduler.state.pod_class import PodClass, allocation_annotations, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
+from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.records import DirtySet, MetricRecord, NodeRecord
 from shared.events.metrics import NodeReported
 
@@ -22,7 +22,7 @@ class StateFields:
         nodes: name -> facts; present exactly while the node is observed.
         metrics: node name -> its NodeMetric object.
         reports: node name -> context of `metrics-*` -> the newest report that it holds; reported: the same, its seq there.
-        objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`cluster_objects.FOLLOWED`).
+        objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`watched_resources.WATCHED`).
         questions: ScheduleExplanation objects by `namespace/name`; answered: what we last said to them.
         changed: per class of change the `cluster` seq of the last one that was of no node in particular.
         chosen: volume -> claim that a placement of ours chose it for; what is written in the volume itself outranks it.

@@ -14,8 +14,8 @@ import msgspec
 
 from cli.embedded import EmbeddedNats
 from cli.supervisor import Endpoints, Spec, Supervisor
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
 from shared.bus import Bus

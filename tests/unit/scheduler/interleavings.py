@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
 from services.scheduler.state.cluster_view import ClusterView

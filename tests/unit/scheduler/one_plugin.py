@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Plugin, Profile, Scorer
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.state.cluster_view import ClusterView

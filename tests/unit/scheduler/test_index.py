@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import stand_by

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.kernels.resources import filled
 from services.scheduler.kernels.select import AS_IT_IS, DOWN, FEASIBLE, UP, add, leading
 from services.scheduler.kernels.tiles import at, selected

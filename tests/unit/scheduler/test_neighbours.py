@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.framework.plugin_state import CrossNodeState, Placeable

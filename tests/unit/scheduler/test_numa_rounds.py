@@ -7,15 +7,15 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.cluster_objects import NODE_TOPOLOGIES
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cache.selectors import Selector, canonical
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of

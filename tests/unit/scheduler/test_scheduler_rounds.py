@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of, read_config
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize

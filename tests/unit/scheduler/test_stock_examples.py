@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.registry import PLUGINS
 from services.scheduler.plugins.helper.tolerations import tolerates

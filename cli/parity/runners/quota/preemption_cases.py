@@ -12,11 +12,11 @@ from typing import Any, cast
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import shortfall
 from services.quota_ledger.decide.charge import charge
-from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.registry import PLUGINS
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs

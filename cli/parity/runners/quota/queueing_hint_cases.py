@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
-from services.scheduler.quota.queue_gate import QuotaGate
-from services.scheduler.quota.reasons import EXCEEDED, PLUGIN
-from services.scheduler.quota.view import QuotaView
+from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN
+from services.scheduler.state.quota_view import QuotaView
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.pod import Pod

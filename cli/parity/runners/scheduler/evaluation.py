@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.request_variants import VariantBatch
-from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Plugin, Profile, Scorer, normalized
 from services.scheduler.framework.plugin_state import CrossNodeState
 from services.scheduler.framework.reasons import text

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_class import PodClass

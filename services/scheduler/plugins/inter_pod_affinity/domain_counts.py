@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.selectors import Matcher
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.topology_domains import Domains, domains

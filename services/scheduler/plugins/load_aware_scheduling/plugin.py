@@ -6,8 +6,8 @@ The rules are in `load_aware/`; this names its reasons, keeps its ledger by row,
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import CPU, MEMORY
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason

@@ -9,9 +9,10 @@ import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.selectors import canonical, selects
-from services.scheduler.cache.volume_catalog import CLAIMS, VOLUMES, VolumeCatalog
+from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.plugins.helper.node_selectors import term_matches
+from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
 from shared.events import Event
 from shared.events.intents import FieldsDesired
 from shared.kube.quantity import BadQuantity, nanos

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.quota.charge_result import Told, settled, to_charge
-from services.scheduler.quota.queue_gate import QuotaGate
-from services.scheduler.quota.reasons import EXCEEDED, PLUGIN, UNREACHABLE
-from services.scheduler.quota.view import QuotaView
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN, UNREACHABLE
+from services.scheduler.state.quota_view import QuotaView
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from services.scheduler.quota.view import QuotaView
+from services.scheduler.state.quota_view import QuotaView
 
 
 class OwnQuota:

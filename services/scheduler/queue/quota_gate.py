@@ -6,9 +6,9 @@ as many as there is room for. So a place that comes free lets one pod be tried, 
 
 from collections.abc import Iterator
 
-from services.scheduler.quota.reasons import waits_for_ledger, waits_for_quota
-from services.scheduler.quota.view import QuotaView
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.quota_reasons import waits_for_ledger, waits_for_quota
+from services.scheduler.state.quota_view import QuotaView
 from shared.domain.amounts import Amounts
 
 MOST_REFUSED = 64

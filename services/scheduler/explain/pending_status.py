@@ -7,7 +7,7 @@ Source: spec/scheduler-core.md 1.3.
 
 from typing import Any
 
-from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.reasons import Reason, text
 from services.scheduler.state.pod_record import PodRecord
 from shared.kube.instants import instant_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.quota.capacity import Entry, QuotaCapacity
+from services.scheduler.state.quota_capacity import Entry, QuotaCapacity
 from shared.domain.amounts import mask
 from shared.domain.quota_check_options import options_of
 from shared.domain.quota_lookup import QuotaLookup

@@ -1,0 +1,199 @@
+"""Nodes, pods and plugin caches as arrays, kept current from the State by differences.
+
+A cluster cache is a function of the State. It follows the names that the fold marked as changed, moves every total by the difference, and
+can be thrown away and built anew at any time with the same decisions.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from services.scheduler.cache.cluster_objects import ClusterObjects
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import PluginCache, SelectiveCache, TopologyCache
+from services.scheduler.cache.pod_index import PodIndex
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.latest_usage import newest, youngest
+from services.scheduler.state.node_reservation import less_reserved
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.records import DirtySet
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
+from shared.domain.deprecated_resources import node_with_todays_names
+
+
+class ClusterCache:
+    """The arrays of one ClusterView. A view has one cache at a time, the newest.
+
+    Attributes:
+        view: the folded State.
+        table: the nodes.
+        pod_index: the number of pods of each class on each node.
+        cluster_objects: namespaces, workloads, volumes, budgets and topologies.
+        on: row -> uid -> the pod that is assigned there.
+        evicting: uid -> an assigned pod with a requested eviction that is neither done nor refused, in no order that matters.
+    """
+
+    def __init__(self, view: ClusterView, plugin_caches: Iterable[PluginCache]) -> None:
+        """Begins to follow a view; everything in it is read by the next `settle`."""
+        self.view = view
+        self.table = NodeTable(room=max(64, len(view.nodes)))
+        self.pod_index = PodIndex()
+        self.cluster_objects = ClusterObjects()
+        self.cluster_objects.storage.chosen = view.chosen
+        self.on: dict[int, dict[str, Assignment]] = {}
+        self.evicting: dict[str, PodRecord] = {}
+        self._assignments: dict[str, Assignment] = {}
+        self._plugin_caches = tuple(plugin_caches)
+        # isinstance of a protocol takes 30 us: looked up once.
+        self._topology_caches = tuple(each for each in self._plugin_caches if isinstance(each, TopologyCache))
+        self._selective = tuple(
+            (each, each if isinstance(each, SelectiveCache) else None) for each in self._plugin_caches
+        )
+        self._moves: list[tuple[int, PodClass, int]] = []  # not counted in the table yet
+        view.read()
+        for pod_class in view.pod_classes.values():
+            pod_class.cached.clear()
+        view.dirty = dirty = DirtySet()
+        dirty.objects.update(((resource, key), None) for resource, objects in view.objects.items() for key in objects)
+        dirty.nodes.update(dict.fromkeys(sorted(view.nodes)))
+        dirty.metrics.update(dict.fromkeys(sorted({*view.metrics, *view.reports})))
+        dirty.pods.update(dict.fromkeys(sorted(view.pods)))
+        self._nodes_read: dict[str, object] = {}
+        self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
+
+    def settle(self, most: int | None = None) -> bool:
+        """Brings everything up to the State.
+
+        Args:
+            most: the number of names to settle; all when not given. A service settles a large change in steps, so that its event loop is
+                never blocked for long.
+
+        Returns:
+            True when nothing is left to settle.
+        """
+        view, steps = self.view, self._steps
+        view.read()
+        dirty = view.dirty
+        assert dirty is not None, "the fold marks changes from the start of a cache"
+        marked: tuple[tuple[dict[Any, None], Callable[[Any], None]], ...] = (
+            (dirty.objects, self._settle_object),
+            (dirty.nodes, self._settle_node),
+            (dirty.metrics, self._settle_metric),
+            (dirty.pods, self._settle_pod),
+        )
+        for names, step in marked:
+            if names:
+                steps.extend((step, name) for name in names)
+                names.clear()
+        for _ in range(len(steps) if most is None else min(most, len(steps))):
+            settle_one, name = steps.popleft()
+            settle_one(name)
+        if not steps:
+            self._all_settled()
+        self._count_moves()
+        return not steps
+
+    def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
+        """Extension point: a pod changed, and the arrays have its new state."""
+
+    def _all_settled(self) -> None:
+        """Extension point: nothing is left to settle."""
+
+    def _settle_object(self, which: tuple[str, str]) -> None:
+        resource, key = which
+        self.cluster_objects.set(resource, key, self.view.objects.get(resource, {}).get(key))
+        if resource == NODE_TOPOLOGIES:
+            for plugin_cache in self._topology_caches:
+                plugin_cache.set_topology(key, self.cluster_objects.topologies.get(key))
+
+    def _settle_node(self, name: str) -> None:
+        node_record = self.view.nodes.get(name)
+        if node_record is None:
+            self._nodes_read.pop(name, None)
+            row = self.table.set_node(name, None)
+            for plugin_cache in self._plugin_caches:
+                plugin_cache.set_node(row, None)
+            self._release_row(name)
+        elif self._nodes_read.get(name) is node_record.node:
+            self.table.set_changed(name, node_record.changed)
+        else:
+            self._nodes_read[name] = node_record.node
+            node = less_reserved(node_with_todays_names(node_record.node))
+            row = self.table.set_node(name, node, node_record.changed)
+            for plugin_cache in self._plugin_caches:
+                plugin_cache.set_node(row, node)
+
+    def _settle_metric(self, name: str) -> None:
+        reports = self.view.reports.get(name, {})
+        metric_record = newest(self.view.metrics.get(name), reports)
+        row = self.table.row(name)
+        context = youngest(reports)[0] if reports else ""
+        self.table.set_reported(row, context, self.view.reported[name][context] if reports else 0)
+        for plugin_cache in self._plugin_caches:
+            if metric_record is None:
+                plugin_cache.set_metric(row, None, "")
+            else:
+                plugin_cache.set_metric(row, metric_record.metric, metric_record.updated)
+        if metric_record is None:
+            self._release_row(name)
+
+    def _settle_pod(self, uid: str) -> None:
+        pod_record = self.view.pods.get(uid)
+        before = self._assignments.get(uid)
+        after = None if pod_record is None else pod_record.assignment()
+        if before is None or before != after:
+            if before is not None:
+                del self._assignments[uid]
+                self._release(uid, before)
+            if after is not None:
+                self._assignments[uid] = after
+                self._assign(uid, after)
+        if pod_record is not None and after is not None and pod_record.is_eviction_requested():
+            self.evicting[uid] = pod_record
+        else:
+            self.evicting.pop(uid, None)
+        self._pod_settled(uid, pod_record)
+
+    def _assign(self, uid: str, assignment: Assignment) -> None:
+        row, pod_class = self.table.row(assignment.node), assignment.pod_class
+        self._moves.append((row, pod_class, +1))
+        self.pod_index.move(row, pod_class, ending=assignment.ending, sign=+1)
+        for plugin_cache in self._caches_of(pod_class):
+            plugin_cache.assign(row, uid, assignment)
+        there = self.on.get(row)
+        if there is None:
+            there = self.on[row] = {}
+        there[uid] = assignment
+
+    def _release(self, uid: str, assignment: Assignment) -> None:
+        row, pod_class = self.table.row(assignment.node), assignment.pod_class
+        self._moves.append((row, pod_class, -1))
+        self.pod_index.move(row, pod_class, ending=assignment.ending, sign=-1)
+        for plugin_cache in self._caches_of(pod_class):
+            plugin_cache.release(row, uid, assignment)
+        del self.on[row][uid]
+        if not self.on[row]:
+            del self.on[row]
+        self._release_row(assignment.node)
+
+    def _caches_of(self, pod_class: PodClass) -> tuple[PluginCache, ...]:
+        """Returns the plugin caches in which pods of the class count."""
+        caches: tuple[PluginCache, ...] | None = pod_class.cached.get(self)
+        if caches is None:
+            caches = tuple(
+                each for each, selective in self._selective if selective is None or selective.applies_to(pod_class)
+            )
+            pod_class.cached[self] = caches
+        return caches
+
+    def _count_moves(self) -> None:
+        if self._moves:
+            self.table.count(self._moves)
+            self._moves.clear()
+
+    def _release_row(self, name: str) -> None:
+        self._count_moves()  # a row with pods is not released
+        view = self.view
+        if name not in view.nodes and name not in view.metrics and name not in view.reports:
+            self.table.release(name)

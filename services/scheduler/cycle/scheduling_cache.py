@@ -1,0 +1,96 @@
+"""Everything that a cycle reads: the cluster cache, the queue of waiting pods, and the cache of each plugin of the profiles.
+
+A function of the State and of the configuration: it can be thrown away and built anew at any time with the same decisions.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from services.scheduler.cache.cluster_cache import ClusterCache
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.framework.plugin import Plugin, Profile
+from services.scheduler.queue.quota_gate import QuotaGate
+from services.scheduler.queue.scheduling_queue import Queue
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.quota_reasons import waits_for_quota
+
+
+class SchedulingCache(ClusterCache):
+    """The cluster cache with the pods that wait for one of the profiles.
+
+    Attributes:
+        profiles: schedulerName -> profile.
+        queue: the pods that wait for one of the profiles.
+        gate: the pods that wait for capacity in their quota.
+        nominated: uid -> a waiting pod of one of the profiles for which victims are evicted.
+        plugin_caches: plugin -> its cache; None for a plugin without one.
+    """
+
+    def __init__(self, view: ClusterView, profiles: Mapping[str, Profile], shadowed: str = "") -> None:
+        """Begins to follow a view.
+
+        Args:
+            shadowed: the name of another scheduler. Its pods are never queued, although a profile of that name may evaluate them.
+        """
+        self.profiles = profiles
+        self.queue = Queue({name: profile for name, profile in profiles.items() if name != shadowed})
+        self.gate = QuotaGate(view.quota)
+        self.nominated: dict[str, PodRecord] = {}
+        plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
+        self.plugin_caches: dict[Plugin, PluginCache | None] = {plugin: plugin.new_cache() for plugin in plugins}
+        self._unsettled: set[str] = set()  # uids that the queue, the gate or `nominated` may have
+        super().__init__(view, (each for each in self.plugin_caches.values() if each is not None))
+
+    def _all_settled(self) -> None:
+        for uid in self.gate.changed():
+            self._settle_pod(uid)
+
+    def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
+        settled = (
+            pod_record is not None
+            and pod_record.node != ""
+            and not pod_record.attempts
+            and not pod_record.eviction_refused_at
+        )
+        if settled and uid not in self._unsettled:
+            return  # most pods: they run, and neither queue nor gate has them
+        if settled or pod_record is None:
+            self._unsettled.discard(uid)
+        else:
+            self._unsettled.add(uid)
+        # Nobody places a pod without a profile here: capacity would be kept for it in vain, and nothing evaluates it.
+        has_profile = (
+            pod_record is not None
+            and pod_record.pod_class is not None
+            and pod_record.pod_class.scheduler in self.profiles
+        )
+        gateway_since = self.view.gateway_since
+        if pod_record is not None and has_profile and pod_record.nominated and pod_record.waiting(gateway_since):
+            self.nominated[uid] = pod_record
+        else:
+            self.nominated.pop(uid, None)
+        refused_at = self._eviction_refused_at(pod_record) if uid in self.nominated and pod_record is not None else 0
+        queued, refused_at = self.gate.place(uid, pod_record, refused_at)
+        self.queue.put(uid, queued, gateway_since, self.view.config_seq, refused_at)
+        if pod_record is not None and pod_record.eviction_refused_at:
+            self._requeue_nominated(pod_record)
+
+    def _eviction_refused_at(self, nominated: PodRecord) -> int:
+        """Returns the `cluster` seq of the newest refused eviction of a pod whose end could admit this one; 0 without one."""
+        victims: Iterable[str] = self.on.get(self.table.rows.get(nominated.nominated, -1), ())
+        entry = self.view.quota.pods.get(nominated.uid)
+        if entry is not None and waits_for_quota(nominated.reasons):
+            victims = self.view.quota.pods_of[entry.quota]
+        records = (self.view.pods.get(uid) for uid in victims)  # None: deleted, and not settled yet
+        return max((pod_record.eviction_refused_at for pod_record in records if pod_record is not None), default=0)
+
+    def _requeue_nominated(self, kept: PodRecord) -> None:
+        """Lets the pods be tried again that were nominated for the capacity of a pod whose eviction was refused."""
+        quotas = self.view.quota.pods
+        own = quotas.get(kept.uid)
+        for uid, pod_record in self.nominated.items():
+            is_there = pod_record.nominated == kept.node
+            if waits_for_quota(pod_record.reasons):
+                is_there = own is not None and uid in quotas and quotas[uid].quota == own.quota
+            if is_there:
+                self.queue.put(uid, pod_record, self.view.gateway_since, self.view.config_seq, kept.eviction_refused_at)

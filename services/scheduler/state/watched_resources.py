@@ -1,0 +1,36 @@
+"""Resources beyond nodes, pods and quotas that the fold keeps because plugins read them."""
+
+from collections.abc import Mapping
+
+from services.scheduler.state.cluster_event import ClusterEvent
+from shared.kube import resource_names
+
+NAMESPACES = "namespaces"
+SERVICES = "services"
+OWNERS: Mapping[str, str] = {
+    "replicationcontrollers": "ReplicationController",
+    "replicasets.apps": "ReplicaSet",
+    "statefulsets.apps": "StatefulSet",
+}
+"""Resource -> kind of the workloads whose selector spreads their pods."""
+
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
+STORAGE_CLASSES = "storageclasses.storage.k8s.io"
+CSI_NODES = "csinodes.storage.k8s.io"
+CSI_DRIVERS = "csidrivers.storage.k8s.io"
+CSI_CAPACITIES = "csistoragecapacities.storage.k8s.io"
+STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CSI_CAPACITIES)
+
+BUDGETS = resource_names.BUDGETS
+NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
+
+WATCHED: Mapping[str, ClusterEvent] = {
+    NODE_TOPOLOGIES: ClusterEvent.TOPOLOGY,
+    NAMESPACES: ClusterEvent.NAMESPACE,
+    SERVICES: ClusterEvent.WORKLOAD,
+    **dict.fromkeys(OWNERS, ClusterEvent.WORKLOAD),
+    **dict.fromkeys(STORAGE, ClusterEvent.VOLUME),
+    BUDGETS: ClusterEvent.BUDGET,
+}
+"""Resource -> kind of cluster event that a change of one of its objects is."""
