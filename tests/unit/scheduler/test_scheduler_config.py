@@ -14,7 +14,7 @@ from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected
-from tests.support.scheduling_world import World
+from tests.support.scheduling_world import World, cycles_of, metric, node, pod, use
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 LOAD_AWARE = (
@@ -108,6 +108,10 @@ def test_json_is_read_as_well_as_yaml() -> None:
         (profile("  plugins: {score: {disabled: [{name: Nope}]}}"), "profiles[0].plugins.score.disabled[0].name", "Nope"),
         (profile("  plugins: {score: {enabled: [{name: NodeAffinity, weight: -1}]}}"),
          "profiles[0].plugins.score.enabled[0].weight", "above 0"),
+        (profile(f"  plugins: {{score: {{enabled: [{{name: NodeAffinity, weight: {2**31}}}]}}}}"),
+         "profiles[0].plugins.score.enabled[0].weight", "<= 2147483647"),
+        (profile("  plugins: {score: {enabled: [{name: NodeAffinity, weight: 1.5}]}}"),
+         "profiles[0].plugins.score.enabled[0].weight", "int"),
         (profile("  pluginConfig: [{name: Nope}]"), "profiles[0].pluginConfig[0].name", "Nope"),
         (profile("  pluginConfig: [{name: NodeResourcesFit, args: {kind: OtherArgs}}]"),
          "profiles[0].pluginConfig[0].args.kind", "NodeResourcesFitArgs"),
@@ -151,6 +155,33 @@ def test_multi_point_puts_a_plugin_at_every_point_it_implements() -> None:
     assert "LoadAwareScheduling" in [plugin.name for plugin in read.filters]
     assert "NodeAffinity" not in [plugin.name for plugin in read.filters]
     assert {scorer.plugin.name: scorer.weight for scorer in read.scorers}["LoadAwareScheduling"] == 2
+
+
+def test_totals_are_exact_whole_numbers_at_the_largest_weights() -> None:
+    """Kernels sum totals as whole floats, which are exact below 2^53; upstream's weights are int32, and a score is 100 at most."""
+    names = [scorer.plugin.name for scorer in read_config(DEFAULT_PROFILE).profiles["koord-scheduler"].scorers]
+    weights = {name: 2**31 - 1 - 2 * place for place, name in enumerate(names)}
+    assert 100 * sum(weights.values()) < 2**53
+    enabled = [{"name": name, "weight": weight} for name, weight in weights.items()]
+    found = []
+    for text in (json.dumps(_scored(enabled)), json.dumps(_scored([{"name": name, "weight": 1} for name in names]))):
+        world = World()
+        use(world, text)
+        for name, cpu in (("a", "7"), ("b", "13")):
+            world.add_node(node(name, cpu=cpu))
+            world.report(metric(name, "900m"))
+        world.add_pod(pod("p", cpu="1700m"))
+        world.read()
+        found.append({best.node: best for best in cycles_of(world.cycle())[0].classes[0].best})
+    heavy, light = found
+    for name in ("a", "b"):
+        assert heavy[name].plugin_scores == {k: v * weights[k] for k, v in light[name].plugin_scores.items()}
+        assert heavy[name].score == sum(heavy[name].plugin_scores.values()) > 2**32
+
+
+def _scored(enabled: list[dict[str, object]]) -> dict[str, object]:
+    plugins = {"multiPoint": {"disabled": [{"name": "*"}]}, "score": {"enabled": enabled}}
+    return {**yaml.safe_load(HEAD), "profiles": [{"schedulerName": "koord-scheduler", "plugins": plugins}]}
 
 
 # Taking over
