@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
@@ -15,6 +16,7 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.pod_class import PodClass, class_key, common_part
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent
@@ -34,7 +36,7 @@ from tests.support.numa_machines import (
     machine,
     reported,
 )
-from tests.support.scheduling_world import World, placements, pod, told
+from tests.support.scheduling_world import World, cycles_of, placements, pod, told
 
 
 def world_of(*names: str, labels: dict[str, str] | None = None) -> World:
@@ -340,3 +342,19 @@ def test_cpus_are_kept_from_the_same_cycle_on_and_while_the_victim_is_leaving() 
     world.drop_pod("low")
     world.read()
     assert cpus_of(world.rounds()) == {"high": "0-11", "mid": "12-15"}
+
+
+def test_a_refusal_is_recorded_in_full_however_many_others_the_process_has_met_before() -> None:
+    world = world_of("n", labels={NUMA_LABEL: "Zebra"})
+    world.read()
+    cache = world.indexed()
+    cache.settle()
+    plugin = next(each for each in cache.profiles["koord-scheduler"].filters if isinstance(each, NodeNUMAResource))
+    for number in range((1 << 14) + 2):
+        if number % 1024 == 0:
+            state = CycleState(cache, world.now_ns).plugin_states[plugin]
+        one = pod("x", annotations={SPEC: " " * number + "x"})  # the error names the byte at which JSON ends
+        assert state.filter_at(PodClass(class_key(one), common_part(one)), 0)
+    [decided] = cycles_of(schedule(world, pod("p", cpu="1")))
+    [evaluated] = decided.classes
+    assert [(each.code, each.detail) for each in evaluated.rejected] == [("UnknownNumaPolicy", "Zebra")]

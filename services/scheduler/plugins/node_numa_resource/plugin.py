@@ -27,6 +27,7 @@ from services.scheduler.plugins.node_numa_resource.node_cache import Asked, Numa
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, read_demand
 from services.scheduler.plugins.node_numa_resource.policies import MOST
+from services.scheduler.plugins.node_numa_resource.refusal_numbers import CycleRefusals, RefusalNumbers
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, score
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
@@ -34,14 +35,12 @@ from services.scheduler.state.pod_record import Assignment, PodRecord
 
 _ROOM = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.TOPOLOGY))
 _OFFER = frozenset((ClusterEvent.LABELS, ClusterEvent.ANNOTATIONS, ClusterEvent.TOPOLOGY))
-_MOST_REFUSALS = 1 << 14
-"""How many different refusals are told apart."""
 
 
 class NodeNUMAResource:
     """Refuses nodes that cannot give a pod the CPUs or NUMA zones it needs; prefers by what is left. Gives both.
 
-    A verdict is 1 + the number of a refusal; refusals are numbered as they are met, and numbers never leave the process.
+    A filter result is the number of a refusal; numbers never leave the process.
     """
 
     name: ClassVar[str] = "NodeNUMAResource"
@@ -69,8 +68,7 @@ class NodeNUMAResource:
     def __init__(self, args: NumaArgs) -> None:
         self.args = args
         self.strategies = args.strategies
-        self._numbers: dict[Refused, int] = {}
-        self._refusals: list[Refused] = []
+        self.refusals = RefusalNumbers()
 
     def new_cache(self) -> PluginCache:
         """What nodes offer and pods hold, by row."""
@@ -83,11 +81,11 @@ class NodeNUMAResource:
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """One reason for each resource that is short, or the first that holds."""
-        return self._refusals[result - 1].reasons
+        return self.refusals[result].reasons
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Policies, topologies and fractions stay, whoever goes."""
-        return self._refusals[result - 1].unresolvable
+        return self.refusals[result].unresolvable
 
     def asked(self, pod_class: PodClass) -> Asked | Refused | None:
         """What a class asks for; None when it asks for nothing at all."""
@@ -99,24 +97,13 @@ class NodeNUMAResource:
             pod_class.cached[self] = asked
         return asked
 
-    def number(self, refused: Refused | None) -> int:
-        """The verdict that stands for a refusal; 0 for none."""
-        if refused is None:
-            return 0
-        number = self._numbers.get(refused)
-        if number is None:
-            if len(self._refusals) >= _MOST_REFUSALS:  # of so many details none is of use
-                return self.number(refused._replace(reasons=tuple(Reason(r.code, "...") for r in refused.reasons)))
-            self._refusals.append(refused)
-            number = self._numbers[refused] = len(self._refusals)
-        return number
-
 
 class _NodeNUMAResourceState:
     """NodeNUMAResource for one cycle."""
 
     def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, fleet: NumaFleet) -> None:
         self._plugin = plugin
+        self._refusals = CycleRefusals(plugin.refusals)
         self.snapshot = snapshot
         self._fleet = fleet
         size = snapshot.size
@@ -154,7 +141,7 @@ class _NodeNUMAResourceState:
             return None
         count = len(self._alive[rows])
         if isinstance(asked, Refused):
-            return np.full(count, self._plugin.number(asked), np.int64)
+            return np.full(count, self._refusals.number(asked), np.int64)
         closer = self._needs_a_closer_look(asked.demand)
         if closer is None or not (closer := closer[rows]).any():
             return None
@@ -169,7 +156,7 @@ class _NodeNUMAResourceState:
         if asked is None:
             return 0
         if isinstance(asked, Refused):
-            return self._plugin.number(asked)
+            return self._refusals.number(asked)
         return self._result(asked, row) if self._is_looked_at(asked.demand, row) else 0
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
@@ -218,7 +205,7 @@ class _NodeNUMAResourceState:
         cycle = self._cycle(asked, row)
         got = cycle.reserve()
         if isinstance(got, Refused):
-            return self._plugin.number(got)
+            return self._refusals.number(got)
         return (
             annotations_for(pod_class.pod, got, cycle.want.own_bind, required=cycle.want.required)
             if cycle.allocates
@@ -264,7 +251,7 @@ class _NodeNUMAResourceState:
         return site.cycle(asked, self._plugin.strategies)
 
     def _result(self, asked: Asked, row: int) -> int:
-        return self._plugin.number(self._cycle(asked, row).filter(_RowAmounts(self, row)))
+        return self._refusals.number(self._cycle(asked, row).filter(_RowAmounts(self, row)))
 
     def _score(self, asked: Asked, row: int) -> int:
         return self._cycle(asked, row).score(_RowAmounts(self, row))

@@ -1,0 +1,53 @@
+"""Numbers for the refusals of a cycle: a filter result is an integer, and a refusal has reasons with text."""
+
+from itertools import count
+from weakref import WeakValueDictionary
+
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused
+
+
+class _Numbered:
+    """A refusal under its number, for as long as a cycle refers to it."""
+
+    __slots__ = ("__weakref__", "number", "refused")
+
+    def __init__(self, number: int, refused: Refused) -> None:
+        self.number, self.refused = number, refused
+
+
+class RefusalNumbers:
+    """The refusals of all cycles and requests that are under way, by number.
+
+    A number is never used twice, and a refusal is dropped with the cycles that met it. So neither memory nor what is recorded of a
+    refusal depends on the age of the process, although the texts of users' annotations are among the reasons.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._refusals: WeakValueDictionary[int, _Numbered] = WeakValueDictionary()
+
+    def __getitem__(self, number: int) -> Refused:
+        return self._refusals[number].refused
+
+    def new(self, refused: Refused) -> _Numbered:
+        """Numbers a refusal; the caller keeps the result for as long as the number is in use."""
+        numbered = _Numbered(next(self._numbers), refused)
+        self._refusals[numbered.number] = numbered
+        return numbered
+
+
+class CycleRefusals:
+    """The refusals that one cycle has met; a plugin state and its copies share them."""
+
+    def __init__(self, numbers: RefusalNumbers) -> None:
+        self._numbers = numbers
+        self._met: dict[Refused, _Numbered] = {}
+
+    def number(self, refused: Refused | None) -> int:
+        """The filter result that stands for a refusal; 0 for none."""
+        if refused is None:
+            return 0
+        found = self._met.get(refused)
+        if found is None:
+            found = self._met[refused] = self._numbers.new(refused)
+        return found.number
