@@ -23,12 +23,11 @@ import cli
 from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
 from cli.terminal.output import show_table
-from services.gateway.webhooks.admission_state import CLASSES, NAMESPACES, PROFILES, AdmissionView
-from services.gateway.webhooks.certificates import Bundle, Terms, renewed
-from services.gateway.webhooks.handlers import Desk
-from services.gateway.webhooks.handlers import Terms as Configured
+from services.gateway.webhooks.admission_state import CLASSES, NAMESPACES, PROFILES, AdmissionState
+from services.gateway.webhooks.certificates import CertificateBundle, Lifetimes, next_bundle
+from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
-from services.gateway.webhooks.webhook_definitions import HOOKS
+from services.gateway.webhooks.webhook_definitions import WEBHOOKS
 from shared.admission.feature_gates import gates_of
 from shared.errors import KoordError
 from shared.events.cluster import InitialListCompleted, ObjectObserved
@@ -37,7 +36,7 @@ from shared.kube import resource_names
 PATHS = ("/mutate-pod", "/validate-pod")
 CONNECTIONS = 16
 QUOTAS = resource_names.QUOTAS
-_LIFETIMES = Terms(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
+_LIFETIMES = Lifetimes(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
 
 
 class WebhookFigures(msgspec.Struct, frozen=True):
@@ -225,11 +224,11 @@ def _objects(profiles: int, namespaces: int, quotas: int) -> Iterator[ObjectObse
 
 def serve(authorities: str, port: int, profiles: int, namespaces: int, quotas: int) -> None:
     """The other process: serve until it is ended; the file `ready` beside the authorities says that it does."""
-    view = AdmissionView()
+    view = AdmissionState()
     for event in _objects(profiles, namespaces, quotas):
         view.apply(event)
     view.apply(InitialListCompleted(objects=0))
-    bundle = renewed(None, ("127.0.0.1",), _LIFETIMES, datetime.now(UTC))
+    bundle = next_bundle(None, ("127.0.0.1",), _LIFETIMES, datetime.now(UTC))
     assert bundle is not None, "there was none before"
     Path(authorities).write_bytes(bundle.authorities)
     import uvloop
@@ -238,11 +237,11 @@ def serve(authorities: str, port: int, profiles: int, namespaces: int, quotas: i
         runner.run(_serve(view, port, bundle, Path(authorities).parent / "ready"))
 
 
-async def _serve(view: AdmissionView, port: int, bundle: Bundle, ready: Path) -> None:
-    desk = Desk(view, tuple, Configured(gates_of(""), "koordinator-system"))
+async def _serve(view: AdmissionState, port: int, bundle: CertificateBundle, ready: Path) -> None:
+    desk = AdmissionHandlers(view, tuple, AdmissionSettings(gates_of(""), "koordinator-system"))
     metrics = WebhookMetrics(CollectorRegistry())
-    server = WebhookServer(f"127.0.0.1:{port}", HOOKS, lambda: desk, lambda: view.changes, metrics)
-    server.show(bundle)
+    server = WebhookServer(f"127.0.0.1:{port}", WEBHOOKS, lambda: desk, lambda: view.changes, metrics)
+    server.use_certificate(bundle)
     await server.start()
     await asyncio.to_thread(ready.touch)
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What the gateway may do."""
+"""Manifest of the gateway: its context, the contexts it follows, and its bus subject."""
 
 from shared.kube.rbac_permissions import SUBJECT
 from shared.runtime.manifest import Manifest

@@ -1,4 +1,4 @@
-"""What the gateway counts for Prometheus."""
+"""Prometheus counters of the gateway."""
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -21,9 +21,9 @@ class GatewayMetrics:
         )
 
     def outcome(self, intent: Intent, outcome: Event) -> None:
-        """An intent has ended."""
+        """Counts the outcome of an intent."""
         self._outcomes.labels(type(intent).__name__, type(outcome).__name__).inc()
 
     def listed(self, resource: str) -> None:
-        """A resource was listed."""
+        """Counts a complete list of a resource."""
         self._lists.labels(resource).inc()

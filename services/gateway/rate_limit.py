@@ -1,20 +1,20 @@
-"""Rates: of writes, so that a backlog does not take the API server away from everyone else; of appends and starts, so that
-what comes in quick succession shares a transaction, or a look at the lock.
+"""Rate limit: of writes, so that a backlog does not overload the API server; of appends and starts, so that events in
+quick succession share a transaction, or a check of the writer's lock.
 """
 
 import asyncio
 
 
-class Pace:
-    """Lets `per_s` callers pass each second; after a pause, as many at once as `burst_s` of it would have let pass."""
+class RateLimit:
+    """Admits `per_s` callers a second; after a pause, at once as many as `burst_s` of it would have admitted."""
 
     def __init__(self, per_s: float, burst_s: float = 0) -> None:
         self._gap_s = 1 / per_s
         self._burst_s = burst_s
         self._next = 0.0
 
-    async def turn(self) -> None:
-        """Return when it is the caller's turn; at once after a pause."""
+    async def wait(self) -> None:
+        """Waits for the caller's turn; returns at once after a pause."""
         now = asyncio.get_running_loop().time()
         at = max(self._next, now - self._burst_s)
         self._next = at + self._gap_s

@@ -1,4 +1,4 @@
-"""The gateway's shell: watches in, appends out, effects as soon as an intent is folded."""
+"""Entry point of the gateway: connects watches, appends and effects, and runs them while this replica writes `cluster`."""
 
 import asyncio
 import logging
@@ -7,19 +7,19 @@ import stamina.instrumentation
 
 from services.gateway import permissions
 from services.gateway.effects import outcomes
-from services.gateway.effects.effect_runner import Carrier
+from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.effects.intents import ANY_INTENTS, SCHEDULING_INTENTS
-from services.gateway.effects.write_tracker import Echoes
+from services.gateway.effects.write_tracker import WriteTracker
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.resources import followed
+from services.gateway.kube_api.resources import watched_resources
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
-from services.gateway.rate_limit import Pace
+from services.gateway.rate_limit import RateLimit
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
-from services.gateway.watch.observation_buffer import Intake
+from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.watcher import Watcher
-from services.gateway.webhooks.service import Webhooks, beside
+from services.gateway.webhooks.service import WebhookService, lifespan
 from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMissed, InitialListCompleted, WatchResumed
@@ -31,21 +31,21 @@ from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
-SETTLE_S = 5.0
-"""How long effects under way may take to end when the process is asked to stop; what has not ended stays due."""
+DRAIN_TIMEOUT_S = 5.0
+"""Time for effects in flight to end after a stop is requested; those that have not ended stay due."""
 
 APPENDS_PER_S = 125
 STARTS_PER_S = 250
-"""At most: under load an append then holds several pods' events. A single one after a pause does not wait."""
+"""Upper limits: under load an append then has the events of several pods. A single event after a pause does not wait."""
 
 POLL_INTERVAL_S = 1.0
-"""How often drift whose pause has ended is looked for, when nothing else happens."""
+"""Interval of checks for drift whose pause has ended, when nothing else wakes the loop."""
 
 
 class Gateway:
-    """One leadership: from the first list to the end of the process."""
+    """One term as the writer of `cluster`: from the first list to the end of the process."""
 
-    _carrier: Carrier
+    _effect_runner: EffectRunner
 
     def __init__(self, runtime: Runtime, api: KubeApi) -> None:
         self._runtime = runtime
@@ -54,13 +54,15 @@ class Gateway:
         self._to_append = asyncio.Event()
         self._to_start = asyncio.Event()
         self._listed = asyncio.Event()
-        self._settled = False
+        self._drained = False
         self._outcomes: list[Draft] = []
-        self._echoes = Echoes()
+        self._write_tracker = WriteTracker()
         self._metrics = GatewayMetrics(runtime.metrics.registry)
-        self._resources = followed(self._settings.config_namespace)
+        self._resources = watched_resources(self._settings.config_namespace)
         names = [resource.name for resource in self._resources]
-        self._intake = Intake(names, lambda: self._state, self._echoes, self._to_append.set, self._metrics.listed)
+        self._observations = ObservationBuffer(
+            names, lambda: self._state, self._write_tracker, self._to_append.set, self._metrics.listed
+        )
 
     @property
     def _state(self) -> GatewayState:
@@ -68,68 +70,72 @@ class Gateway:
         return state
 
     async def run(self) -> None:
-        """Work until the process is asked to stop; then let effects end and append their outcomes."""
+        """Works until a stop is requested; then lets effects end and appends their outcomes."""
         async with asyncio.TaskGroup() as group:
-            self._carrier = Carrier(
+            self._effect_runner = EffectRunner(
                 self._api,
                 self._settings,
-                self._echoes,
+                self._write_tracker,
                 now_ns=self._runtime.now_ns,
                 check_lock=self._runtime.check_lock,
-                ended=self._ended,
-                counted=self._metrics.outcome,
+                append=self._append_later,
+                count=self._metrics.outcome,
                 group=group,
             )
-            watchers = [Watcher(self._api, resource, self._settings, self._intake) for resource in self._resources]
-            eyes = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
-            eyes.append(group.create_task(self._sweep(), name="sweep"))
+            watchers = [
+                Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources
+            ]
+            inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
+            inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
             group.create_task(self._append(), name="append")
-            group.create_task(self._follow(), name="follow")
+            group.create_task(self._wake_on_change(), name="wake on change")
             if self._webhooks is not None:
-                judge = self._webhooks.judge(self._ended)
-                self._runtime.before_fold(judge.look)
-                group.create_task(self._webhooks.keep(), name="webhooks' objects")
-                eyes.append(group.create_task(judge.run(self._runtime.now_ns), name="judge"))
+                late_admission = self._webhooks.late_admission(self._append_later)
+                self._runtime.before_fold(late_admission.observe)
+                group.create_task(self._webhooks.keep_registered(), name="webhook registration")
+                inputs.append(group.create_task(late_admission.run(self._runtime.now_ns), name="late admission"))
             starting = group.create_task(self._start(), name="start")
             await self._runtime.draining.wait()
-            await cancel_and_wait(*eyes)
-            # What uses the writer's connection is never cancelled: it ends by itself.
+            await cancel_and_wait(*inputs)
+            # A task that uses the writer's connection is never cancelled, which could cut a transaction: it ends by
+            # itself.
             if self._listed.is_set():
                 self._to_start.set()
                 await starting
             else:
                 starting.cancel()
-            await self._carrier.settle(SETTLE_S)
-            self._settled = True
+            await self._effect_runner.drain(DRAIN_TIMEOUT_S)
+            self._drained = True
             self._to_append.set()
 
     @property
-    def _webhooks(self) -> Webhooks | None:
-        webhooks: Webhooks | None = self._runtime.resources
+    def _webhooks(self) -> WebhookService | None:
+        webhooks: WebhookService | None = self._runtime.resources
         return webhooks
 
-    def _ended(self, outcome: Draft) -> None:
+    def _append_later(self, outcome: Draft) -> None:
         self._outcomes.append(outcome)
         self._to_append.set()
         self._to_start.set()
 
-    async def _follow(self) -> None:
-        """What is folded may be due."""
+    async def _wake_on_change(self) -> None:
+        """Wakes the start of effects after each fold."""
         while not self._runtime.draining.is_set():
             await self._runtime.changed()
             self._to_start.set()
 
     async def _start(self) -> None:
-        """Start effects, once the log says what is there."""
+        """Starts effects, once the log has the initial lists."""
         await self._listed.wait()
         log.info(
-            "listed", extra={"pods": len(self._state.pods), "due": len(self._state.acts) + len(self._state.levels)}
+            "listed",
+            extra={"pods": len(self._state.pods), "due": len(self._state.one_shots) + len(self._state.desired)},
         )
-        pace = Pace(STARTS_PER_S)
+        rate_limit = RateLimit(STARTS_PER_S)
         while not self._runtime.draining.is_set():
-            await pace.turn()
+            await rate_limit.wait()
             self._to_start.clear()
-            if await self._carrier.start(self._state) or self._state.superseded:
+            if await self._effect_runner.start(self._state) or self._state.superseded:
                 self._to_append.set()
             try:
                 async with asyncio.timeout(POLL_INTERVAL_S):
@@ -138,52 +144,59 @@ class Gateway:
                 continue
 
     async def _append(self) -> None:
-        """One append per wake; what comes meanwhile is the next one."""
-        pace = Pace(APPENDS_PER_S)
-        while not self._settled:
+        """Appends one batch per wake; drafts that arrive meanwhile are the next batch."""
+        rate_limit = RateLimit(APPENDS_PER_S)
+        while not self._drained:
             await self._to_append.wait()
-            await pace.turn()
+            await rate_limit.wait()
+            # Cleared before the batch is taken: a draft that arrives during the append sets it again.
             self._to_append.clear()
             await self._append_once()
-            if not self._intake.empty:
+            if not self._observations.empty:
                 self._to_append.set()
-            elif not self._intake.awaited and not self._listed.is_set():
+            elif not self._observations.not_listed and not self._listed.is_set():
                 listed = InitialListCompleted(objects=sum(map(len, self._state.known.values())))
                 await self._runtime.append([Draft(listed)], now_ns=self._runtime.now_ns())
                 self._listed.set()
 
     async def _append_once(self) -> None:
-        drafts = self._intake.take()
+        drafts = self._observations.take()
         ended, self._outcomes = self._outcomes, []
         drafts += ended
         if self._listed.is_set() and self._state.superseded:
-            drafts += outcomes.supersessions(self._state, self._carrier.taken)
+            drafts += outcomes.superseded_outcomes(self._state, self._effect_runner.in_flight)
         if not drafts:
             return
         failpoints.hit("gateway.before-append")
         await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
         failpoints.hit("gateway.after-commit")
-        self._carrier.release(outcome.cause for outcome in ended if outcome.cause)
+        self._effect_runner.forget(outcome.cause for outcome in ended if outcome.cause)
 
-    async def _sweep(self) -> None:
-        """End the levels of objects that are gone: those that were missing at two looks in a row."""
+    async def _end_without_object(self) -> None:
+        """Ends desired states whose object does not exist.
+
+        An object must be missing in two consecutive checks: after a deletion and re-creation under the same name its
+            events
+        may be on their way.
+        """
         before: set[Cause] = set()
         names = frozenset(resource.name for resource in self._resources)
         await self._listed.wait()
         while True:
-            self._echoes.keep(self._state)
-            missing = outcomes.ownerless(self._state, names)
+            self._write_tracker.forget_ended(self._state)
+            missing = outcomes.without_object(self._state, names)
             for cause in sorted(missing & before):
-                level = self._state.held.get(cause) or self._state.withheld[cause].level
-                self._ended(outcomes.answer(cause, level, outcomes.superseded(level)))
+                desired = self._state.applied.get(cause) or self._state.suppressed[cause].desired
+                self._append_later(outcomes.outcome_draft(cause, desired, outcomes.superseded(desired)))
             before = missing
             await asyncio.sleep(self._settings.sweep_interval_s)
 
 
 async def lead(runtime: Runtime) -> None:
-    """Speak to the Kubernetes API for as long as this replica writes `cluster`."""
+    """Runs the gateway for as long as this replica writes `cluster`."""
     settings: GatewaySettings = runtime.settings
-    stamina.instrumentation.set_on_retry_hooks(())  # our own lines say what is retried, and once
+    # effect_runner.py and watcher.py log retries themselves, once each.
+    stamina.instrumentation.set_on_retry_hooks(())
     if settings.shadow:
         log.info("shadow mode: nothing is written to the API")
     async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s, read_only=settings.shadow) as api:
@@ -208,8 +221,8 @@ SERVICE = Service(
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,
-    serves={SUBJECT: permissions.answer},
+    serves={SUBJECT: permissions.serve},
     carries_forward=ENDED_BY,
-    lifespan=beside,
+    lifespan=lifespan,
 )
-"""The gateway. A context that comes to append intents is declared, and added to `follows` with `ANY_INTENTS`."""
+"""The gateway. A context that begins to append intents is declared, and added to `follows` with `ANY_INTENTS`."""

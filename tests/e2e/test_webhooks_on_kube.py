@@ -20,7 +20,7 @@ import pytest
 from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
 from cli.processes.child_process import Process
-from services.gateway.permissions import look
+from services.gateway.permissions import check
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster
 from tests.support.gateway_process import System, running
@@ -164,7 +164,7 @@ async def site(own_cluster: StartCluster, tmp_path: Path) -> Site:
 async def test_k8s_webhooks_grants_what_the_webhooks_need(site: Site) -> None:
     kubeconfig = await asyncio.to_thread(site.cluster.service_account_kubeconfig, *ACCOUNT)
     settings = GatewaySettings(kubeconfig=str(kubeconfig), webhook_listen="127.0.0.1:9876")
-    found = await look(settings, time.time_ns())
+    found = await check(settings, time.time_ns())
     assert (found.problem, found.missing) == ("", ())
     needed = {(rule.verb, rule.resource, rule.name) for rule in found.allowed}
     assert ("update", "secrets", "koordstream-webhook-certs") in needed

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from services.gateway.kube_api.api_types import Decoder
+from services.gateway.kube_api.field_filter import ObservedObject, keep_fields
 from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.state import GatewayState
-from services.gateway.watch.field_filter import Seen, see
 from services.gateway.watch.observed_changes import observed
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved
@@ -78,10 +78,10 @@ def node(name: str = "n1", *, version: str = "7", heartbeat: str = "2026-05-01T2
     }
 
 
-def seen(resource: str, body: dict[str, Any]) -> Seen:
+def seen(resource: str, body: dict[str, Any]) -> ObservedObject:
     """What is kept of an object that arrives as JSON."""
     wire = Decoder(resource).object(msgspec.json.encode(body))
-    return see(RESOURCES[resource], wire)  # type: ignore[arg-type]  # the tests' objects can be read
+    return keep_fields(RESOURCES[resource], wire)  # type: ignore[arg-type]  # the tests' objects can be read
 
 
 def kept(resource: str, body: dict[str, Any]) -> Any:

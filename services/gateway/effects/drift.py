@@ -1,40 +1,40 @@
-"""Whether an object still says what a level says, seen through the level's own patch: nothing else of the object counts."""
+"""Comparison of an object with a desired state, limited to the fields that the desired state names."""
 
 from typing import Any
 
 import msgspec
 
-from services.gateway.watch.field_filter import Seen
+from services.gateway.kube_api.field_filter import ObservedObject
 from shared.events.intents import FieldsDesired, ObjectDesired
 
 
-def wanted(level: FieldsDesired | ObjectDesired) -> dict[str, Any]:
-    """What the level says, as a JSON merge patch: an absent field is null."""
-    return level.patch if isinstance(level, FieldsDesired) else level.body or {}
+def desired_patch(desired: FieldsDesired | ObjectDesired) -> dict[str, Any]:
+    """Returns the desired state as a JSON merge patch: a field that must be absent is null."""
+    return desired.patch if isinstance(desired, FieldsDesired) else desired.body or {}
 
 
-def through(patch: Any, value: Any) -> Any:
-    """The parts of an object that a merge patch names, with null for what is absent."""
+def fields_named(patch: Any, value: Any) -> Any:
+    """Returns the fields of an object that a merge patch names, null for those that are absent."""
     if not isinstance(patch, dict):
         return value
     there = value if isinstance(value, dict) else {}
-    return {name: through(part, there.get(name)) for name, part in patch.items()}
+    return {name: fields_named(part, there.get(name)) for name, part in patch.items()}
 
 
-def body_of(seen: Seen) -> Any:
-    """The kept part of an object as JSON has it, with lists as a level from the log has them."""
+def json_body(seen: ObservedObject) -> Any:
+    """Returns the kept part of an object as plain JSON values, like a desired state from the log."""
     return seen.object if isinstance(seen.object, dict) else msgspec.json.decode(msgspec.json.encode(seen.object))
 
 
-def says(level: FieldsDesired | ObjectDesired, seen: Seen) -> Any:
-    """What an object says about the level's fields."""
-    return through(wanted(level), body_of(seen))
+def current_fields(desired: FieldsDesired | ObjectDesired, seen: ObservedObject) -> Any:
+    """Returns the object's values of the fields that the desired state names."""
+    return fields_named(desired_patch(desired), json_body(seen))
 
 
-def agrees(level: FieldsDesired | ObjectDesired, seen: Seen) -> bool:
-    """Whether the object says what the level says, letter by letter.
+def matches(desired: FieldsDesired | ObjectDesired, seen: ObservedObject) -> bool:
+    """Returns whether the object's fields equal the desired state, byte by byte.
 
-    A server may write a value in another way (`1000m` as `1`), and fields that are not kept read as absent; so a level that
-    does not agree by this measure may have been written all the same. What the server answered to the write tells.
+    A server may normalise a value (`1000m` to `1`), and fields that are not kept read as absent. So a desired state
+    that does not match may have been written all the same; only the response to the write shows the server's form.
     """
-    return bool(says(level, seen) == wanted(level))
+    return bool(current_fields(desired, seen) == desired_patch(desired))

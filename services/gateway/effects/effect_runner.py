@@ -1,7 +1,7 @@
-"""Carries out what is due: many effects at once, those of one object in order, each until it has an outcome.
+"""Runs due effects: many at once, those of one object in order, each until it has an outcome.
 
-The carrier remembers only what is under way. What is due is in the State, so that after a restart, on this replica or
-another, the same intents are due again; pod_writes.py and object_writes.py say why doing one twice is harmless.
+Memory holds only the effects in flight. Due intents are in the State, so after a restart, on this replica or another,
+the same intents are due again; pod_writes.py and object_writes.py state why running an effect twice is harmless.
 """
 
 import asyncio
@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 import stamina
 
 from services.gateway.effects import object_writes, outcomes, pod_writes
-from services.gateway.effects.intents import Act, Intent, Level, Place, place_of
-from services.gateway.effects.write_tracker import Echoes
-from services.gateway.kube_api.api_errors import ApiProblem, BudgetRefuses, Busy, Forbidden
+from services.gateway.effects.intents import DesiredState, Intent, ObjectRef, OneShot, object_ref
+from services.gateway.effects.write_tracker import WriteTracker
+from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.rate_limit import Pace
+from services.gateway.rate_limit import RateLimit
 from services.gateway.settings import GatewaySettings
-from services.gateway.state import GatewayState, PodSeen
+from services.gateway.state import GatewayState
+from services.gateway.state_fields import ObservedPod
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
@@ -26,189 +27,193 @@ from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
-_UNKNOWN = PodSeen("")
+_UNKNOWN = ObservedPod("")
 
 
-class Carrier:
-    """Effects under way.
+class EffectRunner:
+    """Effects in flight.
 
     Attributes:
-        taken: intents that are being carried out, or whose outcome is not appended yet.
+        in_flight: intents that are being carried out, or whose outcome is not appended yet.
     """
 
     def __init__(
         self,
         api: KubeApi,
         settings: GatewaySettings,
-        echoes: Echoes,
+        write_tracker: WriteTracker,
         *,
         now_ns: Callable[[], int],
         check_lock: Callable[[], Awaitable[None]],
-        ended: Callable[[Draft], None],
-        counted: Callable[[Intent, Event], None],
+        append: Callable[[Draft], None],
+        count: Callable[[Intent, Event], None],
         group: asyncio.TaskGroup,
     ) -> None:
-        """Remember what to work with.
+        """Starts with nothing in flight.
 
         Args:
             api: the API server.
-            settings: how many at once, how fast, how long.
-            echoes: what is known of versions, and hears of what was written.
+            settings: limits of concurrency, rate and duration.
+            write_tracker: source of known versions, and receiver of the objects that writes return.
             now_ns: the wall clock.
-            check_lock: ends the process when another replica has taken over; runs before each try.
-            ended: takes each outcome, to be appended.
-            counted: hears of each outcome, for metrics.
-            group: where effects run: an error that none of them expects ends all, and with it the process.
+            check_lock: ends the process if another replica has taken over; runs before each try.
+            append: receives each outcome, to be appended to the log.
+            count: receives each outcome, for metrics.
+            group: runs the effects: an error that none of them expects ends all, and with it the process.
         """
-        self.taken: dict[Cause, None] = {}
+        self.in_flight: dict[Cause, None] = {}
         self._api = api
         self._settings = settings
-        self._echoes = echoes
+        self._write_tracker = write_tracker
         self._now_ns = now_ns
-        self._check_held = check_lock
-        self._ended = ended
-        self._counted = counted
+        self._check_lock = check_lock
+        self._append = append
+        self._count = count
         self._group = group
-        self._pace = Pace(settings.writes_per_s, burst_s=0.1)
-        self._busy: dict[Place, None] = {}
-        self._tasks: dict[asyncio.Task[None], bool] = {}  # task -> whether it holds one of the slots for acts
-        self._acts = 0
-        self._levels = 0
+        self._rate_limit = RateLimit(settings.writes_per_s, burst_s=0.1)
+        self._busy: dict[ObjectRef, None] = {}
+        self._tasks: dict[asyncio.Task[None], bool] = {}  # task -> whether it is a one-shot effect
+        self._one_shots = 0
+        self._desired = 0
 
     async def start(self, state: GatewayState) -> bool:
-        """Start what is due as far as there is room; say whether anything was started or settled.
+        """Starts due effects within the limits; returns whether any was started or ended without a request.
 
-        Acts come first, for a pod that waits for its node is waited for by someone.
+        One-shot effects come first: a pod that waits for its binding is more urgent than a status.
         """
         batch = list(self._choose(state))
         if not batch:
             return False
-        self.taken.update(dict.fromkeys(cause for cause, _ in batch))
-        await self._check_held()
+        self.in_flight.update(dict.fromkeys(cause for cause, _ in batch))
+        await self._check_lock()
         for cause, intent in batch:
             outcome: Event | None
             if self._settings.shadow:
-                outcome = outcomes.withheld(intent)
+                outcome = outcomes.suppressed(intent)
             else:
-                outcome = None if cause in state.held else outcomes.verdict(state, intent)
+                # A drifted desired state has an outcome already: only the write is repeated.
+                outcome = None if cause in state.applied else outcomes.outcome_from_state(state, intent)
             if outcome is None:
-                self._begin(cause, intent, state)
+                self._run_in_task(cause, intent, state)
             else:
                 self._finish(cause, intent, outcome)
         return True
 
-    async def settle(self, timeout_s: float) -> None:
-        """Wait for what is under way, then give up on the rest: it stays due."""
+    async def drain(self, timeout_s: float) -> None:
+        """Waits for effects in flight, then cancels the rest: they stay due."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         await cancel_and_wait(*self._tasks)
 
-    def release(self, causes: Iterable[Cause]) -> None:
-        """Forget intents whose outcomes are in the log now."""
+    def forget(self, causes: Iterable[Cause]) -> None:
+        """Forgets intents whose outcomes have been appended."""
         for cause in causes:
-            self.taken.pop(cause, None)
+            self.in_flight.pop(cause, None)
 
     @staticmethod
     def _now_s() -> float:
         return asyncio.get_running_loop().time()
 
-    # -- choosing
+    # -- choice
 
     def _choose(self, state: GatewayState) -> Iterator[tuple[Cause, Intent]]:
-        """What may start now: acts, then levels, then those that others have overwritten or shadow mode has withheld; one of each object."""
-        chosen: dict[Place, None] = {}
-        room = self._settings.concurrency - self._acts
-        for cause, act in state.acts.items():
-            if room <= 0:
-                break
-            if cause not in self.taken and (first := self._first(state, cause, place_of(act), chosen)):
-                yield first
-                room -= 1
-        room = self._settings.desired_state_concurrency - self._levels
-        for cause, level in state.levels.items():
-            if room <= 0:
-                break
-            if cause not in self.taken and (first := self._first(state, cause, place_of(level), chosen)):
-                yield first
-                room -= 1
-        for cause, again in () if self._settings.shadow else self._again(state):
-            if room <= 0:
-                break
-            place = place_of(again)
-            if place not in self._busy and place not in chosen and place not in state.lines:
-                chosen[place] = None
-                yield cause, again
-                room -= 1
+        """Yields the intents that may start now, at most one of each object.
 
-    def _again(self, state: GatewayState) -> Iterator[tuple[Cause, Level]]:
-        """Levels that have an outcome and must be written: another hand has changed what they say, or an earlier gateway withheld them."""
-        for cause in self._echoes.drifted(self._now_s()):
-            if cause in state.held and cause not in self.taken:
-                yield cause, state.held[cause]
-        for cause, (level, seq) in state.withheld.items():
-            if seq < state.since and cause not in self.taken:
-                yield cause, level
+        One-shot intents come first, then desired states without an outcome, then those to write again.
+        """
+        chosen: dict[ObjectRef, None] = {}
+        free = self._settings.concurrency - self._one_shots
+        for cause, one_shot in state.one_shots.items():
+            if free <= 0:
+                break
+            if cause not in self.in_flight and (first := self._first(state, cause, object_ref(one_shot), chosen)):
+                yield first
+                free -= 1
+        free = self._settings.desired_state_concurrency - self._desired
+        for cause, desired in state.desired.items():
+            if free <= 0:
+                break
+            if cause not in self.in_flight and (first := self._first(state, cause, object_ref(desired), chosen)):
+                yield first
+                free -= 1
+        for cause, again in () if self._settings.shadow else self._to_rewrite(state):
+            if free <= 0:
+                break
+            ref = object_ref(again)
+            if ref not in self._busy and ref not in chosen and ref not in state.queues:
+                chosen[ref] = None
+                yield cause, again
+                free -= 1
+
+    def _to_rewrite(self, state: GatewayState) -> Iterator[tuple[Cause, DesiredState]]:
+        """Yields desired states that have an outcome and must be written: after drift, or after shadow mode has ended."""
+        for cause in self._write_tracker.drifted(self._now_s()):
+            if cause in state.applied and cause not in self.in_flight:
+                yield cause, state.applied[cause]
+        for cause, (desired, seq) in state.suppressed.items():
+            if seq < state.started_seq and cause not in self.in_flight:
+                yield cause, desired
 
     def _first(
-        self, state: GatewayState, cause: Cause, place: Place, chosen: dict[Place, None]
+        self, state: GatewayState, cause: Cause, ref: ObjectRef, chosen: dict[ObjectRef, None]
     ) -> tuple[Cause, Intent] | None:
-        """The first in line at this place of those from the same context, unless something is under way there."""
-        if place in self._busy or place in chosen:
+        """Returns the first queued intent of the object from the same context, unless the object is busy."""
+        if ref in self._busy or ref in chosen:
             return None
-        first = next(other for other in state.lines[place] if other.context == cause.context)
-        if first in self.taken:  # ended, and not appended yet: what follows may rest on it
-            line = [other for other in state.lines[place] if other.context == cause.context and other not in self.taken]
-            first = line[0]
-        chosen[place] = None
-        intent: Intent = state.acts[first] if first in state.acts else state.levels[first]
+        # An effect that has ended stays in the queue until its outcome is appended; the next one may start before that.
+        first = next(
+            other for other in state.queues[ref] if other.context == cause.context and other not in self.in_flight
+        )
+        chosen[ref] = None
+        intent: Intent = state.one_shots[first] if first in state.one_shots else state.desired[first]
         return first, intent
 
-    # -- carrying out
+    # -- execution
 
-    def _begin(self, cause: Cause, intent: Intent, state: GatewayState) -> None:
-        place, act = place_of(intent), isinstance(intent, Act)
-        self._busy[place] = None
-        if act:
-            self._acts += 1
+    def _run_in_task(self, cause: Cause, intent: Intent, state: GatewayState) -> None:
+        ref, one_shot = object_ref(intent), isinstance(intent, OneShot)
+        self._busy[ref] = None
+        if one_shot:
+            self._one_shots += 1
         else:
-            self._levels += 1
-        task = self._group.create_task(self._carry(cause, intent, state))
-        self._tasks[task] = act
-        task.add_done_callback(self._forget)
-        task.add_done_callback(lambda _task: self._busy.pop(place, None))
+            self._desired += 1
+        task = self._group.create_task(self._run(cause, intent, state))
+        self._tasks[task] = one_shot
+        task.add_done_callback(self._task_ended)
+        task.add_done_callback(lambda _task: self._busy.pop(ref, None))
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         if self._tasks.pop(task):
-            self._acts -= 1
+            self._one_shots -= 1
         else:
-            self._levels -= 1
+            self._desired -= 1
 
     def _finish(self, cause: Cause, intent: Intent, outcome: Event) -> None:
-        self._counted(intent, outcome)
-        self._ended(outcomes.answer(cause, intent, outcome))
+        self._count(intent, outcome)
+        self._append(outcomes.outcome_draft(cause, intent, outcome))
 
-    async def _carry(self, cause: Cause, intent: Intent, state: GatewayState) -> None:
-        await self._pace.turn()
+    async def _run(self, cause: Cause, intent: Intent, state: GatewayState) -> None:
+        await self._rate_limit.wait()
         try:
             try:
                 outcome = await self._try(cause, intent, state)
-            except (Busy, BudgetRefuses) as error:
-                log.info("the API server is asked again", extra={"intent": str(cause), "error": str(error)})
-                outcome = await self._insist(cause, intent, state)
-        except (Busy, BudgetRefuses) as error:
+            except (Busy, BlockedByBudget) as error:
+                log.info("a write is retried", extra={"intent": str(cause), "error": str(error)})
+                outcome = await self._retry(cause, intent, state)
+        except (Busy, BlockedByBudget) as error:
             log.warning("gave up on an intent", extra={"intent": str(cause), "error": str(error)})
             outcome = outcomes.failed(intent, str(error))
         except Forbidden as error:
             log.warning("permission is missing", extra={"intent": str(cause), "rule": error.rule, "error": str(error)})
-            outcome = outcomes.not_allowed(intent, error.rule)
+            outcome = outcomes.missing_permission(intent, error.rule)
         failpoints.hit("gateway.after-api-answer")
         self._finish(cause, intent, outcome)
 
-    async def _insist(self, cause: Cause, intent: Intent, state: GatewayState) -> Event:
-        """Try again with growing pauses, within the deadline."""
+    async def _retry(self, cause: Cause, intent: Intent, state: GatewayState) -> Event:
+        """Repeats the write with growing pauses, within the deadline."""
         settings = self._settings
         async for attempt in stamina.retry_context(
-            on=_pause,
+            on=_retry_pause,
             attempts=max(1, settings.tries - 1),
             timeout=settings.deadline_s,
             wait_initial=settings.backoff_s,
@@ -218,7 +223,7 @@ class Carrier:
             with attempt:
                 if attempt.num == 1:
                     await asyncio.sleep(settings.backoff_s)
-                await self._check_held()
+                await self._check_lock()
                 return await self._try(cause, intent, state)
         raise AssertionError("the retry ends with an outcome or an error")
 
@@ -231,30 +236,30 @@ class Carrier:
                 return await pod_writes.evict(api, intent)
             case PodUnschedulable():
                 pod = state.pods.get(intent.pod_uid, _UNKNOWN)
-                outcome = await pod_writes.report_unschedulable(api, intent, pod, now_ns=self._now_ns())
-                await self._tell(intent, pod)
+                outcome = await pod_writes.write_unschedulable_condition(api, intent, pod, now_ns=self._now_ns())
+                await self._record_event(intent, pod)
                 return outcome
             case FieldsDesired():
-                version = self._echoes.version(place_of(intent))
+                version = self._write_tracker.version(object_ref(intent))
                 outcome, seen = await object_writes.write_fields(api, intent, version)
             case ObjectDesired():
-                place = place_of(intent)
-                known = state.known.get(place.resource, {}).get(place.key)
-                version, uid = self._echoes.version(place), known.uid if known else ""
+                ref = object_ref(intent)
+                known = state.known.get(ref.resource, {}).get(ref.key)
+                version, uid = self._write_tracker.version(ref), known.uid if known else ""
                 outcome, seen = await object_writes.write_object(api, intent, version, uid)
         if seen is not None:
-            self._echoes.wrote(cause, intent, seen, self._now_s())
+            self._write_tracker.wrote(cause, intent, seen, self._now_s())
         return outcome
 
-    async def _tell(self, intent: PodUnschedulable, pod: PodSeen) -> None:
+    async def _record_event(self, intent: PodUnschedulable, pod: ObservedPod) -> None:
         try:
-            await pod_writes.tell_unschedulable(self._api, intent, pod, now_ns=self._now_ns())
-        except ApiProblem as error:
+            await pod_writes.record_unschedulable_event(self._api, intent, pod, now_ns=self._now_ns())
+        except ApiError as error:
             log.warning("no Kubernetes Event was recorded", extra={"pod": intent.pod, "error": str(error)})
 
 
-def _pause(error: Exception) -> bool | float:
-    """Whether to try again: not after another error than Busy; later if the server asks for that."""
+def _retry_pause(error: Exception) -> bool | float:
+    """Returns whether to retry after an error, or the pause in seconds that the server requests."""
     if isinstance(error, Busy) and error.retry_after_s:
         return error.retry_after_s
-    return isinstance(error, Busy | BudgetRefuses)
+    return isinstance(error, Busy | BlockedByBudget)

@@ -1,4 +1,4 @@
-"""Intents and outcomes, and what an intent is about: an object (`Place`), and for a level a field group of it (`Slot`)."""
+"""Types of intents, and the object (`ObjectRef`) or field group of an object (`FieldGroup`) that an intent is about."""
 
 from typing import NamedTuple
 
@@ -7,32 +7,32 @@ from shared.events import Event
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 
-Level = PodUnschedulable | FieldsDesired | ObjectDesired
-"""An intent about how a field group of an object must be; only the newest counts."""
+DesiredState = PodUnschedulable | FieldsDesired | ObjectDesired
+"""An intent that gives the values of a field group; only the newest of a field group counts."""
 
-Act = PodPlaced | EvictionRequested
-"""An intent to do something once."""
+OneShot = PodPlaced | EvictionRequested
+"""An intent with a one-shot effect: a binding or an eviction."""
 
-Intent = Act | Level
-"""What the world must be made to agree with."""
+Intent = OneShot | DesiredState
+"""An event that the gateway carries out on the Kubernetes API."""
 
 POD_SCHEDULED = "PodScheduled"
-"""The field group of PodUnschedulable: the pod's condition of that type."""
+"""Field group of PodUnschedulable: the pod's condition of that type."""
 
 SCHEDULING_INTENTS: tuple[type[Event], ...] = (PodPlaced, PodUnschedulable)
 ANY_INTENTS: tuple[type[Event], ...] = (EvictionRequested, FieldsDesired, ObjectDesired)
 """Intents that every context may append."""
 
 
-class Place(NamedTuple):
-    """An object's place in the API."""
+class ObjectRef(NamedTuple):
+    """Resource and key of an object in the API."""
 
     resource: str
     key: str
 
 
-class Slot(NamedTuple):
-    """What a level is about: a field group, as one context sees it."""
+class FieldGroup(NamedTuple):
+    """A group of fields of an object that one context sets together."""
 
     resource: str
     key: str
@@ -40,19 +40,19 @@ class Slot(NamedTuple):
     fields: str
 
 
-def slot_of(context: str, event: Level) -> Slot:
-    """What a level is about."""
+def field_group(context: str, event: DesiredState) -> FieldGroup:
+    """Returns the field group that a desired state of a context sets."""
     match event:
         case PodUnschedulable(pod=key):
-            return Slot(PODS.name, key, context, POD_SCHEDULED)
+            return FieldGroup(PODS.name, key, context, POD_SCHEDULED)
         case FieldsDesired(resource=resource, name=key, fields=fields):
-            return Slot(resource, key, context, fields)
+            return FieldGroup(resource, key, context, fields)
         case ObjectDesired(resource=resource, name=key):
-            return Slot(resource, key, context, "")
+            return FieldGroup(resource, key, context, "")
 
 
-def place_of(event: Intent) -> Place:
-    """The object that an intent is about; effects on one object run in order."""
+def object_ref(event: Intent) -> ObjectRef:
+    """Returns the object that an intent is about; effects on one object run in order."""
     if isinstance(event, FieldsDesired | ObjectDesired):
-        return Place(event.resource, event.name)
-    return Place(PODS.name, event.pod)
+        return ObjectRef(event.resource, event.name)
+    return ObjectRef(PODS.name, event.pod)

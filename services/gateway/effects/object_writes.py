@@ -1,4 +1,7 @@
-"""Writes of desired state to the Kubernetes API, and the outcome of each answer: the table is in pod_writes.py."""
+"""Writes of desired state: field groups of existing objects and whole custom resources.
+
+The table of responses and outcomes is in pod_writes.py.
+"""
 
 from typing import Any
 
@@ -13,26 +16,27 @@ from services.gateway.kube_api.api_errors import (
     Rejected,
 )
 from services.gateway.kube_api.client import APPLY, KubeApi
+from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import RESOURCES, Resource
-from services.gateway.watch.field_filter import Seen
 from shared.events import Event
 from shared.events.intents import FieldsDesired, ObjectDesired
 
 WRITES_ON_CONFLICT = 4
-"""How often a level is read and written again when others write the object at the same time, within one try."""
+"""Reads and writes of a desired state within one try, when other clients write the object at the same time."""
 
 
-async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tuple[Event, Seen | None]:
-    """Give a field group of an existing object its values. Twice is harmless: a merge patch says how it must be.
+async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tuple[Event, ObservedObject | None]:
+    """Writes the values of a field group of an existing object. Twice is harmless: a merge patch sets the same values.
 
     Args:
-        version: the object's newest known resourceVersion, on which the write is conditional; empty reads it first.
+        version: the object's newest known resourceVersion, on which the write is conditional; if empty it is read
+            first.
 
     Returns:
         The outcome, and the object as it is after the write.
 
     Raises:
-        Busy: it was not done, and may be later.
+        Busy: not done, and worth a retry.
         Forbidden: the account may not patch.
     """
     resource = RESOURCES.get(intent.resource)
@@ -45,8 +49,8 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
                 return outcomes.rejected(intent, f"{intent.resource} {intent.name} is gone"), None
             if intent.uid and there.uid != intent.uid:
                 return outcomes.superseded(intent), None
-            if drift.agrees(intent, there):
-                return outcomes.written(intent), there
+            if drift.matches(intent, there):
+                return outcomes.applied(intent), there
             version = there.version
         metadata = intent.patch.get("metadata", {}) | {"resourceVersion": version}
         if intent.uid:
@@ -58,34 +62,38 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
         except Conflict:
             version = ""
             continue
-        except Ambiguous as error:  # done if the object says so
+        except Ambiguous as error:
+            # The write was done if the object has the values.
             there = await api.find(resource, intent.name)
-            if there is None or not drift.agrees(intent, there):
+            if there is None or not drift.matches(intent, there):
                 raise Busy(str(error)) from error
-            return outcomes.written(intent), there
+            return outcomes.applied(intent), there
         except REFUSALS as error:
+            # A patch with another uid is answered by 409 or 422, which do not distinguish it from other errors.
             if intent.uid and (there := await api.find(resource, intent.name)) and there.uid != intent.uid:
-                return outcomes.superseded(intent), None  # the server calls another uid invalid
+                return outcomes.superseded(intent), None
             return outcomes.rejected(intent, str(error)), None
-        return outcomes.written(intent), seen
+        return outcomes.applied(intent), seen
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
-async def write_object(api: KubeApi, intent: ObjectDesired, version: str, uid: str) -> tuple[Event, Seen | None]:
-    """Make a custom resource exist with this content, or not exist.
+async def write_object(
+    api: KubeApi, intent: ObjectDesired, version: str, uid: str
+) -> tuple[Event, ObservedObject | None]:
+    """Creates, updates or deletes a custom resource, so that it has this body or does not exist.
 
-    Written by server-side apply: one request creates or updates, takes away what an earlier level said and this one does not,
-    and leaves status and the fields of others alone. Twice is harmless for that reason.
+    Server-side apply creates or updates with one request, removes fields that only an earlier desired state set, and
+    leaves the status and other clients' fields as they are. Twice is harmless for that reason.
 
     Args:
-        version: the object's newest known resourceVersion, on which the write is conditional; empty when none is known.
-        uid: the object's, when it is known; what is deleted.
+        version: the object's newest known resourceVersion, on which the write is conditional; empty if none is known.
+        uid: the object's uid if it is known; only that object is deleted.
 
     Returns:
         The outcome, and the object as it is after the write.
 
     Raises:
-        Busy: it was not done, and may be later.
+        Busy: not done, and worth a retry.
         Forbidden: the account may not do this.
     """
     resource = RESOURCES.get(intent.resource)
@@ -96,15 +104,16 @@ async def write_object(api: KubeApi, intent: ObjectDesired, version: str, uid: s
     for _ in range(WRITES_ON_CONFLICT):
         try:
             seen = await api.patch(resource, intent.name, _applied(resource, intent, version), how=APPLY)
-        except Conflict:  # written by another meanwhile, or gone
+        except Conflict:
+            # Another client has written or deleted the object meanwhile.
             there = await api.find(resource, intent.name)
             version = there.version if there else ""
             continue
-        except Ambiguous as error:  # what it should have taken away cannot be read back: apply again
+        except Ambiguous as error:
             raise Busy(str(error)) from error
         except REFUSALS as error:
             return outcomes.rejected(intent, str(error)), None
-        return outcomes.written(intent), seen
+        return outcomes.applied(intent), seen
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
@@ -113,11 +122,12 @@ async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: 
         try:
             await api.delete(resource, intent.name, uid=uid)
         except NotFound:
-            return outcomes.written(intent)
-        except Conflict:  # another object has the name by now; it must not be there either
+            return outcomes.applied(intent)
+        except Conflict:
+            # Another object has the name by now; it must not exist either.
             there = await api.find(resource, intent.name)
             if there is None:
-                return outcomes.written(intent)
+                return outcomes.applied(intent)
             uid = there.uid
             continue
         except Ambiguous as error:
@@ -125,12 +135,12 @@ async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: 
                 raise Busy(str(error)) from error
         except (NamespaceTerminating, Rejected) as error:
             return outcomes.rejected(intent, str(error))
-        return outcomes.written(intent)
+        return outcomes.applied(intent)
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
 def _applied(resource: Resource, intent: ObjectDesired, version: str) -> dict[str, Any]:
-    """The body of an apply: it must name what it is about, and may name the version that it rests on."""
+    """Returns the body of a server-side apply: with apiVersion, kind and name, and with resourceVersion if it is known."""
     body = dict(intent.body or {})
     namespace, _, name = intent.name.rpartition("/")
     metadata: dict[str, Any] = {"name": name, **body.get("metadata", {})}

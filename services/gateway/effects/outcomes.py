@@ -1,11 +1,11 @@
-"""What the gateway appends: the difference between what was seen and what the log says, and how an intent ended.
+"""Outcomes of intents: the events, and those outcomes that follow from the State without a request.
 
-Pure: State and what was seen in, events out. Which HTTP answer leads to which outcome is in effects.py.
+Pure: no input or output. The outcome of each HTTP response is in pod_writes.py and object_writes.py.
 """
 
 from collections.abc import Collection
 
-from services.gateway.effects.intents import Act, Intent, Level, place_of, slot_of
+from services.gateway.effects.intents import DesiredState, Intent, OneShot, field_group, object_ref
 from services.gateway.kube_api.resources import NODES
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
@@ -28,23 +28,20 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 
-# -- what can be said of an intent without asking the API
 
-
-def verdict(state: GatewayState, intent: Intent) -> Event | None:
-    """The outcome that follows from what was observed alone, or None when the API must be asked.
-
-    An observation outranks an outcome: what was seen to be so, or can never be so again, needs no request.
-    """
+def outcome_from_state(state: GatewayState, intent: Intent) -> Event | None:
+    """Returns the outcome that follows from observations alone, or None if a request is needed."""
     match intent:
         case PodPlaced(pod_uid=uid, pod=key, node=node):
             pod = state.pods.get(uid)
-            if pod is None:  # the placement rests on its observation: it was there, and is gone
+            # The scheduler placed the pod after its observation, so a pod that the State lacks was deleted since.
+            if pod is None:
                 return rejected(intent, f"{key} is gone")
             if pod.node:
                 on_it = pod.node == node
                 return bound(intent) if on_it else rejected(intent, f"{key} is bound to {pod.node} already")
-            if node not in state.known.get(NODES.name, {}):  # the API server would bind to any name
+            # The API server accepts a binding to a node that does not exist.
+            if node not in state.known.get(NODES.name, {}):
                 return rejected(intent, f"there is no node {node}")
         case PodUnschedulable(pod_uid=uid):
             pod = state.pods.get(uid)
@@ -52,7 +49,7 @@ def verdict(state: GatewayState, intent: Intent) -> Event | None:
                 return superseded(intent)
         case EvictionRequested(pod_uid=uid):
             pod = state.pods.get(uid)
-            if pod is None or pod.leaving:
+            if pod is None or pod.terminating:
                 return evicted(intent)
         case FieldsDesired(resource=resource, name=key, uid=uid) if uid:
             known = state.known.get(resource, {}).get(key)
@@ -61,95 +58,99 @@ def verdict(state: GatewayState, intent: Intent) -> Event | None:
     return None
 
 
-def supersessions(state: GatewayState, taken: Collection[Cause]) -> list[Draft]:
-    """Outcomes of the levels that a newer one has replaced, apart from those that are being written at this moment."""
-    return [answer(cause, level, superseded(level)) for cause, level in state.superseded.items() if cause not in taken]
+def superseded_outcomes(state: GatewayState, in_flight: Collection[Cause]) -> list[Draft]:
+    """Returns the outcomes of desired states that a newer one has replaced, except those that are being written."""
+    return [
+        outcome_draft(cause, desired, superseded(desired))
+        for cause, desired in state.superseded.items()
+        if cause not in in_flight
+    ]
 
 
-def ownerless(state: GatewayState, followed: Collection[str]) -> set[Cause]:
-    """Levels held, or withheld, for objects of followed resources that are not there."""
-    # An object that is still to be made is not gone.
-    withheld = {c: level for c, (level, _) in state.withheld.items() if not isinstance(level, ObjectDesired)}
-    places = {cause: place_of(level) for cause, level in (*state.held.items(), *withheld.items())}
+def without_object(state: GatewayState, watched: Collection[str]) -> set[Cause]:
+    """Returns the applied and suppressed desired states whose object, of a watched resource, does not exist."""
+    # A suppressed ObjectDesired would create its object, so the object's absence does not end it.
+    suppressed = {c: desired for c, (desired, _) in state.suppressed.items() if not isinstance(desired, ObjectDesired)}
+    refs = {cause: object_ref(desired) for cause, desired in (*state.applied.items(), *suppressed.items())}
     return {
         cause
-        for cause, (resource, key) in places.items()
-        if resource in followed and key not in state.known.get(resource, {})
+        for cause, (resource, key) in refs.items()
+        if resource in watched and key not in state.known.get(resource, {})
     }
 
 
-# -- outcomes
+# -- events
 
 
-def answer(cause: Cause, intent: Intent, outcome: Event) -> Draft:
-    """The outcome as it is appended: it names its intent, and belongs to the pod's story if there is one."""
-    return Draft(outcome, cause, uid_of(intent) or None)
+def outcome_draft(cause: Cause, intent: Intent, outcome: Event) -> Draft:
+    """Returns the outcome to append, with its intent as the cause and the pod's uid as the correlation."""
+    return Draft(outcome, cause, pod_uid_of(intent) or None)
 
 
 def bound(intent: PodPlaced) -> PodBound:
-    """The pod is on its node."""
+    """Outcome: the pod is on its node."""
     return PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node)
 
 
 def evicted(intent: EvictionRequested) -> PodEvicted:
-    """The pod is going away or gone."""
+    """Outcome: the pod is terminating or deleted."""
     return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid)
 
 
-def written(level: Level) -> DesiredStateApplied:
-    """The object agrees with the level."""
-    resource, key, _, fields = slot_of("", level)
+def applied(desired: DesiredState) -> DesiredStateApplied:
+    """Outcome: the object matches the desired state."""
+    resource, key, _, fields = field_group("", desired)
     return DesiredStateApplied(resource=resource, name=key, fields=fields)
 
 
-def superseded(level: Level) -> DesiredStateSuperseded:
-    """A newer level came first, or the object is gone."""
-    resource, key, _, fields = slot_of("", level)
+def superseded(desired: DesiredState) -> DesiredStateSuperseded:
+    """Outcome: a newer desired state replaced this one, or the object was deleted."""
+    resource, key, _, fields = field_group("", desired)
     return DesiredStateSuperseded(resource=resource, name=key, fields=fields)
 
 
 def rejected(intent: Intent, reason: str) -> BindRejected | EvictionRefused | DesiredStateRejected:
-    """The world cannot be made to agree, however often it is asked."""
+    """Outcome: the intent cannot be carried out; a retry would get the same answer."""
     match intent:
         case PodPlaced(pod=key, pod_uid=uid):
             return BindRejected(pod=key, pod_uid=uid, reason=reason)
         case EvictionRequested(pod=key, pod_uid=uid):
             return EvictionRefused(pod=key, pod_uid=uid, reason=reason)
         case _:
-            resource, key, _, fields = slot_of("", intent)
+            resource, key, _, fields = field_group("", intent)
             return DesiredStateRejected(resource=resource, name=key, reason=reason, fields=fields)
 
 
 def failed(intent: Intent, reason: str) -> BindFailed | EvictionFailed | DesiredStateFailed:
-    """The API server gave no answer in time."""
+    """Outcome: the API server gave no answer within the deadline."""
     match intent:
         case PodPlaced(pod=key, pod_uid=uid):
             return BindFailed(pod=key, pod_uid=uid, reason=reason)
         case EvictionRequested(pod=key, pod_uid=uid):
             return EvictionFailed(pod=key, pod_uid=uid, reason=reason)
         case _:
-            resource, key, _, fields = slot_of("", intent)
+            resource, key, _, fields = field_group("", intent)
             return DesiredStateFailed(resource=resource, name=key, reason=reason, fields=fields)
 
 
-def withheld(intent: Intent) -> BindSuppressed | EvictionSuppressed | DesiredStateSuppressed:
-    """Nothing is written in shadow mode."""
+def suppressed(intent: Intent) -> BindSuppressed | EvictionSuppressed | DesiredStateSuppressed:
+    """Outcome: shadow mode writes nothing."""
     match intent:
         case PodPlaced(pod=key, pod_uid=uid):
             return BindSuppressed(pod=key, pod_uid=uid)
         case EvictionRequested(pod=key, pod_uid=uid):
             return EvictionSuppressed(pod=key, pod_uid=uid)
         case _:
-            resource, key, _, fields = slot_of("", intent)
+            resource, key, _, fields = field_group("", intent)
             return DesiredStateSuppressed(resource=resource, name=key, fields=fields)
 
 
-def not_allowed(intent: Intent, rule: str) -> MissingPermission:
-    """The account lacks an RBAC rule."""
-    name = intent.pod if isinstance(intent, Act | PodUnschedulable) else intent.name
-    return MissingPermission(name=name, rule=rule, pod_uid=uid_of(intent))
+def missing_permission(intent: Intent, rule: str) -> MissingPermission:
+    """Outcome: the gateway's account lacks an RBAC rule."""
+    name = intent.pod if isinstance(intent, OneShot | PodUnschedulable) else intent.name
+    return MissingPermission(name=name, rule=rule, pod_uid=pod_uid_of(intent))
 
 
-def uid_of(intent: Intent) -> str:
-    """The pod that an intent is about, if it is about one."""
+def pod_uid_of(intent: Intent) -> str:
+    """Returns the uid of the pod that an intent is about; empty for an intent about another object."""
     return "" if isinstance(intent, FieldsDesired | ObjectDesired) else intent.pod_uid

@@ -1,111 +1,122 @@
-"""Which levels another hand has overwritten, and which versions objects have: what the watches bring, against what we wrote.
+"""Versions of objects, and desired states that another client has overwritten: observations compared with our own
+writes.
 
-A watch tells of our own writes too, and may tell late of an older state. What is not newer than our write is an echo; what is
-newer and says something else than the server answered to our write is drift. The server's answer counts, not the level's own
-text, for a server may write a value in another way (`1000m` as `1`).
+A watch delivers our own writes too, and may deliver an older state late. An observation that is not newer than our
+write is ignored; a newer one whose fields differ from the server's response to our write is drift. The response counts,
+not the desired state, because a server may normalise a value (`1000m` to `1`).
 
-Kept in memory only: after a restart every object is listed, so drift is found again, at the price of one write that changes
-nothing for each level that the server writes in another way.
+Kept in memory only: after a restart every object is listed, so drift is detected again, at the price of one write
+without effect for each desired state with a normalised value.
 """
 
 from typing import Any, NamedTuple
 
 from services.gateway.effects import drift
-from services.gateway.effects.intents import Place, place_of
+from services.gateway.effects.intents import ObjectRef, object_ref
+from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.state import GatewayState
-from services.gateway.watch.field_filter import Seen
 from shared.events import Cause
 from shared.events.intents import FieldsDesired, ObjectDesired
 
-PATIENCE_S = 64.0
-"""A level that others keep overwriting is written again at once, then after 1, 2, 4, ... up to this many seconds."""
+REWRITE_PAUSE_MAX_S = 64.0
+"""A desired state that is overwritten again and again is rewritten at once, then after 1, 2, 4, ... up to this many seconds."""
 
-PEACE_S = 600.0
-"""After this long without another's write the next one is answered at once again."""
+REWRITE_RESET_S = 600.0
+"""After this long without drift the next one is answered at once again."""
 
 
-class Wrote(NamedTuple):
-    """Our newest write of a level: the object's version after it, what it said then, and how often it was needed."""
+class LastWrite(NamedTuple):
+    """Our newest write of a desired state.
+
+    Attributes:
+        version: resourceVersion of the object after it.
+        fields: the object's values of the desired state's fields after it.
+        pause_s: pause between drift and the next write.
+    """
 
     version: str
-    said: Any
+    fields: Any
     at_s: float
     pause_s: float
 
 
-class Echoes:
-    """What is known of objects beyond the State. Times are seconds of a clock that only goes forward."""
+class WriteTracker:
+    """Compares observations with our writes. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._versions: dict[Place, str] = {}
-        self._wrote: dict[Cause, Wrote] = {}
-        self._drifted: dict[Cause, float] = {}  # level -> when it may be written again
-        self._latest: dict[Place, Seen] = {}  # of objects with a level under way
+        self._versions: dict[ObjectRef, str] = {}
+        self._last_writes: dict[Cause, LastWrite] = {}
+        self._drifted: dict[Cause, float] = {}  # desired state -> earliest time of its next write
+        self._latest: dict[ObjectRef, ObservedObject] = {}  # of objects with a desired state in flight
 
-    def version(self, place: Place) -> str:
-        """The newest resourceVersion known; empty when none is."""
-        return self._versions.get(place, "")
+    def version(self, ref: ObjectRef) -> str:
+        """Returns the newest known resourceVersion; empty if there is none."""
+        return self._versions.get(ref, "")
 
     def drifted(self, now_s: float) -> list[Cause]:
-        """Levels to write again now."""
+        """Returns the desired states to write again now."""
         return [cause for cause, at_s in self._drifted.items() if at_s <= now_s]
 
-    def saw(self, state: GatewayState, place: Place, seen: Seen, now_s: float) -> bool:
-        """Note what a list or a watch brought; say whether a level must be written again because of it."""
-        known = self._versions.get(place)
+    def observed(self, state: GatewayState, ref: ObjectRef, seen: ObservedObject, now_s: float) -> bool:
+        """Records an observation; returns whether a desired state must be written again because of it."""
+        known = self._versions.get(ref)
         if known is None or newer(seen.version, known):
-            self._versions[place] = seen.version
-        slots = state.slots.get(place)
-        if not slots:
+            self._versions[ref] = seen.version
+        groups = state.field_groups.get(ref)
+        if not groups:
             return False
-        causes = [state.newest[slot] for slot in slots]
-        if any(cause in state.levels for cause in causes):
-            self._latest[place] = seen
+        causes = [state.newest[group] for group in groups]
+        # While a write is in flight its resulting version is unknown: the observation is compared once it has ended.
+        if any(cause in state.desired for cause in causes):
+            self._latest[ref] = seen
         else:
-            self._latest.pop(place, None)
-        drifts = [self._compare(cause, state.held[cause], seen, now_s) for cause in causes if cause in state.held]
+            self._latest.pop(ref, None)
+        drifts = [self._compare(cause, state.applied[cause], seen, now_s) for cause in causes if cause in state.applied]
         return any(drifts)
 
-    def gone(self, place: Place) -> None:
-        """Note that the object is gone."""
-        self._versions.pop(place, None)
-        self._latest.pop(place, None)
+    def deleted(self, ref: ObjectRef) -> None:
+        """Forgets a deleted object."""
+        self._versions.pop(ref, None)
+        self._latest.pop(ref, None)
 
-    def wrote(self, cause: Cause, level: FieldsDesired | ObjectDesired, seen: Seen, now_s: float) -> None:
-        """Note what the server answered to a write."""
-        place = place_of(level)
-        before = self._wrote.get(cause)
+    def wrote(self, cause: Cause, desired: FieldsDesired | ObjectDesired, seen: ObservedObject, now_s: float) -> None:
+        """Records the object that the server returned for a write."""
+        ref = object_ref(desired)
+        before = self._last_writes.get(cause)
         pause_s = 0.0
-        if before is not None and now_s - before.at_s < PEACE_S:
-            pause_s = min(PATIENCE_S, max(1.0, before.pause_s * 2))
-        self._wrote[cause] = Wrote(seen.version, drift.says(level, seen), now_s, pause_s)
+        if before is not None and now_s - before.at_s < REWRITE_RESET_S:
+            pause_s = min(REWRITE_PAUSE_MAX_S, max(1.0, before.pause_s * 2))
+        self._last_writes[cause] = LastWrite(seen.version, drift.current_fields(desired, seen), now_s, pause_s)
         self._drifted.pop(cause, None)
-        known = self._versions.get(place)
+        known = self._versions.get(ref)
         if known is None or newer(seen.version, known):
-            self._versions[place] = seen.version
-        latest = self._latest.pop(place, None)
+            self._versions[ref] = seen.version
+        latest = self._latest.pop(ref, None)
         if latest is not None:
-            self._compare(cause, level, latest, now_s)
+            self._compare(cause, desired, latest, now_s)
 
-    def keep(self, state: GatewayState) -> None:
-        """Forget levels that have ended."""
-        self._wrote = {cause: wrote for cause, wrote in self._wrote.items() if cause in state.held}
-        self._drifted = {cause: at_s for cause, at_s in self._drifted.items() if cause in state.held}
+    def forget_ended(self, state: GatewayState) -> None:
+        """Forgets desired states that are no longer applied."""
+        self._last_writes = {cause: write for cause, write in self._last_writes.items() if cause in state.applied}
+        self._drifted = {cause: at_s for cause, at_s in self._drifted.items() if cause in state.applied}
 
-    def _compare(self, cause: Cause, level: FieldsDesired | ObjectDesired, seen: Seen, now_s: float) -> bool:
-        wrote = self._wrote.get(cause)
-        if wrote is not None and not newer(seen.version, wrote.version):
+    def _compare(
+        self, cause: Cause, desired: FieldsDesired | ObjectDesired, seen: ObservedObject, now_s: float
+    ) -> bool:
+        last = self._last_writes.get(cause)
+        if last is not None and not newer(seen.version, last.version):
             return False
-        if drift.says(level, seen) == (wrote.said if wrote else drift.wanted(level)):
+        if drift.current_fields(desired, seen) == (last.fields if last else drift.desired_patch(desired)):
             self._drifted.pop(cause, None)
             return False
-        self._drifted.setdefault(cause, wrote.at_s + wrote.pause_s if wrote else now_s)
+        self._drifted.setdefault(cause, last.at_s + last.pause_s if last else now_s)
         return True
 
 
 def newer(version: str, than: str) -> bool:
-    """Whether one resourceVersion came after another; those of one resource grow as numbers."""
+    """Compares two resourceVersions; those of one resource are growing numbers."""
     try:
         return int(version) > int(than)
     except ValueError:
+        # Kubernetes calls the version opaque: one that is no number is taken as newer unless it is the same.
         return version != than

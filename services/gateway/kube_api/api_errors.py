@@ -1,26 +1,26 @@
-"""Every way in which the Kubernetes API says no, translated once from HTTP, so that nothing else looks at a status code."""
+"""Errors of the Kubernetes API, translated once from HTTP, so that no other module looks at a status code."""
 
 from services.gateway.kube_api.api_types import status_of
 from shared.errors import KoordError
 
 
-class ApiProblem(KoordError):
-    """The API did not do what was asked."""
+class ApiError(KoordError):
+    """The API did not do what was requested."""
 
 
-class NotFound(ApiProblem):
-    """404: the object, its namespace, or the whole resource is not there."""
+class NotFound(ApiError):
+    """404: the object, its namespace, or the whole resource does not exist."""
 
 
-class Conflict(ApiProblem):
-    """409: it exists already, it changed meanwhile, or another object has the name (the uid differs)."""
+class Conflict(ApiError):
+    """409: the object exists already, has changed meanwhile, or has another uid than the request names."""
 
 
-class NamespaceTerminating(ApiProblem):
-    """403 for the reason that the namespace is going away: no permission would help."""
+class NamespaceTerminating(ApiError):
+    """403 because the namespace is being deleted: no permission would help."""
 
 
-class Forbidden(ApiProblem):
+class Forbidden(ApiError):
     """403: the account may not do this.
 
     Attributes:
@@ -32,15 +32,15 @@ class Forbidden(ApiProblem):
         self.rule = rule
 
 
-class BudgetRefuses(ApiProblem):
-    """429 because a disruption budget has nothing left."""
+class BlockedByBudget(ApiError):
+    """429 because a PodDisruptionBudget allows no more disruptions."""
 
 
-class Busy(ApiProblem):
-    """429 without a cause, 5xx, no connection, or credentials that are not accepted (yet): it was not done, and may be later.
+class Busy(ApiError):
+    """429 without a cause, 5xx, no connection, or credentials that are not accepted: not done, and worth a retry.
 
     Attributes:
-        retry_after_s: how long the server asks to be left alone; 0 when it does not say.
+        retry_after_s: the pause that the server requests; 0 when it requests none.
     """
 
     def __init__(self, message: str, retry_after_s: float = 0) -> None:
@@ -48,31 +48,31 @@ class Busy(ApiProblem):
         self.retry_after_s = retry_after_s
 
 
-class Ambiguous(ApiProblem):
-    """No answer to a request that was sent, by a time-out or a cut connection: it may have been done."""
+class Ambiguous(ApiError):
+    """A request was sent and got no answer (a time-out or a cut connection): it may have been done."""
 
 
-class Rejected(ApiProblem):
-    """400, 422 and every other refusal: asking again would get the same answer."""
+class Rejected(ApiError):
+    """400, 422 and every other refusal: a retry would get the same answer."""
 
 
-class Expired(ApiProblem):
-    """410: what was to be continued (a watch, a list) is too old to go on."""
+class Expired(ApiError):
+    """410: the version of a watch, or the token of a list, is too old to continue from."""
 
 
-def problem(status: int, body: bytes, asked: str, rule: str) -> ApiProblem:
-    """What an answer from 400 on means.
+def api_error(status: int, body: bytes, request: str, rule: str) -> ApiError:
+    """Returns the error that a response with a status from 400 on stands for.
 
     Args:
         status: of HTTP.
-        body: a Status, or whatever a proxy wrote.
-        asked: the method and path, for people.
+        body: a Status, or the text of a proxy.
+        request: method and path, for the message.
         rule: the RBAC rule that the request needs.
     """
-    said = status_of(body)
-    message = f"{asked}: {status} {said.message or said.reason or 'without a reason'}"
-    causes = {cause.reason for cause in said.details.causes} if said.details else set()
-    retry_after_s = said.details.retry_after_seconds if said.details else 0
+    found = status_of(body)
+    message = f"{request}: {status} {found.message or found.reason or 'without a reason'}"
+    causes = {cause.reason for cause in found.details.causes} if found.details else set()
+    retry_after_s = found.details.retry_after_seconds if found.details else 0
     match status:
         case 403 if "NamespaceTerminating" in causes:
             return NamespaceTerminating(message)
@@ -85,9 +85,10 @@ def problem(status: int, body: bytes, asked: str, rule: str) -> ApiProblem:
         case 410:
             return Expired(message)
         case 429 if "DisruptionBudget" in causes:
-            return BudgetRefuses(message)
+            return BlockedByBudget(message)
         case 504:
-            return Ambiguous(message)  # the API server gave up waiting for its own handler, which may go on
+            # The API server stopped waiting for its own handler, which may still complete the request.
+            return Ambiguous(message)
         case 401 | 429:
             return Busy(message, retry_after_s)
         case _ if status >= 500:

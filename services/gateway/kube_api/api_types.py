@@ -1,7 +1,7 @@
-"""The API's own shapes, as they are decoded from bytes: one pass over the JSON, straight into the kept types.
+"""Types of the API's JSON, decoded in one pass into the fields that are kept.
 
-What a kept type does not name is never built. `resourceVersion` is read here, since watches and writes need it, but is not
-part of the kept object: trim.py takes it off.
+A field that no type names is never built. `resourceVersion` is decoded because watches and writes need it;
+field_filter.py removes it from the object that events record.
 """
 
 import re
@@ -18,61 +18,61 @@ from shared.kube.pod import Pod, PodSpec, PodStatus
 T = TypeVar("T")
 
 
-class WireMetadata(Metadata, frozen=True):
-    """Metadata with the version that a watch resumes from and a write is conditional on."""
+class ApiMetadata(Metadata, frozen=True):
+    """Metadata with the resourceVersion from which a watch resumes and on which a write is conditional."""
 
     resource_version: str = ""
 
 
-class WirePod(KubeStruct, frozen=True):
+class ApiPod(KubeStruct, frozen=True):
     """A pod as the API sends it; the same fields as `Pod` are read."""
 
-    metadata: WireMetadata
+    metadata: ApiMetadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-class WireNode(KubeStruct, frozen=True):
+class ApiNode(KubeStruct, frozen=True):
     """A node as the API sends it."""
 
-    metadata: WireMetadata
+    metadata: ApiMetadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class WireNodeMetric(KubeStruct, frozen=True):
+class ApiNodeMetric(KubeStruct, frozen=True):
     """A NodeMetric as the API sends it."""
 
-    metadata: WireMetadata
+    metadata: ApiMetadata
     spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()
 
 
-Wire = WirePod | WireNode | WireNodeMetric | dict[str, Any]
+ApiObject = ApiPod | ApiNode | ApiNodeMetric | dict[str, Any]
 """A decoded object: typed where the kept type is, plain JSON for everything else."""
 
-Kept = Pod | Node | NodeMetric | dict[str, Any]
-"""What an event holds of an object."""
+KeptObject = Pod | Node | NodeMetric | dict[str, Any]
+"""The part of an object that an event records."""
 
-WIRE_TYPES: dict[str, type] = {"pods": WirePod, "nodes": WireNode, resource_names.NODE_METRICS: WireNodeMetric}
-"""Resources with a kept type; every other one is decoded as plain JSON."""
+API_TYPES: dict[str, type] = {"pods": ApiPod, "nodes": ApiNode, resource_names.NODE_METRICS: ApiNodeMetric}
+"""Resources with a type of their own; every other one is decoded as plain JSON."""
 
 
 class ListMetadata(KubeStruct, frozen=True):
-    """Metadata of a list: the version it stands for, and where its next page begins."""
+    """Metadata of a list: its resourceVersion, and the token of the next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class ListPage(msgspec.Struct, Generic[T], frozen=True):
     """One page of a list."""
 
     metadata: ListMetadata
     items: list[T]
 
 
-class Line(msgspec.Struct, Generic[T], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One line of a watch: ADDED, MODIFIED or DELETED, and the object."""
 
     type: str
@@ -94,7 +94,7 @@ class StatusDetails(KubeStruct, frozen=True):
 
 
 class Status(KubeStruct, frozen=True):
-    """The API's answer when it refuses: the HTTP code, a reason in one word, a message for people."""
+    """`Status` of the API, its answer to a refused request: the HTTP code, a reason in one word, a message."""
 
     code: int = 0
     reason: str = ""
@@ -103,21 +103,21 @@ class Status(KubeStruct, frozen=True):
 
 
 class _Versioned(KubeStruct, frozen=True):
-    metadata: WireMetadata
+    metadata: ApiMetadata
 
 
 # The API server writes `type` first and without spaces, in every release since watches exist.
 _BOOKMARK = b'{"type":"BOOKMARK"'
 _ERROR = b'{"type":"ERROR"'
-_bookmark = msgspec.json.Decoder(Line[_Versioned])
-_error = msgspec.json.Decoder(Line[Status])
+_bookmark = msgspec.json.Decoder(WatchEvent[_Versioned])
+_error = msgspec.json.Decoder(WatchEvent[Status])
 _status = msgspec.json.Decoder(Status)
 _any = msgspec.json.Decoder(dict[str, Any])
 _AMOUNT = re.compile(r"resources|usage", re.IGNORECASE)
 
 
 class Unreadable(NamedTuple):
-    """An object that does not fit the shape we read: it is there, and nothing else can be said of it."""
+    """An object that exists but does not match its type, so nothing else of it is read."""
 
     key: str
     version: str
@@ -125,69 +125,72 @@ class Unreadable(NamedTuple):
 
 
 class Decoder:
-    """Reads pages and watch lines of one resource."""
+    """Decodes pages and watch events of one resource."""
 
     def __init__(self, resource: str) -> None:
-        self.type = WIRE_TYPES.get(resource, dict[str, Any])
-        self._page = msgspec.json.Decoder(Page[self.type])  # type: ignore[name-defined]
-        self._line = msgspec.json.Decoder(Line[self.type])  # type: ignore[name-defined]
+        self.type = API_TYPES.get(resource, dict[str, Any])
+        self._page = msgspec.json.Decoder(ListPage[self.type])  # type: ignore[name-defined]
+        self._watch_event = msgspec.json.Decoder(WatchEvent[self.type])  # type: ignore[name-defined]
 
-    def page(self, data: bytes) -> Page[Wire | Unreadable]:
-        """Read one page of a list."""
+    def page(self, data: bytes) -> ListPage[ApiObject | Unreadable]:
+        """Decodes one page of a list."""
         try:
             return self._page.decode(data)
         except msgspec.ValidationError:
-            raw = msgspec.json.decode(data, type=Page[dict[str, Any]])
-            return Page(raw.metadata, [self._leniently(item) for item in raw.items])
+            raw = msgspec.json.decode(data, type=ListPage[dict[str, Any]])
+            return ListPage(raw.metadata, [self._leniently(item) for item in raw.items])
 
-    def line(self, data: bytes) -> Line[Wire | Unreadable] | str | Status:
-        """Read one line of a watch: a change, the version of a bookmark, or the Status with which the watch ends."""
+    def watch_event(self, data: bytes) -> WatchEvent[ApiObject | Unreadable] | str | Status:
+        """Decodes one line of a watch: a change, the version of a bookmark, or the Status that ends the watch."""
         if data.startswith(_BOOKMARK):
             return _bookmark.decode(data).object.metadata.resource_version
         if data.startswith(_ERROR):
             return _error.decode(data).object
         try:
-            return self._line.decode(data)
+            return self._watch_event.decode(data)
         except msgspec.ValidationError:
-            raw = msgspec.json.decode(data, type=Line[dict[str, Any]])
-            return Line(raw.type, self._leniently(raw.object))
+            raw = msgspec.json.decode(data, type=WatchEvent[dict[str, Any]])
+            return WatchEvent(raw.type, self._leniently(raw.object))
 
-    def object(self, data: bytes) -> Wire | Unreadable:
-        """Read one object."""
+    def object(self, data: bytes) -> ApiObject | Unreadable:
+        """Decodes one object."""
         try:
             return msgspec.json.decode(data, type=self.type)
         except msgspec.ValidationError:
             return self._leniently(_any.decode(data))
 
-    def _leniently(self, value: dict[str, Any]) -> Wire | Unreadable:
+    def _leniently(self, value: dict[str, Any]) -> ApiObject | Unreadable:
         try:
-            return msgspec.convert(_texts(value), self.type)
+            return msgspec.convert(_quantities_as_text(value), self.type)
         except msgspec.ValidationError as error:
-            metadata = msgspec.convert(value.get("metadata", {}), WireMetadata)
+            metadata = msgspec.convert(value.get("metadata", {}), ApiMetadata)
             return Unreadable(metadata.key, metadata.resource_version, str(error))
 
 
 @lru_cache
 def decoder_of(resource: str) -> Decoder:
-    """The decoder of a resource, built once."""
+    """Returns the decoder of a resource, built once."""
     return Decoder(resource)
 
 
 def status_of(data: bytes) -> Status:
-    """Read the Status of a refusal; a body that is none (a proxy's page) becomes its message."""
+    """Decodes the Status of a refusal; a body of another shape, such as a proxy's page, becomes its message."""
     try:
         return _status.decode(data)
     except msgspec.DecodeError:
         return Status(message=data[:200].decode(errors="replace"))
 
 
-def _texts(value: Any, *, amounts: bool = False) -> Any:
-    """Write amounts that a custom resource holds as numbers (`cpu: 4`) as the quantities they stand for (`"4"`).
+def _quantities_as_text(value: Any, *, amounts: bool = False) -> Any:
+    """Converts amounts that a custom resource has as numbers (`cpu: 4`) to the quantities they stand for (`"4"`).
 
-    The API turns quantities of built-in types into texts; a custom resource keeps what was written, and its schema allows both.
+    The API serves quantities of built-in types as texts; a custom resource keeps the written form, and its schema
+    allows both.
     """
     if isinstance(value, dict):
-        return {key: _texts(item, amounts=amounts or bool(_AMOUNT.search(key))) for key, item in value.items()}
+        return {
+            key: _quantities_as_text(item, amounts=amounts or bool(_AMOUNT.search(key))) for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_texts(item, amounts=amounts) for item in value]
+        return [_quantities_as_text(item, amounts=amounts) for item in value]
     return str(value) if amounts and isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -1,6 +1,7 @@
-"""Requests to the Kubernetes API: bytes out, decoded objects in, every refusal as one of problems.py.
+"""Client of the Kubernetes API: requests, decoded objects, and refusals as the errors of api_errors.py.
 
-Kubernetes_asyncio reads the credentials; no generated model is built. Short requests go by channel.py, watches by aiohttp.
+`kubernetes_asyncio` reads the credentials; its generated models are not used. Short requests go through http_pool.py,
+watches through aiohttp.
 """
 
 import ssl
@@ -12,16 +13,16 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, NotFound, problem
-from services.gateway.kube_api.api_types import Decoder, Page, Unreadable, Wire, decoder_of
+from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, NotFound, api_error
+from services.gateway.kube_api.api_types import ApiObject, Decoder, ListPage, Unreadable, decoder_of
 from services.gateway.kube_api.credentials import Credentials, NoCluster
+from services.gateway.kube_api.field_filter import ObservedObject, keep_fields
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import EVENTS, PODS, Resource
-from services.gateway.watch.field_filter import Seen, see
 from shared.errors import KoordError
 
 MANAGER = "koordstream"
-"""Our field manager: what the API's managedFields call us."""
+"""Field manager of this system's writes, recorded by the API in `managedFields`."""
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -33,22 +34,22 @@ _NEVER_SENT = (NeverSent, *_BAD_TLS, aiohttp.ClientConnectorError, aiohttp.Conne
 
 
 class WriteInShadow(KoordError):
-    """A request that would change something, where nothing may be written: the code is wrong, so the process ends."""
+    """A write in shadow mode, where nothing may be written: a programming error that ends the process."""
 
     def __init__(self, method: str, path: str) -> None:
         super().__init__(f"{method} {path} in shadow mode: nothing was sent")
 
 
 class KubeApi:
-    """The API server as the gateway uses it. Use as an async context manager."""
+    """Client of one API server. Use as an async context manager."""
 
     def __init__(self, kubeconfig: str = "", *, timeout_s: float = 10, read_only: bool = False) -> None:
-        """Remember how to reach it.
+        """Sets the address and the limits; connections are opened later.
 
         Args:
             kubeconfig: path of a kubeconfig; empty means the pod's service account.
-            timeout_s: after how long without the whole answer a request counts as unanswered.
-            read_only: let nothing but GET leave this process, whatever asks for it.
+            timeout_s: a request without its whole response after this time counts as unanswered.
+            read_only: refuse every request but GET.
         """
         self._read_only = read_only
         self._credentials = Credentials(kubeconfig)
@@ -63,45 +64,46 @@ class KubeApi:
         await self._open.aclose()
 
     async def call(self, method: str, path: str, rule: str, body: object = None, content_type: str = JSON) -> bytes:
-        """Send one request and return the answer's body.
+        """Sends one request and returns the body of the response.
 
         Args:
             method: of HTTP.
             path: with its query, percent-encoded.
-            rule: the RBAC rule that it needs, as `verb resource`.
-            body: anything that JSON can say.
+            rule: the RBAC rule that the request needs, as `verb resource`.
+            body: any value that JSON can encode.
             content_type: of the body.
 
         Raises:
-            ApiProblem: one of problems.py; `Ambiguous` for a write that may have been done.
-            WriteInShadow: it would write, and this is read-only.
+            ApiError: one of api_errors.py; `Ambiguous` for a write that may have been done.
+            WriteInShadow: the request would write, and the client is read-only.
         """
         if self._read_only and method != "GET":
             raise WriteInShadow(method, path)
         data = None if body is None else msgspec.json.encode(body)
+        # A second try with renewed credentials: a token or certificate may have been rotated since they were read.
         for last in (False, True):
             generation = self._credentials.generation
             headers = await self._credentials.headers()
             if data is not None:
                 headers["Content-Type"] = content_type
             try:
-                status, answer = await self._exchange(method, path, headers, data)
+                status, response = await self._exchange(method, path, headers, data)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if last or not isinstance(error, _BAD_TLS):
                     raise _unanswered(method, path, error) from error
             else:
                 if status < 400:
-                    return answer
+                    return response
                 if last or status != 401:
-                    raise problem(status, answer, f"{method} {path}", rule)
+                    raise api_error(status, response, f"{method} {path}", rule)
             await self._renew(generation)
         raise AssertionError("the second try returns or raises")
 
     async def _exchange(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> tuple[int, bytes]:
-        """One request and its answer, whatever it says."""
+        """Sends one request and returns status and body."""
         credentials = self._credentials
-        if credentials.channels:
-            return await credentials.channels.request(method, path, headers, data, self._timeout_s)
+        if credentials.http_pool:
+            return await credentials.http_pool.request(method, path, headers, data, self._timeout_s)
         async with credentials.session.request(
             method,
             URL(credentials.host + path, encoded=True),
@@ -115,42 +117,46 @@ class KubeApi:
     async def _renew(self, generation: int) -> None:
         try:
             await self._credentials.renew(generation)
-        except NoCluster as error:  # being rewritten at this moment, perhaps
+        except NoCluster as error:
+            # The kubeconfig may be unreadable for a moment, while it is being rewritten.
             raise Busy(str(error)) from error
 
     # -- reading
 
-    async def page(self, resource: Resource, decoder: Decoder, limit: int, token: str = "") -> Page[Wire | Unreadable]:
-        """One page of the resource's list; `token` continues where the page before ended.
+    async def page(
+        self, resource: Resource, decoder: Decoder, limit: int, token: str = ""
+    ) -> ListPage[ApiObject | Unreadable]:
+        """Returns one page of the resource's list; `token` continues where the previous page ended.
 
         Raises:
             Expired: the token is too old; the list must begin anew.
             NotFound: the resource is not installed.
         """
-        more = f"&continue={token}" if token else ""
-        path = f"{resource.followed}?limit={limit}{more}"
+        continuation = f"&continue={token}" if token else ""
+        path = f"{resource.watched_path}?limit={limit}{continuation}"
         data = await self.call("GET", path, f"list {resource.name}")
         try:
             return decoder.page(data)
         except msgspec.DecodeError as error:
-            raise Busy(f"GET {path}: the answer is no list: {error}") from error
+            raise Busy(f"GET {path}: the response is no list: {error}") from error
 
     async def watch(
         self, resource: Resource, version: str, *, last_s: int, watch_idle_timeout_s: float
     ) -> AsyncIterator[list[bytes]]:
-        """Lines of a watch, as many at once as have arrived. Ends when the server ends it.
+        """Yields the lines of a watch, as many at once as have arrived. Ends when the server ends the watch.
 
         Args:
             version: the resourceVersion after which to begin.
-            last_s: after how long the server is asked to end it.
-            watch_idle_timeout_s: after how long without a byte the connection counts as dead; bookmarks come about each minute.
+            last_s: duration that is requested of the server (`timeoutSeconds`).
+            watch_idle_timeout_s: a connection without a byte for this long counts as dead; bookmarks arrive about each
+                minute.
 
         Raises:
             Expired: the version is too old.
-            Busy: the connection was lost, or was silent too long.
+            Busy: the connection was lost, or idle too long.
         """
         query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={last_s}"
-        path = f"{resource.followed}?{query}"
+        path = f"{resource.watched_path}?{query}"
         generation = self._credentials.generation
         timeout = aiohttp.ClientTimeout(
             total=last_s + watch_idle_timeout_s, sock_connect=watch_idle_timeout_s, sock_read=watch_idle_timeout_s
@@ -165,7 +171,8 @@ class KubeApi:
                 if response.status >= 400:
                     if response.status == 401:
                         await self._renew(generation)
-                    raise problem(response.status, await response.read(), f"GET {path}", f"watch {resource.name}")
+                    raise api_error(response.status, await response.read(), f"GET {path}", f"watch {resource.name}")
+                # A line may arrive in several chunks: `parts` holds those of the line that is not complete yet.
                 parts: list[bytes] = []
                 while chunk := await response.content.readany():
                     head, newline, rest = chunk.rpartition(b"\n")
@@ -180,11 +187,11 @@ class KubeApi:
                 await self._renew(generation)
             raise _unanswered("GET", path, error) from error
 
-    async def find(self, resource: Resource, key: str) -> Seen | None:
-        """The object as it is now, or None when it is gone.
+    async def find(self, resource: Resource, key: str) -> ObservedObject | None:
+        """Reads the object; None when it does not exist.
 
         Raises:
-            ApiProblem: anything but 404.
+            ApiError: anything but 404.
         """
         try:
             data = await self.call("GET", resource.path(key), f"get {resource.name}")
@@ -197,11 +204,12 @@ class KubeApi:
     async def create_binding(
         self, pod: str, *, uid: str, node: str, annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Give the pod its node, and the annotations with it, if it is the pod with that uid."""
+        """Binds the pod with that uid to the node, and sets the annotations in the same write."""
         namespace, _, name = pod.rpartition("/")
         metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid}
         if annotations:
-            metadata["annotations"] = dict(annotations)  # the server copies them onto the pod in the same write
+            # The server copies a Binding's annotations onto the pod.
+            metadata["annotations"] = dict(annotations)
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -211,7 +219,7 @@ class KubeApi:
         await self.call("POST", f"{PODS.path(pod)}/binding", "create pods/binding", body)
 
     async def evict(self, pod: str, *, uid: str, grace_period_s: int | None) -> None:
-        """Ask that the pod goes away, if it is the pod with that uid and its disruption budget allows it."""
+        """Evicts the pod with that uid, if its disruption budget allows it."""
         namespace, _, name = pod.rpartition("/")
         options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace_period_s is not None:
@@ -226,8 +234,8 @@ class KubeApi:
 
     async def patch(
         self, resource: Resource, key: str, body: dict[str, Any], *, subresource: str = "", how: str = MERGE
-    ) -> Seen:
-        """Change an existing object, or (with `APPLY`) make it; returns it as it is afterwards."""
+    ) -> ObservedObject:
+        """Changes an existing object, or with `APPLY` also creates it; returns the object after the write."""
         part = f"/{subresource}" if subresource else ""
         query = f"?fieldManager={MANAGER}" + ("&force=true" if how == APPLY else "")
         path = f"{resource.path(key)}{part}{query}"
@@ -235,14 +243,14 @@ class KubeApi:
         return _object(resource, key, data)
 
     async def delete(self, resource: Resource, key: str, *, uid: str = "") -> None:
-        """Delete an object, if it is the one with that uid."""
+        """Deletes the object; with a uid only if the object has it."""
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
         await self.call("DELETE", resource.path(key), f"delete {resource.name}", body)
 
     async def record_event(self, namespace: str, body: dict[str, Any], repeated: dict[str, Any]) -> None:
-        """Create a Kubernetes Event; one that is there already gets `repeated` (its count and last time) instead."""
+        """Creates a Kubernetes Event, or patches an existing one with `repeated` (its count and last time)."""
         query = f"?fieldManager={MANAGER}"
         collection, name = EVENTS.collection(namespace), body["metadata"]["name"]
         try:
@@ -252,17 +260,17 @@ class KubeApi:
 
 
 def _unanswered(method: str, path: str, error: Exception) -> Busy | Ambiguous:
-    """What it means that there was no answer: a request that was never sent, or only reads, was not done."""
+    """Returns the error for a request without a response: one that was never sent, or only reads, changed nothing."""
     message = f"{method} {path}: {type(error).__name__} {error}"
     never_sent = isinstance(error, _NEVER_SENT)
     return Busy(message) if never_sent or method == "GET" else Ambiguous(message)
 
 
-def _object(resource: Resource, key: str, data: bytes) -> Seen:
+def _object(resource: Resource, key: str, data: bytes) -> ObservedObject:
     try:
-        wire = decoder_of(resource.name).object(data)
+        found = decoder_of(resource.name).object(data)
     except msgspec.DecodeError as error:
-        raise Busy(f"{resource.name} {key}: the answer is no object: {error}") from error
-    if isinstance(wire, Unreadable):
-        raise Busy(f"{resource.name} {key} cannot be read: {wire.error}")
-    return see(resource, wire)
+        raise Busy(f"{resource.name} {key}: the response is no object: {error}") from error
+    if isinstance(found, Unreadable):
+        raise Busy(f"{resource.name} {key} cannot be read: {found.error}")
+    return keep_fields(resource, found)

@@ -1,7 +1,7 @@
-"""Who we are to the API server, and the connections that follow from it: kubeconfig or service account, TLS, proxy, token.
+"""Credentials for the API server and the connections made with them: kubeconfig or service account, TLS, proxy, token.
 
-Read anew when the server answers 401 (an expired token, certificate or exec credential) or TLS fails, so that rotation needs
-no restart.
+They are read again when the server answers 401 (an expired token, certificate or exec credential) or TLS fails, so a
+rotation needs no restart.
 """
 
 import asyncio
@@ -14,25 +14,25 @@ import aiohttp
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
-from services.gateway.kube_api.http_pool import Channels
-from services.gateway.kube_api.session_sockets import Sockets
+from services.gateway.kube_api.http_pool import HttpPool
+from services.gateway.kube_api.session_sockets import SessionSockets
 from shared.errors import KoordError
 
 READ_BUFFER_BYTES = 2**18
-"""Read ahead on each connection; longer lines are put together by the watch, so this bounds memory, not objects."""
+"""Read-ahead of each connection. The watch joins longer lines, so this bounds memory, not the size of objects."""
 
 
 class NoCluster(KoordError):
-    """There is no usable kubeconfig, and this is not a pod with a service account."""
+    """No usable kubeconfig, and no service account of a pod."""
 
 
 class Credentials:
-    """Sessions for the API server, renewed when the credentials are.
+    """Connections to the API server, made anew when the credentials are renewed.
 
     Attributes:
         host: the API server's address.
-        server_hostname: the name to verify the server's certificate against, when it is not the host's.
-        generation: grows with each renewal; a caller that was refused says which one it used.
+        server_hostname: the name that the server's certificate must have, when it is not the host's.
+        generation: number of renewals; a caller that was refused passes the one that it used.
     """
 
     host: str
@@ -40,10 +40,10 @@ class Credentials:
     generation: int = 0
     _configuration: Configuration
     _session: aiohttp.ClientSession
-    _channels: Channels | None = None
+    _http_pool: HttpPool | None = None
 
     def __init__(self, kubeconfig: str, linger_s: float = 60) -> None:
-        """Remember where to read from.
+        """Sets the source; the credentials are read on entry.
 
         Args:
             kubeconfig: path of a kubeconfig; empty means the pod's service account.
@@ -52,7 +52,7 @@ class Credentials:
         self._kubeconfig = kubeconfig
         self._linger_s = linger_s
         self._renewing = asyncio.Lock()
-        self._sockets = Sockets()
+        self._sockets = SessionSockets()
         self._old: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
 
     async def __aenter__(self) -> Self:
@@ -63,29 +63,29 @@ class Credentials:
         sessions = [self._session, *self._old.values()]
         for task in self._old:
             task.cancel()
-        if self._channels:
-            self._channels.close()
+        if self._http_pool:
+            self._http_pool.close()
         for session in sessions:
             await session.close()
         await self._sockets.close()
 
     async def headers(self) -> dict[str, str]:
-        """What says who we are."""
+        """Returns the header that authenticates a request; none when a client certificate does."""
         token = await self._configuration.get_api_key_with_prefix("BearerToken")
         return {"Authorization": token.strip()} if token else {}
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """For long requests, and all that go through a proxy."""
+        """Returns the session for watches, and for all requests when there is a proxy."""
         return self._session
 
     @property
-    def channels(self) -> Channels | None:
-        """For short requests; None when there is a proxy."""
-        return self._channels
+    def http_pool(self) -> HttpPool | None:
+        """Returns the connections for short requests; None when there is a proxy."""
+        return self._http_pool
 
     async def renew(self, generation: int) -> None:
-        """Read the credentials again, unless that was done since `generation` was handed out.
+        """Reads the credentials again, unless that has happened since `generation`.
 
         Raises:
             NoCluster: they cannot be read.
@@ -115,15 +115,17 @@ class Credentials:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             tls = _tls(configuration) if str(configuration.host).startswith("https:") else None
         except Exception as error:
-            place = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
-            raise NoCluster(f"{place}: {error}; set KOORD_GATEWAY_KUBECONFIG to a file that kubectl accepts") from error
+            source = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
+            raise NoCluster(
+                f"{source}: {error}; set KOORD_GATEWAY_KUBECONFIG to a file that kubectl accepts"
+            ) from error
         self._configuration = configuration
         self.host = str(configuration.host).rstrip("/")
         self.server_hostname = configuration.tls_server_name
         proxy = configuration.proxy or _environment_proxy(self.host)
-        if self._channels:
-            self._channels.close()
-        self._channels = None if proxy else Channels(self.host, tls, self.server_hostname)
+        if self._http_pool:
+            self._http_pool.close()
+        self._http_pool = None if proxy else HttpPool(self.host, tls, self.server_hostname)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=tls or True, socket_factory=self._sockets.make),
             proxy=proxy,
@@ -135,7 +137,7 @@ class Credentials:
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext:
-    """What the kubeconfig says of certificates."""
+    """Returns the TLS context of a kubeconfig."""
     tls = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         tls.load_cert_chain(configuration.cert_file, configuration.key_file)
@@ -146,6 +148,6 @@ def _tls(configuration: Configuration) -> ssl.SSLContext:
 
 
 def _environment_proxy(host: str) -> str | None:
-    """The proxy that the environment names for this host."""
+    """Returns the proxy that the environment variables name for this host."""
     parts = urlsplit(host)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)

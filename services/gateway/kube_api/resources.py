@@ -1,6 +1,7 @@
-"""The kinds of objects that the gateway knows: where the API serves them, and which are followed.
+"""Resources of the API that the gateway lists, watches and writes, and their paths.
 
-A resource is named by its plural and group, as in `kubectl api-resources`: `pods`, `elasticquotas.scheduling.sigs.k8s.io`.
+A resource is named by its plural and group, as in `kubectl api-resources`: `pods`,
+`elasticquotas.scheduling.sigs.k8s.io`.
 """
 
 import re
@@ -14,13 +15,14 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)?").fullmatch
 
 
 class Resource(NamedTuple):
-    """One kind of object.
+    """One resource of the API.
 
     Attributes:
         name: plural and group.
         api_version: group and version under which it is read and written.
-        namespace: when given, the only namespace whose objects are followed.
-        keep: when given, the only parts that are kept besides name, uid and deletion, as dotted paths: what changes elsewhere is no event.
+        namespace: when given, the only namespace whose objects are watched.
+        keep: when given, dotted paths of the only fields that are kept besides name, uid and deletion; a change of any
+            other field makes no event.
     """
 
     name: str
@@ -32,27 +34,28 @@ class Resource(NamedTuple):
 
     @property
     def plural(self) -> str:
-        """The plural alone, as in paths."""
+        """Returns the plural without the group, as in paths."""
         return self.name.partition(".")[0]
 
     @property
     def prefix(self) -> str:
-        """The path of the group and version."""
+        """Returns the path of the group and version."""
         return f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
 
     def collection(self, namespace: str = "") -> str:
-        """The path of all objects, or of those in a namespace."""
+        """Returns the path of all objects, or of those in a namespace."""
         return f"{self.prefix}/namespaces/{namespace}/{self.plural}" if namespace else f"{self.prefix}/{self.plural}"
 
     @property
-    def followed(self) -> str:
-        """The path that is listed and watched."""
+    def watched_path(self) -> str:
+        """Returns the path that is listed and watched."""
         return self.collection(self.namespace)
 
     def path(self, key: str) -> str:
-        """The path of one object; `key` is `namespace/name`, or the name of a cluster-scoped object."""
+        """Returns the path of one object; `key` is `namespace/name`, or the name of a cluster-scoped object."""
         namespace, _, name = key.rpartition("/")
-        if not _PLAIN(key):  # the API would refuse it; it must not become another path
+        # The API refuses such a name; quoted, it cannot become the path of another object (`..`, `?`).
+        if not _PLAIN(key):
             namespace, name = (quote(part, safe="").replace(".", "%2E") for part in (namespace, name))
         return f"{self.collection(namespace)}/{name}"
 
@@ -65,7 +68,7 @@ _SELECTOR = ("spec.selector",)
 _STORAGE = "storage.k8s.io/v1"
 CONFIG_MAPS = Resource("configmaps", "v1", "ConfigMap", namespaced=True)
 
-# Nodes come before pods, so that what the first list appends can be read from top to bottom.
+# Nodes come before pods, so that a reader of the log's first events finds most pods' nodes above them.
 _ALL = (
     NODES,
     Resource("namespaces", "v1", "Namespace"),
@@ -107,7 +110,7 @@ _ALL = (
         "Recommendation",
         namespaced=True,
     ),
-    # What spreads pods by default, and how many of them may be disrupted.
+    # Selectors of default topology spreading, and disruption budgets.
     Resource("services", "v1", "Service", namespaced=True, keep=_SELECTOR),
     Resource("replicationcontrollers", "v1", "ReplicationController", namespaced=True, keep=_SELECTOR),
     Resource("replicasets.apps", "apps/v1", "ReplicaSet", namespaced=True, keep=_SELECTOR),
@@ -119,7 +122,7 @@ _ALL = (
         namespaced=True,
         keep=("spec.selector", "status.disruptionsAllowed", "status.disruptedPods"),
     ),
-    # Volumes, what they are for, and what limits them.
+    # Volumes and the objects that restrict where they can be used.
     Resource(
         resource_names.VOLUMES,
         "v1",
@@ -173,11 +176,11 @@ _ALL = (
 )
 
 RESOURCES: Mapping[str, Resource] = {resource.name: resource for resource in _ALL}
-"""Every resource that is followed and may be written. Source: spec/api.md 1.1 and the core objects that decisions read."""
+"""Every resource that is watched and may be written. Source: spec/api.md 1.1 and the core objects that decisions read."""
 
 
-def followed(config_namespace: str) -> tuple[Resource, ...]:
-    """What is listed and watched: ConfigMaps of `config_namespace` alone (of all, when empty), everything else everywhere."""
+def watched_resources(config_namespace: str) -> tuple[Resource, ...]:
+    """Returns the resources to list and watch: ConfigMaps of `config_namespace` only (empty: of all), others everywhere."""
     return tuple(
         resource._replace(namespace=config_namespace) if resource is CONFIG_MAPS else resource for resource in _ALL
     )

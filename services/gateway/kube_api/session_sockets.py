@@ -1,7 +1,8 @@
-"""The sockets of a session, so that they end with it.
+"""Sockets of an aiohttp session, closed together with it.
 
-Aiohttp takes leave of a TLS connection that is given up, such as a cancelled watch, and waits for the server's answer to that
-without telling whoever closes the session: half a minute where the server is gone, and past the end of the loop.
+When a TLS connection is abandoned, such as that of a cancelled watch, aiohttp sends its closing message and waits for
+the server's, without blocking the close of the session: half a minute if the server is down, past the end of the event
+loop.
 """
 
 import asyncio
@@ -10,30 +11,31 @@ import socket
 from typing import Any
 from weakref import WeakSet
 
-ENDS_WITHIN_S = 1.0
+CLOSE_TIMEOUT_S = 1.0
 
 
-class Sockets:
-    """Makes the sockets of sessions (`socket_factory` of a connector), and ends those that outlive their session."""
+class SessionSockets:
+    """Creates the sockets of sessions (`socket_factory` of a connector), and closes those that outlive their session."""
 
     def __init__(self) -> None:
         self._made: WeakSet[socket.socket] = WeakSet()
 
     def make(self, address: tuple[Any, ...]) -> socket.socket:
-        """A socket for an address as `getaddrinfo` gives it."""
+        """Creates a socket for an address as `getaddrinfo` returns it."""
         family, kind, protocol = address[:3]
         made = socket.socket(family, kind, protocol)
         self._made.add(made)
         return made
 
     async def close(self) -> None:
-        """End what is still open, once the sessions are closed; returns when it is gone."""
+        """Shuts down sockets that are still open after the sessions were closed, and waits until they are released."""
         for each in self._open():
             with contextlib.suppress(OSError):  # not connected, or no longer
                 each.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ENDS_WITHIN_S):
-                while self._open():  # their transports hear of it in the loop's next rounds
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                # The transports notice the shutdown in the next iterations of the event loop.
+                while self._open():
                     await asyncio.sleep(0)
 
     def _open(self) -> list[socket.socket]:

@@ -1,112 +1,117 @@
-"""What was seen and is not in the log yet: the newest of each place, so that what comes while an append runs is one change."""
+"""Buffer of observations that are not in the log yet: the newest of each object.
+
+What arrives while an append runs is merged into one change of the object.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from services.gateway.effects.intents import Place
-from services.gateway.effects.write_tracker import Echoes
+from services.gateway.effects.intents import ObjectRef
+from services.gateway.effects.write_tracker import WriteTracker
+from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import NODES, PODS
 from services.gateway.state import GatewayState
-from services.gateway.watch.field_filter import Seen
 from services.gateway.watch.observed_changes import absent, differences
-from services.gateway.watch.self_write_filter import Retold
+from services.gateway.watch.self_write_filter import SelfWriteFilter
 from shared.events import Draft
 from shared.events.cluster import WatchResumed
 
-APPEND_AT_MOST = 2_000
-"""Objects compared at a time: a first list of a large cluster must not hold the loop, or a transaction, for long."""
+MAX_BATCH = 2_000
+"""Objects compared at a time: the first list of a large cluster must block neither the event loop nor a transaction for long."""
 
 ESSENTIAL = frozenset({PODS.name, NODES.name})
-"""Without a list of these nothing is decided; the others may be not installed."""
+"""Resources without whose list nothing is decided; every other one may be not installed."""
 
 
-class Intake:
-    """The watches' sink.
+class ObservationBuffer:
+    """Sink of all watchers.
 
     Attributes:
-        awaited: resources that have not been listed yet; while there are any, nothing but observations is appended.
+        not_listed: resources that have not been listed yet; until there are none, only observations are appended.
     """
 
     def __init__(
         self,
-        awaited: Iterable[str],
+        resources: Iterable[str],
         state: Callable[[], GatewayState],
-        echoes: Echoes,
+        write_tracker: WriteTracker,
         wake: Callable[[], None],
-        counted: Callable[[str], None],
+        count_list: Callable[[str], None],
     ) -> None:
-        """Remember whom to tell.
+        """Starts empty.
 
         Args:
-            awaited: the resources that will be listed.
-            state: the State as it is.
-            echoes: hears of every sighting.
+            resources: names of the resources that will be listed.
+            state: returns the current State.
+            write_tracker: receives every observation, to detect drift.
             wake: called when there is something to append or to write again.
-            counted: hears of each complete list, for metrics.
+            count_list: called with the resource of each complete list, for metrics.
         """
-        self.awaited = set(awaited)
+        self.not_listed = set(resources)
         self._state = state
-        self._echoes = echoes
+        self._write_tracker = write_tracker
         self._wake = wake
-        self._counted = counted
-        self._retold = Retold()
-        self._news: dict[Place, Seen | None] = {}
+        self._count_list = count_list
+        self._self_writes = SelfWriteFilter()
+        self._pending: dict[ObjectRef, ObservedObject | None] = {}
         self._resumed: list[Draft] = []
 
-    def seen(self, resource: str, objects: Iterable[Seen]) -> None:
-        """Objects are there, or have changed."""
-        state, news, saw = self._state(), self._news, self._echoes.saw
+    def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
+        """Buffers objects that exist or have changed."""
+        state, pending, track = self._state(), self._pending, self._write_tracker.observed
         now_s = asyncio.get_running_loop().time()
         for seen in objects:
-            place = Place(resource, seen.key)
-            news.pop(place, None)  # so that the order is that of the last sightings
-            news[place] = seen
-            saw(state, place, seen, now_s)
+            ref = ObjectRef(resource, seen.key)
+            # Removed first, because assigning to an existing key would keep its old position in the order of
+            # observation.
+            pending.pop(ref, None)
+            pending[ref] = seen
+            track(state, ref, seen, now_s)
         self._wake()
 
-    def gone(self, resource: str, key: str) -> None:
-        """An object was deleted."""
-        place = Place(resource, key)
-        self._news.pop(place, None)
-        self._news[place] = None
-        self._echoes.gone(place)
+    def deleted(self, resource: str, key: str) -> None:
+        """Buffers the deletion of an object."""
+        ref = ObjectRef(resource, key)
+        self._pending.pop(ref, None)
+        self._pending[ref] = None
+        self._write_tracker.deleted(ref)
         self._wake()
 
     def listed(self, resource: str, keys: set[str]) -> None:
-        """A list is complete: what else is known of the resource is gone."""
-        for place in absent(self._state(), resource, keys):
-            self.gone(resource, place.key)
-        for place in [place for place in self._news if place.resource == resource and place.key not in keys]:
-            self.gone(resource, place.key)
-        self.awaited.discard(resource)
-        self._counted(resource)
+        """Ends a complete list: other objects of the resource, in the log or buffered, were deleted."""
+        for ref in absent(self._state(), resource, keys):
+            self.deleted(resource, ref.key)
+        for ref in [ref for ref in self._pending if ref.resource == resource and ref.key not in keys]:
+            self.deleted(resource, ref.key)
+        self.not_listed.discard(resource)
+        self._count_list(resource)
         self._wake()
 
     def resumed(self, resource: str, reason: str) -> None:
-        """A watch could not go on."""
+        """Buffers the event that a watch was resumed by a new list."""
         self._resumed.append(Draft(WatchResumed(resource=resource, reason=reason)))
         self._wake()
 
     def unavailable(self, resource: str) -> None:
-        """A resource cannot be listed: the others need not wait for it."""
+        """Stops waiting for the list of a resource that cannot be listed, unless it is essential."""
         if resource not in ESSENTIAL:
-            self.awaited.discard(resource)
+            self.not_listed.discard(resource)
             self._wake()
 
     @property
     def empty(self) -> bool:
-        """Whether everything that was seen has been taken."""
-        return not self._news and not self._resumed
+        """Returns whether every observation has been taken."""
+        return not self._pending and not self._resumed
 
     def take(self) -> list[Draft]:
-        """The next observations to append."""
-        if len(self._news) <= APPEND_AT_MOST:
-            news, self._news = self._news, {}
+        """Removes the next batch and returns the events to append for it."""
+        if len(self._pending) <= MAX_BATCH:
+            batch, self._pending = self._pending, {}
         else:
-            news = dict(islice(self._news.items(), APPEND_AT_MOST))
-            for place in news:
-                del self._news[place]
+            batch = dict(islice(self._pending.items(), MAX_BATCH))
+            for ref in batch:
+                del self._pending[ref]
         resumed, self._resumed = self._resumed, []
         state = self._state()
-        return differences(state, self._retold.news(state, news)) + resumed
+        return differences(state, self._self_writes.without_self_writes(state, batch)) + resumed

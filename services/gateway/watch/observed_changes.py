@@ -5,10 +5,11 @@ Pure: State and observed objects in, events out.
 
 from collections.abc import Collection, Mapping
 
-from services.gateway.effects.intents import Place
+from services.gateway.effects.intents import ObjectRef
+from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
-from services.gateway.state import GatewayState, Known, digest_of
-from services.gateway.watch.field_filter import Seen
+from services.gateway.state import GatewayState
+from services.gateway.state_fields import KnownObject, digest_of
 from shared.events import Draft
 from shared.events.cluster import (
     NodeDeleted,
@@ -24,32 +25,33 @@ from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
 
 
-def differences(state: GatewayState, news: Mapping[Place, Seen | None]) -> list[Draft]:
-    """What the log does not know yet.
+def differences(state: GatewayState, changes: Mapping[ObjectRef, ObservedObject | None]) -> list[Draft]:
+    """Returns the events that bring the log up to date.
 
     Args:
-        news: the newest that was seen of each place, None when nothing is there, in the order of the sightings.
+        changes: the newest observation of each object, None when it does not exist, in the order of observation.
     """
     drafts: list[Draft] = []
-    for (resource, key), seen in news.items():
+    for (resource, key), seen in changes.items():
         before = state.known.get(resource, {}).get(key)
         if seen is None:
             if before is not None:
-                drafts.append(gone(resource, key, before.uid))
-        elif before is None or before != Known(seen.uid, digest_of(seen.object)):
-            if before is not None and before.uid != seen.uid:  # deleted and made anew between two sightings
-                drafts.append(gone(resource, key, before.uid))
+                drafts.append(deleted(resource, key, before.uid))
+        elif before is None or before != KnownObject(seen.uid, digest_of(seen.object)):
+            # A new uid: the object was deleted and created again between two observations.
+            if before is not None and before.uid != seen.uid:
+                drafts.append(deleted(resource, key, before.uid))
             drafts.append(observed(resource, seen))
     return drafts
 
 
-def absent(state: GatewayState, resource: str, listed: Collection[str]) -> list[Place]:
-    """The places of a resource that the log knows and a complete list did not name: what is there is gone."""
-    return [Place(resource, key) for key in state.known.get(resource, {}) if key not in listed]
+def absent(state: GatewayState, resource: str, listed: Collection[str]) -> list[ObjectRef]:
+    """Returns the objects of a resource that the log has and a complete list does not: they were deleted."""
+    return [ObjectRef(resource, key) for key in state.known.get(resource, {}) if key not in listed]
 
 
-def observed(resource: str, seen: Seen) -> Draft:
-    """The event that an object was seen as it is."""
+def observed(resource: str, seen: ObservedObject) -> Draft:
+    """Returns the event that records an object."""
     kept = seen.object
     if isinstance(kept, Pod):
         return Draft(PodObserved(pod=seen.key, pod_uid=seen.uid, object=kept), correlation=seen.uid)
@@ -60,8 +62,8 @@ def observed(resource: str, seen: Seen) -> Draft:
     return Draft(ObjectObserved(resource=resource, name=seen.key, uid=seen.uid, object=kept))
 
 
-def gone(resource: str, key: str, uid: str) -> Draft:
-    """The event that an object is gone."""
+def deleted(resource: str, key: str, uid: str) -> Draft:
+    """Returns the event that records the deletion of an object."""
     if resource == PODS.name:
         return Draft(PodDeleted(pod=key, pod_uid=uid), correlation=uid)
     if resource == NODES.name:

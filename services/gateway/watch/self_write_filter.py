@@ -1,12 +1,14 @@
-"""Sightings of NodeMetrics that tell what the log says already: the echoes of our own writes of their status.
+"""Filter of watch events of NodeMetrics that only repeat our own write of the object's status.
 
-A level (`FieldsDesired`) has the whole status in it, and so has the report in `metrics-*` from which it was made; with 10,000 nodes
-their echoes would be most of the log. A sighting is passed over if both hold:
+The status is in the log already: as desired state (`FieldsDesired`), and as the report in `metrics-*` from which that
+was made. With 10,000 nodes these watch events would be most of the log. An observation is dropped if both hold:
 
-- it says what the newest levels of the object's status say, letter by letter (what is kept of an object lacks what is empty);
-- apart from that it says what it said when it was recorded last.
+- its status equals the newest desired states of the object's status (empty fields count as absent, since the kept
+  object has no empty fields);
+- every other field equals that of the last recorded observation.
 
-Whatever another hand changes is recorded with all of the object. Kept in memory only: after a restart each is recorded once more.
+A change by any other client is recorded with the whole object. The filter's memory is not part of the State: after a
+restart each NodeMetric is recorded once more.
 """
 
 from hashlib import blake2b
@@ -14,75 +16,77 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.gateway.effects.drift import body_of, through
-from services.gateway.effects.intents import Place
+from services.gateway.effects.drift import fields_named, json_body
+from services.gateway.effects.intents import ObjectRef
+from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.state import GatewayState
-from services.gateway.watch.field_filter import Seen
 from shared.events.intents import FieldsDesired
 
 _SORTED = msgspec.json.Encoder(order="sorted")
 
 
-class _Rest(NamedTuple):
-    """What was recorded of an object last, apart from what levels say: its uid, and a digest."""
+class _OtherFields(NamedTuple):
+    """Uid of an object, and the digest of its fields outside of the desired states."""
 
     uid: str
     digest: bytes
 
 
-class Retold:
-    """What was recorded of each NodeMetric last."""
+class SelfWriteFilter:
+    """Drops observations that repeat our own writes; keeps one digest of each NodeMetric."""
 
     def __init__(self) -> None:
-        self._recorded: dict[Place, _Rest] = {}
+        self._recorded: dict[ObjectRef, _OtherFields] = {}
 
-    def news(self, state: GatewayState, seen: dict[Place, Seen | None]) -> dict[Place, Seen | None]:
-        """The sightings that the log must be compared with, noted as recorded; in the same order."""
-        return {place: each for place, each in seen.items() if not self._is_retold(state, place, each)}
+    def without_self_writes(
+        self, state: GatewayState, seen: dict[ObjectRef, ObservedObject | None]
+    ) -> dict[ObjectRef, ObservedObject | None]:
+        """Returns the observations to compare with the log, in the same order, and keeps their digests as recorded."""
+        return {ref: each for ref, each in seen.items() if not self._is_self_write(state, ref, each)}
 
-    def _is_retold(self, state: GatewayState, place: Place, seen: Seen | None) -> bool:
-        if place.resource != NODE_METRICS.name:
+    def _is_self_write(self, state: GatewayState, ref: ObjectRef, seen: ObservedObject | None) -> bool:
+        if ref.resource != NODE_METRICS.name:
             return False
         if seen is None:
-            self._recorded.pop(place, None)
+            self._recorded.pop(ref, None)
             return False
-        body = body_of(seen)
-        patches = [level.patch for level in _status_levels(state, place)]
+        body = json_body(seen)
+        patches = [desired.patch for desired in _desired_status(state, ref)]
         rest = body
         for patch in patches:
             rest = _without(patch, rest)
-        now, before = _Rest(seen.uid, _digest(_filled(rest))), self._recorded.get(place)
-        self._recorded[place] = now
-        known = state.known.get(place.resource, {}).get(place.key)
+        now, before = _OtherFields(seen.uid, _digest(_without_empty(rest))), self._recorded.get(ref)
+        self._recorded[ref] = now
+        known = state.known.get(ref.resource, {}).get(ref.key)
         return (
             bool(patches)
             and now == before
             and known is not None
             and known.uid == seen.uid
-            and all(_filled(through(patch, body)) == _filled(patch) for patch in patches)
+            and all(_without_empty(fields_named(patch, body)) == _without_empty(patch) for patch in patches)
         )
 
 
-def _status_levels(state: GatewayState, place: Place) -> list[FieldsDesired]:
-    """The newest levels of an object's status that are written or about to be."""
-    causes = (state.newest[slot] for slot in state.slots.get(place, ()))
-    levels = (state.held.get(cause) or state.levels.get(cause) for cause in causes)
-    return [level for level in levels if isinstance(level, FieldsDesired) and level.subresource == "status"]
+def _desired_status(state: GatewayState, ref: ObjectRef) -> list[FieldsDesired]:
+    """Returns the newest desired states of an object's status that are applied or in flight."""
+    causes = (state.newest[group] for group in state.field_groups.get(ref, ()))
+    desired = (state.applied.get(cause) or state.desired.get(cause) for cause in causes)
+    return [each for each in desired if isinstance(each, FieldsDesired) and each.subresource == "status"]
 
 
 def _without(patch: Any, body: Any) -> Any:
-    """What a merge patch does not name."""
+    """Returns the fields that a merge patch does not name."""
     if not isinstance(patch, dict) or not isinstance(body, dict):
         return None
     return {name: _without(patch[name], part) if name in patch else part for name, part in body.items()}
 
 
-def _filled(body: Any) -> Any:
-    """Without parts that are absent or empty: which of these they are is not kept of an object."""
+def _without_empty(body: Any) -> Any:
+    """Removes absent and empty fields, which a kept object does not distinguish."""
     if not isinstance(body, dict):
         return body
-    parts = {name: _filled(part) for name, part in body.items()}
+    parts = {name: _without_empty(part) for name, part in body.items()}
     return {name: part for name, part in parts.items() if part not in (None, {}, [])}
 
 

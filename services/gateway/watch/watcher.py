@@ -1,8 +1,10 @@
-"""Following one resource: list it by pages, watch it from there, go on where a connection ended, list again when that is too old.
+"""List and watch of one resource: list by pages, watch from there, reconnect, and list again when the version has
+expired.
 
-A watch ends by the server's time-out after a few minutes, or when nothing was heard for longer than bookmarks may stay away;
-either way the next one goes on from the last version heard. Only a version that the server has forgotten (410) costs a list,
-which is compared with the log: `WatchResumed` records that the steps between are unknown.
+A watch ends by the server's time-out after a few minutes, or when it was idle for longer than bookmarks may stay away;
+either way the next one continues from the last received version. Only a version that the server no longer has (410)
+costs a list, which is compared with the log: `WatchResumed` records that the changes between were not observed one by
+one.
 """
 
 import asyncio
@@ -15,61 +17,61 @@ import msgspec
 import stamina
 
 from services.gateway.kube_api.api_errors import Busy, Expired, Forbidden, NotFound
-from services.gateway.kube_api.api_types import Decoder, Status, Unreadable, Wire
+from services.gateway.kube_api.api_types import ApiObject, Decoder, Status, Unreadable
 from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.field_filter import ObservedObject, keep_fields
 from services.gateway.kube_api.resources import Resource
 from services.gateway.settings import GatewaySettings
-from services.gateway.watch.field_filter import Seen, see
 
 log = logging.getLogger(__name__)
 
 
-class Sink(Protocol):
-    """Who is told what was seen."""
+class ObservationSink(Protocol):
+    """Receiver of observations."""
 
-    def seen(self, resource: str, objects: Iterable[Seen]) -> None:
-        """Objects are there, or have changed."""
+    def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
+        """Receives objects that exist or have changed."""
         ...
 
-    def gone(self, resource: str, key: str) -> None:
-        """An object was deleted."""
+    def deleted(self, resource: str, key: str) -> None:
+        """Receives the deletion of an object."""
         ...
 
     def listed(self, resource: str, keys: set[str]) -> None:
-        """A list is complete: nothing but these is there."""
+        """Receives the end of a complete list: no other objects exist."""
         ...
 
     def resumed(self, resource: str, reason: str) -> None:
-        """The list became necessary because the watch could not go on."""
+        """Receives the reason why a watch could not continue and a list was necessary."""
         ...
 
     def unavailable(self, resource: str) -> None:
-        """The resource cannot be listed at present: it is not installed, or not permitted."""
+        """Receives that the resource cannot be listed: it is not installed, or not permitted."""
         ...
 
 
 class Watcher:
-    """Follows one resource for as long as it runs."""
+    """Lists and watches one resource for as long as it runs."""
 
-    def __init__(self, api: KubeApi, resource: Resource, settings: GatewaySettings, sink: Sink) -> None:
+    def __init__(self, api: KubeApi, resource: Resource, settings: GatewaySettings, sink: ObservationSink) -> None:
         self._api = api
         self._resource = resource
         self._settings = settings
         self._sink = sink
         self._decoder = Decoder(resource.name)
         self._version = ""
-        self._heard = False  # whether the connection under way has brought anything
-        self._cut = False  # whether the connections before it brought nothing
-        self._missing = 0  # how many lists in a row found the resource not installed
+        self._received = False  # the current connection has delivered something
+        self._idle = False  # the connections before it delivered nothing
+        self._missing = 0  # consecutive lists that found the resource not installed
         self._reported = False
 
     @property
     def name(self) -> str:
-        """The resource's."""
+        """Returns the resource's name."""
         return self._resource.name
 
     async def run(self) -> None:
-        """List, watch, and so on; ends only by cancellation."""
+        """Lists and watches until cancelled."""
         name, reason = self._resource.name, ""
         while True:
             keys = await self._list_once_possible()
@@ -82,7 +84,7 @@ class Watcher:
     # -- list
 
     async def _list_once_possible(self) -> set[str]:
-        """List, with pauses while the server is busy, and longer ones while the resource is not there for us."""
+        """Lists, with pauses while the server is busy, and longer ones while the resource is not installed or permitted."""
         settings = self._settings
         while True:
             try:
@@ -95,7 +97,8 @@ class Watcher:
             except NotFound:
                 self._missing += 1
                 self._report("resource is not installed")
-                if self._missing == 2:  # once may be an API server that is starting; twice means its objects are gone
+                # One 404 may come from an API server that is starting; after two the resource's objects are gone.
+                if self._missing == 2:
                     self._sink.listed(self._resource.name, set())
             except Forbidden as error:
                 self._report("resource is not permitted", rule=error.rule)
@@ -112,36 +115,37 @@ class Watcher:
         )
 
     async def _list(self) -> set[str]:
-        """All pages, told of as they come; returns the keys of all objects."""
+        """Passes each page to the sink as it arrives; returns the keys of all objects."""
         keys: set[str] = set()
         token = ""
         while True:
             try:
                 page = await self._api.page(self._resource, self._decoder, self._settings.page_size, token)
-            except Expired:  # the list took longer than the server remembers: begin anew
+            except Expired:
+                # The list took longer than the server keeps the continue token: begin anew.
                 keys, token = set(), ""
                 continue
-            self._tell(page.items, keys)
+            self._pass_on(page.items, keys)
             self._version, token = page.metadata.resource_version, page.metadata.continue_
             if not token:
                 return keys
 
-    def _tell(self, items: list[Wire | Unreadable], keys: set[str]) -> None:
+    def _pass_on(self, items: list[ApiObject | Unreadable], keys: set[str]) -> None:
         objects = []
         for item in items:
             if isinstance(item, Unreadable):
                 self._unreadable(item)
                 keys.add(item.key)
             else:
-                seen = see(self._resource, item)
+                seen = keep_fields(self._resource, item)
                 keys.add(seen.key)
                 objects.append(seen)
-        self._sink.seen(self._resource.name, objects)
+        self._sink.observed(self._resource.name, objects)
 
     # -- watch
 
     async def _watch_while_possible(self) -> str:
-        """Watch, reconnecting as needed; returns why a new list is needed."""
+        """Watches, with reconnects; returns the reason for which a new list is needed."""
         while True:
             try:
                 async for attempt in self._retrying():
@@ -153,13 +157,14 @@ class Watcher:
                 return str(error)
 
     async def _watch(self) -> None:
-        """One connection, until it ends.
+        """Reads one connection until it ends.
 
         Raises:
-            Expired: the last version heard is too old.
-            Busy: there was no connection, or it brought nothing; one that brought something and broke just ends.
+            Expired: the last received version is too old.
+            Busy: no connection, or one that delivered nothing. One that delivered something and broke just ends, so
+                that the next one is opened without a pause.
         """
-        self._heard = False
+        self._received = False
         last_s = max(1, int(self._settings.watch_s * _jitter()))
         try:
             async for lines in self._api.watch(
@@ -167,24 +172,24 @@ class Watcher:
             ):
                 self._read(lines)
         except Busy as error:
-            level = logging.DEBUG if self._cut else logging.INFO  # one line a silence, not one a try
+            level = logging.DEBUG if self._idle else logging.INFO  # one line an outage, not one a try
             log.log(level, "watch was cut", extra={"resource": self._resource.name, "error": str(error)})
-            self._cut = not self._heard
-            if self._cut:
+            self._idle = not self._received
+            if self._idle:
                 raise
 
     def _read(self, lines: list[bytes]) -> None:
-        changed: list[Seen] = []
+        changed: list[ObservedObject] = []
         for data in lines:
             try:
-                line = self._decoder.line(data)
+                line = self._decoder.watch_event(data)
             except msgspec.DecodeError as error:
                 self._flush(changed)
                 raise Busy(f"watch {self.name}: a line is no JSON: {error}") from error
             if isinstance(line, Status):
                 self._flush(changed)
                 raise _ended(line)
-            self._heard, self._cut = True, False
+            self._received, self._idle = True, False
             if isinstance(line, str):
                 self._version = line
                 continue
@@ -192,23 +197,23 @@ class Watcher:
                 self._unreadable(line.object)
                 self._version = line.object.version
                 continue
-            seen = see(self._resource, line.object)
+            seen = keep_fields(self._resource, line.object)
             if line.type == "DELETED":
                 self._flush(changed)
                 changed = []
-                self._sink.gone(self._resource.name, seen.key)
+                self._sink.deleted(self._resource.name, seen.key)
             else:
                 changed.append(seen)
             self._version = seen.version
         self._flush(changed)
 
-    def _flush(self, changed: list[Seen]) -> None:
+    def _flush(self, changed: list[ObservedObject]) -> None:
         if changed:
-            self._sink.seen(self._resource.name, changed)
+            self._sink.observed(self._resource.name, changed)
 
     def _unreadable(self, item: Unreadable) -> None:
         extra = {"resource": self._resource.name, "key": item.key, "error": item.error}
-        log.error("object cannot be read; what was last recorded of it stands", extra=extra)
+        log.error("object cannot be read; its last record stays valid", extra=extra)
 
     def _retrying(self) -> AsyncIterator[stamina.Attempt]:
         settings = self._settings
@@ -223,11 +228,11 @@ class Watcher:
 
 
 def _ended(status: Status) -> Expired | Busy:
-    """Why the server ended a watch."""
+    """Returns the error for the Status with which the server ended a watch."""
     message = f"{status.code} {status.reason}: {status.message}"
     return Expired(message) if status.code == 410 else Busy(message)
 
 
 def _jitter() -> float:
-    """Between 0.8 and 1: replicas and resources must not ask in step."""
+    """Returns a factor between 0.8 and 1, so that replicas and resources do not send requests in step."""
     return 0.8 + random.random() / 5  # noqa: S311  not a secret

@@ -1,1 +1,1 @@
-"""Admission webhooks: what the API server is told about objects before it stores them. Rules are in shared/admission."""
+"""Admission webhooks: server, handlers, registration and certificates. The rules are in shared/admission."""

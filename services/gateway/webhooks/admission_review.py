@@ -1,4 +1,4 @@
-"""AdmissionReview, as the API server asks and is answered. Source: Kubernetes' admission.k8s.io/v1."""
+"""AdmissionReview requests and responses. Source: Kubernetes' admission.k8s.io/v1."""
 
 from base64 import b64encode
 from typing import Any
@@ -13,13 +13,13 @@ Raw = dict[str, Any]
 
 
 class User(KubeStruct, frozen=True):
-    """Who makes the request."""
+    """User that makes the request."""
 
     username: str = ""
 
 
 class Request(KubeStruct, frozen=True):
-    """What is asked. `object` is null on DELETE, `old_object` on CREATE."""
+    """Request of a review. `object` is null on DELETE, `old_object` on CREATE."""
 
     uid: str
     operation: str
@@ -33,7 +33,7 @@ class Request(KubeStruct, frozen=True):
 
     @property
     def subject(self) -> Raw:
-        """The object that it is about."""
+        """Returns the object that the request is about."""
         return self.object or self.old_object or {"metadata": {"name": self.name, "namespace": self.namespace}}
 
 
@@ -43,29 +43,29 @@ class _Review(KubeStruct, frozen=True):
 
 
 class BadReview(KoordError):
-    """A body that is no AdmissionReview."""
+    """The body of a request is no AdmissionReview."""
 
 
 _decoder = msgspec.json.Decoder(_Review)
 
 
 def read(body: bytes) -> Request:
-    """The request of a review.
+    """Decodes the request of a review.
 
     Raises:
-        BadReview: the body is none of admission.k8s.io/v1.
+        BadReview: the body is no AdmissionReview of admission.k8s.io/v1.
     """
     try:
         review = _decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise BadReview(f"the body is no AdmissionReview: {error}") from error
     if review.api_version != "admission.k8s.io/v1":
-        raise BadReview(f"AdmissionReview of {review.api_version} is not understood; configure admission.k8s.io/v1")
+        raise BadReview(f"AdmissionReview of {review.api_version} is not supported; configure admission.k8s.io/v1")
     return review.request
 
 
 def allowed(request: Request, after: Raw | None = None) -> bytes:
-    """The answer that lets the object in, changed to `after` if given."""
+    """Returns the response that admits the object, with a patch to `after` if given."""
     response: Raw = {"uid": request.uid, "allowed": True}
     if after is not None and (steps := patch(request.object, after)):
         response |= {"patchType": "JSONPatch", "patch": b64encode(msgspec.json.encode(steps)).decode()}
@@ -73,7 +73,7 @@ def allowed(request: Request, after: Raw | None = None) -> bytes:
 
 
 def refused(request: Request, code: int, reason: str, message: str) -> bytes:
-    """The answer that keeps the object out."""
+    """Returns the response that rejects the object."""
     status = {"status": "Failure", "code": code, "reason": reason, "message": message}
     return _encoded({"uid": request.uid, "allowed": False, "status": status})
 

@@ -1,4 +1,7 @@
-"""What the admission rules look at, folded from `cluster`: profiles, namespaces, priority classes, quotas, two ConfigMaps, nodes' labels."""
+"""State of the admission rules, folded from `cluster`.
+
+It has profiles, namespaces, priority classes, quotas, two ConfigMaps and the labels of nodes.
+"""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +32,8 @@ _KEPT = frozenset({NAMESPACES, CLASSES, PROFILES, QUOTA_PROFILES, *QUOTAS})
 _KEPT_CONFIG_MAPS = frozenset({SLO_CONFIG, REQUIRED_LABELS})
 
 
-class Stored(msgspec.Struct):
-    """The part of a snapshot that is the view's."""
+class StoredAdmission(msgspec.Struct):
+    """Stored form of AdmissionState in a snapshot."""
 
     listed: bool
     objects: dict[str, dict[str, Raw]]
@@ -38,15 +41,15 @@ class Stored(msgspec.Struct):
     required: dict[str, RequiredLabels]
 
 
-class AdmissionView:
-    """A fold over observations.
+class AdmissionState:
+    """Folds observations.
 
     Attributes:
-        listed: whether everything has been listed once; before that, nothing can be judged.
+        listed: the initial lists are complete; before that, no request can be evaluated.
         nodes: name -> labels.
-        required: key of a ConfigMap -> the last readable labels that it asks for.
-        topology: the quotas; what cannot be read is none.
-        changes: how often anything of this has changed in this process.
+        required: key of a ConfigMap -> the labels that it requires, of its last readable version.
+        topology: the readable quotas.
+        changes: number of changes in this process.
     """
 
     def __init__(self) -> None:
@@ -58,7 +61,7 @@ class AdmissionView:
         self._objects: dict[str, dict[str, Raw]] = {}
 
     def apply(self, event: Event) -> None:
-        """Fold one observation."""
+        """Folds one observation."""
         match event:
             case ObjectObserved(resource=resource, name=key, object=raw) if _keeps(resource, key):
                 self._objects.setdefault(resource, {})[key] = raw
@@ -82,19 +85,19 @@ class AdmissionView:
         self.changes += 1
 
     def objects(self, resource: str) -> Sequence[Raw]:
-        """All of a kind."""
+        """Returns all objects of a resource."""
         return list(self._objects.get(resource, {}).values())
 
     def by_name(self, resource: str) -> Mapping[str, Raw]:
-        """All of a cluster-scoped kind."""
+        """Returns all objects of a cluster-scoped resource by name."""
         return self._objects.get(resource, {})
 
     def quotas_named(self, name: str) -> list[tuple[str, str]]:
-        """(resource, key) of the quotas of that name; of more than one nobody can say which is meant."""
+        """Returns (resource, key) of all quotas with that name; a pod's label is ambiguous if there are several."""
         return [(resource, key) for resource, key, raw in self._quotas() if raw["metadata"]["name"] == name]
 
     def config_map(self, key: str) -> Raw | None:
-        """One of the two that are kept."""
+        """Returns one of the two kept ConfigMaps."""
         return self._objects.get(CONFIG_MAPS, {}).get(key)
 
     def _derive(self, resource: str, key: str, raw: Raw | None, gone: Raw | None = None) -> None:
@@ -111,13 +114,13 @@ class AdmissionView:
             for key, raw in self._objects.get(resource, {}).items():
                 yield resource, key, raw
 
-    def stored(self) -> Stored:
-        """For a snapshot."""
+    def stored(self) -> StoredAdmission:
+        """Returns the stored form."""
         objects = {resource: there for resource, there in self._objects.items() if there}
-        return Stored(self.listed, objects, self.nodes, self.required)
+        return StoredAdmission(self.listed, objects, self.nodes, self.required)
 
-    def restore(self, stored: Stored) -> None:
-        """Take over what `stored` gave."""
+    def restore(self, stored: StoredAdmission) -> None:
+        """Restores what `stored` returned."""
         self.listed, self.nodes, self.required = stored.listed, stored.nodes, stored.required
         self._objects = stored.objects
         self.topology = Topology()

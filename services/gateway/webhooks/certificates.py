@@ -1,7 +1,7 @@
-"""The webhooks' own authority and certificate: made, renewed before they end, and never all at once.
+"""Certificate authority and server certificate of the webhooks: issued, and renewed before they expire, one at a time.
 
-A new authority is made known before anything that it has issued is used, and the one before it stays known until it has expired.
-Everything is decided from what is kept and the time: whichever replica looks, and however often, comes to the same next step.
+A new authority is published before a certificate that it has issued is used, and the previous one stays published until
+it has expired. The next step follows from the stored bundle and the time alone, so every replica computes the same one.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-CLOCKS_DIFFER = timedelta(minutes=5)
-"""By how much a certificate is valid earlier than it was made."""
+MAX_CLOCK_SKEW = timedelta(minutes=5)
+"""A certificate is valid from this long before its issue, for API servers whose clock is late."""
 
 
-class Terms(NamedTuple):
-    """How long things last.
+class Lifetimes(NamedTuple):
+    """Lifetimes of authority and certificate.
 
     Attributes:
-        overlap: how long a new authority is known before it issues.
+        overlap: time for which a new authority is published before it issues certificates.
     """
 
     authority: timedelta
@@ -30,13 +30,13 @@ class Terms(NamedTuple):
     overlap: timedelta
 
 
-class Bundle(NamedTuple):
-    """What is kept, all PEM.
+class CertificateBundle(NamedTuple):
+    """Content of the Secret, all PEM.
 
     Attributes:
-        authorities: certificates, newest first.
-        authority_key: of the newest.
-        certificate, key: what the server shows.
+        authorities: certificates of the authorities, newest first.
+        authority_key: key of the newest.
+        certificate, key: of the server.
     """
 
     authorities: bytes
@@ -45,8 +45,8 @@ class Bundle(NamedTuple):
     key: bytes
 
     @classmethod
-    def of(cls, data: dict[str, bytes]) -> Self | None:
-        """Read a Secret's data; None when something is missing or unreadable."""
+    def from_secret(cls, data: dict[str, bytes]) -> Self | None:
+        """Reads a Secret's data; None if a part is missing or unreadable."""
         try:
             found = cls(data["ca.crt"], data["ca.key"], data["tls.crt"], data["tls.key"])
             x509.load_pem_x509_certificates(found.authorities)
@@ -57,8 +57,8 @@ class Bundle(NamedTuple):
             return None
         return found
 
-    def data(self) -> dict[str, bytes]:
-        """As a Secret's data."""
+    def secret_data(self) -> dict[str, bytes]:
+        """Returns the data of the Secret."""
         return {
             "ca.crt": self.authorities,
             "ca.key": self.authority_key,
@@ -67,37 +67,47 @@ class Bundle(NamedTuple):
         }
 
 
-def renewed(bundle: Bundle | None, names: Sequence[str], terms: Terms, now: datetime) -> Bundle | None:
-    """The next bundle; None while this one will do.
+def next_bundle(
+    bundle: CertificateBundle | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime
+) -> CertificateBundle | None:
+    """Returns the next bundle; None if this one needs no change.
 
     Args:
-        names: host names and addresses under which the server is called, the first of them its common name.
+        names: host names and addresses of the server; the first is the certificate's common name.
     """
     if bundle is None:
-        authority, key = _authority(terms, now)
-        return _issued(Bundle(_pem(authority), _key_pem(key), b"", b""), names, terms, now)
+        authority, key = _authority(lifetimes, now)
+        return _issued(CertificateBundle(_pem(authority), _key_pem(key), b"", b""), names, lifetimes, now)
     authorities = x509.load_pem_x509_certificates(bundle.authorities)
     newest, certificate = authorities[0], x509.load_pem_x509_certificate(bundle.certificate)
     if newest.not_valid_after_utc <= now:
-        return renewed(None, names, terms, now)
-    if _spent(newest, now) > 0.8:
-        authority, key = _authority(terms, now)
+        return next_bundle(None, names, lifetimes, now)
+    if _elapsed_share(newest, now) > 0.8:
+        authority, key = _authority(lifetimes, now)
         known = [authority, *(each for each in authorities if each.not_valid_after_utc > now)]
         return bundle._replace(authorities=b"".join(map(_pem, known)), authority_key=_key_pem(key))
-    issues = len(authorities) == 1 or now - _made(newest) >= terms.overlap or certificate.not_valid_after_utc <= now
-    stale = _spent(certificate, now) > 2 / 3 or _names(certificate) != list(names) or not _by(newest, certificate)
-    if stale and issues:
-        return _issued(bundle, names, terms, now)
+    # The API server trusts the new authority once it has read the configuration objects; until then the certificate of
+    # the old one stays in use.
+    may_issue = (
+        len(authorities) == 1 or now - _issued_at(newest) >= lifetimes.overlap or certificate.not_valid_after_utc <= now
+    )
+    stale = (
+        _elapsed_share(certificate, now) > 2 / 3
+        or _names(certificate) != list(names)
+        or not _is_issued_by(newest, certificate)
+    )
+    if stale and may_issue:
+        return _issued(bundle, names, lifetimes, now)
     valid = [each for each in authorities if each.not_valid_after_utc > now]
     return bundle._replace(authorities=b"".join(map(_pem, valid))) if len(valid) < len(authorities) else None
 
 
-def _issued(bundle: Bundle, names: Sequence[str], terms: Terms, now: datetime) -> Bundle:
+def _issued(bundle: CertificateBundle, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> CertificateBundle:
     authority = x509.load_pem_x509_certificates(bundle.authorities)[0]
     signer = serialization.load_pem_private_key(bundle.authority_key, password=None)
-    assert isinstance(signer, ec.EllipticCurvePrivateKey), "we make no others"
+    assert isinstance(signer, ec.EllipticCurvePrivateKey), "_authority makes no others"
     key = ec.generate_private_key(ec.SECP256R1())
-    ends = min(now + terms.certificate, authority.not_valid_after_utc)
+    ends = min(now + lifetimes.certificate, authority.not_valid_after_utc)
     certificate = (
         _builder(names[0], authority.subject, key.public_key(), now, ends)
         .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
@@ -111,7 +121,7 @@ def _issued(bundle: Bundle, names: Sequence[str], terms: Terms, now: datetime) -
     return bundle._replace(certificate=_pem(certificate), key=_key_pem(key))
 
 
-def _authority(terms: Terms, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _authority(lifetimes: Lifetimes, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = f"koordstream-webhook-{now:%Y%m%d%H%M%S}"
     signs = x509.KeyUsage(
@@ -119,7 +129,7 @@ def _authority(terms: Terms, now: datetime) -> tuple[x509.Certificate, ec.Ellipt
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     certificate = (
-        _builder(name, _name(name), key.public_key(), now, now + terms.authority)
+        _builder(name, _name(name), key.public_key(), now, now + lifetimes.authority)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(signs, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -137,31 +147,31 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCKS_DIFFER)
+        .not_valid_before(now - MAX_CLOCK_SKEW)
         .not_valid_after(ends)
     )
 
 
-def _by(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+def _is_issued_by(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
-    except Exception:  # noqa: BLE001  whatever does not hold, it was not issued by it
+    except Exception:  # noqa: BLE001  any failed check means that the authority has not issued the certificate
         return False
     return True
 
 
-def _spent(certificate: x509.Certificate, now: datetime) -> float:
-    """Which share of its life is over."""
-    made = _made(certificate)
+def _elapsed_share(certificate: x509.Certificate, now: datetime) -> float:
+    """Returns the elapsed share of a certificate's lifetime."""
+    made = _issued_at(certificate)
     return (now - made) / (certificate.not_valid_after_utc - made)
 
 
-def _made(certificate: x509.Certificate) -> datetime:
-    return certificate.not_valid_before_utc + CLOCKS_DIFFER
+def _issued_at(certificate: x509.Certificate) -> datetime:
+    return certificate.not_valid_before_utc + MAX_CLOCK_SKEW
 
 
-def ends(certificate: bytes) -> datetime:
-    """Until when a certificate is valid."""
+def expires_at(certificate: bytes) -> datetime:
+    """Returns the time until which a certificate is valid."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.astimezone(UTC)
 
 

@@ -1,6 +1,7 @@
-"""The difference of two JSON values as a JSON Patch (RFC 6902), as admission answers carry it.
+"""JSON Patch (RFC 6902) between two JSON values, for admission responses.
 
-Values that Python calls equal are the same here: no rule makes 1 of true.
+Values that are equal in Python count as equal, so `1` and `true` are not distinguished; no admission rule makes one of
+the other.
 """
 
 from typing import Any
@@ -9,7 +10,7 @@ Operation = dict[str, Any]
 
 
 def patch(before: Any, after: Any, path: str = "") -> list[Operation]:
-    """Operations that make `after` of `before`; lists of another length are replaced whole."""
+    """Returns the operations that turn `before` into `after`; a list whose length changes is replaced whole."""
     if before == after:
         return []
     if isinstance(before, dict) and isinstance(after, dict):

@@ -1,7 +1,8 @@
-"""Pods that came in while no webhook answered: judged when they are seen, as long as they wait for a node.
+"""Late admission of pods that were created while no webhook answered, as long as they have no node.
 
-What a profile says about labels and annotations is still applied. What only a new pod can have (resources, priority, the scheduler's
-name) and what would have been refused is told: as an event in the log, and as a Kubernetes Event on the pod.
+Labels and annotations of matching profiles are still applied. Fields that only a new pod can have (resources, priority,
+schedulerName) and rejections cannot be made up for: they are reported as `AdmissionMissed` in the log and as a
+Kubernetes Event on the pod.
 
 Source: spec/api.md 5.3, background controller.
 """
@@ -15,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from services.gateway.kube_api.api_errors import ApiProblem, Conflict, NotFound
+from services.gateway.kube_api.api_errors import ApiError, Conflict, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import PODS
-from services.gateway.rate_limit import Pace
+from services.gateway.rate_limit import RateLimit
 from services.gateway.state import GatewayState
 from services.gateway.webhooks.admission_state import NAMESPACES
-from services.gateway.webhooks.handlers import MARK, Desk, draw_of
+from services.gateway.webhooks.handlers import APPLIED_PROFILES, AdmissionHandlers, percent_draw
 from shared.admission.pod import pod_admission
 from shared.admission.pod.colocation_profile import applied, matching
 from shared.admission.pod.pod_json import annotations_of, labels_of
@@ -34,122 +35,129 @@ log = logging.getLogger(__name__)
 
 Raw = dict[str, Any]
 
-JUDGED_PER_S = 10
-"""Pods of which something must be said or written, each second; upstream's controller has the same limit."""
+CHECKS_PER_S = 10
+"""Limit of pods that are read from the API and written; upstream's controller has the same."""
 
-AGAIN_S = 5.0
-"""After how long a pod is looked at again when the API could not be asked."""
+RETRY_AFTER_S = 5.0
+"""Pause before a pod is checked again after an API error."""
 
 
-class Judge:
-    """Goes through the pods that are seen without a node, each once."""
+class LateAdmission:
+    """Checks each pod that is observed without a node, once."""
 
     def __init__(
-        self, api: KubeApi, desk: Callable[[], Desk], state: Callable[[], GatewayState], say: Callable[[Draft], None]
+        self,
+        api: KubeApi,
+        handlers: Callable[[], AdmissionHandlers],
+        state: Callable[[], GatewayState],
+        append: Callable[[Draft], None],
     ) -> None:
-        """Remember whom to ask and whom to tell.
+        """Starts with an empty queue.
 
         Args:
-            say: appends to the log.
+            append: receives events for the log.
         """
         self._api = api
-        self._desk = desk
+        self._handlers = handlers
         self._state = state
-        self._say = say
-        self._due: deque[tuple[str, Raw | None]] = deque()
+        self._append = append
+        self._queue: deque[tuple[str, Raw | None]] = deque()
         self._known: dict[str, None] = {}
         self._wake = asyncio.Event()
-        self._pace = Pace(JUDGED_PER_S, burst_s=10)
+        self._rate_limit = RateLimit(CHECKS_PER_S, burst_s=10)
 
-    def look(self, record: RecordedEvent) -> None:
-        """Take note of a pod that is seen for the first time."""
+    def observe(self, record: RecordedEvent) -> None:
+        """Queues a pod that is observed for the first time."""
         event = record.event
         if isinstance(event, PodObserved) and not event.object.spec.node_name and event.pod_uid not in self._known:
-            self._note(event.pod_uid, msgspec.to_builtins(event.object))
+            self._enqueue(event.pod_uid, msgspec.to_builtins(event.object))
 
-    def _note(self, uid: str, pod: Raw | None) -> None:
+    def _enqueue(self, uid: str, pod: Raw | None) -> None:
         self._known[uid] = None
-        self._due.append((uid, pod))
+        self._queue.append((uid, pod))
         self._wake.set()
 
     async def run(self, now_ns: Callable[[], int]) -> None:
-        """Judge until cancelled; first what was seen before this replica led."""
+        """Checks queued pods until cancelled, beginning with those observed before this replica was the leader."""
         for uid, pod in list(self._state().pods.items()):
             if not pod.node and uid not in self._known:
-                self._note(uid, None)
+                self._enqueue(uid, None)
         while True:
-            while self._due:
-                uid, seen = self._due.popleft()
-                if self._waits(uid):
-                    await self._judge(uid, seen, now_ns)
+            while self._queue:
+                uid, seen = self._queue.popleft()
+                if self._is_open(uid):
+                    await self._check(uid, seen, now_ns)
+                # A check without a request never suspends: let other tasks run between two pods of a long queue.
                 await asyncio.sleep(0)
             if len(self._known) > 2 * len(self._state().pods) + 1_000:
                 self._known = {uid: None for uid in self._known if uid in self._state().pods}
             self._wake.clear()
             await self._wake.wait()
 
-    def _waits(self, uid: str) -> bool:
+    def _is_open(self, uid: str) -> bool:
         state = self._state()
         pod = state.pods.get(uid)
-        return pod is not None and not pod.node and not pod.leaving and uid not in state.judged
+        return pod is not None and not pod.node and not pod.terminating and uid not in state.late_admitted
 
-    async def _judge(self, uid: str, seen: Raw | None, now_ns: Callable[[], int]) -> None:
+    async def _check(self, uid: str, seen: Raw | None, now_ns: Callable[[], int]) -> None:
         key = self._state().pods[uid].key
         try:
-            if seen is not None and not self._lacks(seen):
+            if seen is not None and not self._missed(seen):
                 return
-            await self._pace.turn()
+            await self._rate_limit.wait()
+            # Read again: the observation is older, and a write needs the current resourceVersion.
             pod = msgspec.json.decode(await self._api.call("GET", PODS.path(key), "get pods"))
-            if pod["metadata"]["uid"] == uid and not pod["spec"].get("nodeName") and self._lacks(pod):
-                await self._mend(key, pod, now_ns())
+            if pod["metadata"]["uid"] == uid and not pod["spec"].get("nodeName") and self._missed(pod):
+                await self._admit_late(key, pod, now_ns())
         except NotFound:
             return
         except Conflict:
-            self._due.append((uid, seen))
-        except ApiProblem as problem:
-            log.warning("a pod cannot be judged yet", extra={"pod": key, "error": str(problem)})
-            asyncio.get_running_loop().call_later(AGAIN_S, self._again, uid, seen)
+            self._queue.append((uid, seen))
+        except ApiError as error:
+            log.warning("a pod's late admission is postponed", extra={"pod": key, "error": str(error)})
+            asyncio.get_running_loop().call_later(RETRY_AFTER_S, self._enqueue, uid, seen)
 
-    def _again(self, uid: str, seen: Raw | None) -> None:
-        self._due.append((uid, seen))
-        self._wake.set()
-
-    def _lacks(self, pod: Raw) -> bool:
-        """Whether a webhook would have changed or refused it."""
+    def _missed(self, pod: Raw) -> bool:
+        """Returns whether a webhook would have changed or rejected the pod."""
         return bool(self._profiles(pod)) or bool(self._refusal(pod))
 
     def _profiles(self, pod: Raw) -> list[Mapping[str, Any]]:
-        """The profiles that a webhook would have applied: those there were when it was made."""
-        desk = self._desk()
-        if self._exempt(pod, desk) or MARK in annotations_of(pod) or "PodMutatingWebhook" not in desk.terms.gates:
+        """Returns the profiles that a webhook would have applied: those that existed when the pod was created."""
+        handlers = self._handlers()
+        if (
+            self._exempt(pod, handlers)
+            or APPLIED_PROFILES in annotations_of(pod)
+            or "PodMutatingWebhook" not in handlers.settings.gates
+        ):
             return []
-        world, made = desk.world(), pod["metadata"].get("creationTimestamp", "")
+        world, created = handlers.world(), pod["metadata"].get("creationTimestamp", "")
         chosen = matching(pod, pod["metadata"]["namespace"], world.profiles, world.namespaces)
-        return [each for each in chosen if each["metadata"].get("creationTimestamp", "") <= made]
+        return [each for each in chosen if each["metadata"].get("creationTimestamp", "") <= created]
 
     def _refusal(self, pod: Raw) -> str:
-        desk = self._desk()
-        if self._exempt(pod, desk) or "PodValidatingWebhook" not in desk.terms.gates:
+        handlers = self._handlers()
+        if self._exempt(pod, handlers) or "PodValidatingWebhook" not in handlers.settings.gates:
             return ""
         try:
-            pod_admission.check(desk.world(), pod, None, pod["metadata"]["namespace"])
+            pod_admission.check(handlers.world(), pod, None, pod["metadata"]["namespace"])
         except Refused as refused:
             return f"would have been refused: {refused}"
         return ""
 
     @staticmethod
-    def _exempt(pod: Raw, desk: Desk) -> bool:
+    def _exempt(pod: Raw, handlers: AdmissionHandlers) -> bool:
         namespace = pod["metadata"]["namespace"]
-        there = desk.view.by_name(NAMESPACES).get(namespace) or {}
-        return namespace == desk.terms.namespace or "control-plane" in labels_of(there)
+        there = handlers.state.by_name(NAMESPACES).get(namespace) or {}
+        return namespace == handlers.settings.namespace or "control-plane" in labels_of(there)
 
-    async def _mend(self, key: str, pod: Raw, now_ns: int) -> None:
-        """Apply what still can be, and tell the rest."""
+    async def _admit_late(self, key: str, pod: Raw, now_ns: int) -> None:
+        """Applies labels and annotations, and reports the rest."""
         chosen, problems = self._profiles(pod), []
         names = tuple(str(profile["metadata"]["name"]) for profile in chosen)
         done: tuple[str, ...] = ()
         if chosen:
-            world, draw, namespace = self._desk().world(), draw_of(pod["metadata"]["uid"]), pod["metadata"]["namespace"]
+            world, draw = self._handlers().world(), percent_draw(pod["metadata"]["uid"])
+            namespace = pod["metadata"]["namespace"]
             try:
                 whole = pod_admission.mutated(world, pod, namespace, draw)
                 after = applied(pod, chosen, world.classes, draw, translates=False)
@@ -165,32 +173,32 @@ class Judge:
         if refusal := self._refusal(pod):
             problems.append(refusal)
         uid = pod["metadata"]["uid"]
-        self._say(
+        self._append(
             Draft(
                 AdmissionMissed(
                     resource=PODS.name, name=key, uid=uid, profiles=names, applied=done, problems=tuple(problems)
                 )
             )
         )
-        log.warning("a pod came in past the webhooks", extra={"pod": key, "applied": done, "problems": problems})
+        log.warning("a pod was created past the webhooks", extra={"pod": key, "applied": done, "problems": problems})
         if problems:
-            await self._tell(key, uid, "; ".join(problems), now_ns)
+            await self._record_event(key, uid, "; ".join(problems), now_ns)
 
     async def _label(self, key: str, pod: Raw, after: Raw, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Write what differs in labels and annotations, if the pod is still as it was read."""
+        """Writes the labels and annotations that differ, if the pod still has the version that was read."""
         metadata: Raw = {
             "uid": pod["metadata"]["uid"],
             "resourceVersion": pod["metadata"]["resourceVersion"],
-            "annotations": {MARK: ",".join(names)},
+            "annotations": {APPLIED_PROFILES: ",".join(names)},
         }
         for kind in ("labels", "annotations"):
             before, now = pod["metadata"].get(kind) or {}, after["metadata"].get(kind) or {}
             changed = {name: now.get(name) for name in {**before, **now} if before.get(name) != now.get(name)}
             metadata.setdefault(kind, {}).update(changed)
         await self._api.patch(PODS, key, {"metadata": metadata})
-        return tuple(sorted({*metadata["labels"], *metadata["annotations"]} - {MARK}))
+        return tuple(sorted({*metadata["labels"], *metadata["annotations"]} - {APPLIED_PROFILES}))
 
-    async def _tell(self, key: str, uid: str, text: str, now_ns: int) -> None:
+    async def _record_event(self, key: str, uid: str, text: str, now_ns: int) -> None:
         namespace, _, name = key.partition("/")
         now = instant_text(now_ns // SECOND * SECOND)
         mark = blake2b(f"{uid} AdmissionMissed".encode(), digest_size=8).hexdigest()
@@ -213,5 +221,5 @@ class Judge:
         }
         try:
             await self._api.record_event(namespace, body, {"lastTimestamp": now})
-        except ApiProblem as problem:
-            log.warning("no Kubernetes Event was recorded", extra={"pod": key, "error": str(problem)})
+        except ApiError as error:
+            log.warning("no Kubernetes Event was recorded", extra={"pod": key, "error": str(error)})

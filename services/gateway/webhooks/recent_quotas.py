@@ -1,7 +1,8 @@
-"""Quotas that this replica has just let in, or let go: judged as there, or gone, until they are observed.
+"""Quotas that this replica has just admitted or allowed to delete: counted as present, or absent, until they are
+observed.
 
-Without it, two children created in one breath would each have their parent's whole min. What was let in and is not observed within KEPT_S was
-refused by someone else, or was never stored.
+Without this, two children created at the same time would each get their parent's whole min. A quota that is not
+observed within KEPT_S was refused by another webhook or never stored.
 
 Source: spec/api.md 5.7, last sentence.
 """
@@ -21,36 +22,36 @@ Raw = dict[str, Any]
 KEPT_S = 5.0
 
 
-class Noted(NamedTuple):
-    """A quota as it was let in; `quota` is None where it was let go."""
+class AdmittedQuota(NamedTuple):
+    """An admitted quota; `quota` is None for an allowed deletion."""
 
     quota: DeclaredQuota | None
     raw: Raw | None
     until: float
 
 
-class Recent:
-    """What was answered and is not observed yet."""
+class RecentQuotas:
+    """Admitted quotas that are not observed yet."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Remember nothing.
+        """Starts empty.
 
         Args:
-            clock: seconds, of any beginning.
+            clock: returns seconds since any fixed time.
         """
         self._clock = clock
-        self._noted: dict[str, Noted] = {}
+        self._noted: dict[str, AdmittedQuota] = {}
 
-    def note(self, name: str, raw: Raw | None) -> None:
-        """A quota was let in as `raw`, or let go."""
+    def record(self, name: str, raw: Raw | None) -> None:
+        """Records a quota admitted as `raw`, or an allowed deletion if it is None."""
         quota = None
         if raw is not None:
             with contextlib.suppress(BadQuantity):
                 quota = _compared(declared(raw))
-        self._noted[name] = Noted(quota, raw, self._clock() + KEPT_S)
+        self._noted[name] = AdmittedQuota(quota, raw, self._clock() + KEPT_S)
 
-    def over(self, observed: Topology, but: str = "") -> Topology:
-        """The quotas observed, and over them what was answered; that of `but`, which is being judged anew, left out."""
+    def overlay(self, observed: Topology, but: str = "") -> Topology:
+        """Returns the observed quotas overlaid with the admitted ones, except `but`, which is being evaluated again."""
         now = self._clock()
         for name, noted in list(self._noted.items()):
             there = observed.quotas.get(name)
@@ -70,5 +71,5 @@ class Recent:
 
 
 def _compared(quota: DeclaredQuota) -> DeclaredQuota:
-    """Without the uid, which an object has only once it is stored."""
+    """Returns the quota without the uid, which an object gets only when it is stored."""
     return msgspec.structs.replace(quota, uid="")

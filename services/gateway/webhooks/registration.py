@@ -1,7 +1,7 @@
-"""Keeps what the webhooks need in the cluster: the Secret with the certificates, and the two configuration objects.
+"""Registration of the webhooks in the cluster: the Secret with the certificates, and the two configuration objects.
 
-Every replica reads the Secret; only the one that leads writes. Keys stay in the Secret and in memory: neither the log nor an event holds
-them.
+Every replica reads the Secret; only the leader writes. Keys stay in the Secret and in memory: no event and no log line
+contains them.
 """
 
 import logging
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.gateway.kube_api.api_errors import ApiProblem, Conflict, Forbidden, NotFound
+from services.gateway.kube_api.api_errors import ApiError, Forbidden, NotFound
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.permissions import WEBHOOKS
-from services.gateway.webhooks.certificates import Bundle, Terms, ends, renewed
-from services.gateway.webhooks.webhook_definitions import Hook, Place, configuration
+from services.gateway.permissions import CONFIGURATION_NAME
+from services.gateway.webhooks.certificates import CertificateBundle, Lifetimes, expires_at, next_bundle
+from services.gateway.webhooks.webhook_definitions import Webhook, WebhookEndpoint, configuration
 
 log = logging.getLogger(__name__)
 
@@ -26,61 +26,61 @@ KINDS = {
     True: ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
     False: ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
 }
-"""Whether its webhooks mutate -> kind, plural."""
+"""`Webhook.mutates` -> kind and plural of the configuration object."""
 
 
-class Wanted(NamedTuple):
-    """What is to be kept.
+class DesiredRegistration(NamedTuple):
+    """Desired content of the Secret and the configuration objects.
 
     Attributes:
-        names: under which the server is called.
+        names: host names and addresses of the webhook server.
         secret: `namespace/name` of the certificates' Secret.
-        namespace: whose objects pass unasked.
+        namespace: the system's own namespace, whose objects are exempt.
     """
 
-    hooks: tuple[Hook, ...]
-    place: Place
+    webhooks: tuple[Webhook, ...]
+    endpoint: WebhookEndpoint
     names: tuple[str, ...]
     secret: str
     namespace: str
     failure_policy: str
-    terms: Terms
+    lifetimes: Lifetimes
 
 
-class Keeper:
-    """Looks, and mends.
+class WebhookRegistration:
+    """Reads the certificates, renews them, and restores the configuration objects.
 
     Attributes:
-        bundle: what was last read or written.
+        bundle: the certificates last read or written.
     """
 
-    def __init__(self, api: KubeApi, wanted: Wanted) -> None:
+    def __init__(self, api: KubeApi, desired: DesiredRegistration) -> None:
         self._api = api
-        self._wanted = wanted
-        self.bundle: Bundle | None = None
+        self._desired = desired
+        self.bundle: CertificateBundle | None = None
 
     async def read(self) -> bool:
-        """Read the certificates; whether they are others than before.
+        """Reads the certificates; returns whether they have changed.
 
         Raises:
-            ApiProblem: the Secret cannot be read.
+            ApiError: the Secret cannot be read.
         """
-        secret = await self._get(self._secret_path, f"get secrets {self._wanted.secret}")
+        secret = await self._get(self._secret_path, f"get secrets {self._desired.secret}")
         found = _bundle(secret) if secret else None
         changed = found is not None and found != self.bundle
         self.bundle = found or self.bundle
         return changed
 
     async def renew(self, now: datetime) -> bool:
-        """Make or renew the certificates; whether that was needed.
+        """Issues or renews the certificates if needed; returns whether it was.
 
         Raises:
-            ApiProblem: the Secret cannot be read or written; `Conflict`: another has just written it.
+            ApiError: the Secret cannot be read or written; `Conflict` if another replica has just written it.
         """
-        namespace, _, name = self._wanted.secret.partition("/")
-        stored = await self._get(self._secret_path, f"get secrets {self._wanted.secret}")
+        namespace, _, name = self._desired.secret.partition("/")
+        stored = await self._get(self._secret_path, f"get secrets {self._desired.secret}")
         bundle = _bundle(stored) if stored else None
-        following = renewed(bundle, self._wanted.names, self._wanted.terms, now)
+        following = next_bundle(bundle, self._desired.names, self._desired.lifetimes, now)
         self.bundle = following or bundle
         if following is None:
             return False
@@ -93,50 +93,50 @@ class Keeper:
                 "labels": {"app.kubernetes.io/managed-by": "koordstream"},
             },
             "type": "Opaque",
-            "data": {entry: b64encode(text).decode() for entry, text in following.data().items()},
+            "data": {entry: b64encode(text).decode() for entry, text in following.secret_data().items()},
         }
-        await self._put(self._secret_path, body, stored, f"secrets {self._wanted.secret}")
-        log.info("webhook certificates renewed", extra={"until": ends(following.certificate).isoformat()})
+        await self._put(self._secret_path, body, stored, f"secrets {self._desired.secret}")
+        log.info("webhook certificates renewed", extra={"until": expires_at(following.certificate).isoformat()})
         return True
 
-    async def mend(self) -> list[str]:
-        """Make the configuration objects say what they must; the kinds that did not.
+    async def apply_configurations(self) -> list[str]:
+        """Writes the configuration objects that differ from the desired ones; returns their kinds.
 
         Raises:
-            ApiProblem: one cannot be read or written.
+            ApiError: one cannot be read or written.
         """
         assert self.bundle is not None, "certificates come first"
         authorities = b64encode(self.bundle.authorities).decode()
-        mended = []
+        changed = []
         for mutates, (kind, plural) in KINDS.items():
-            hooks = [hook for hook in self._wanted.hooks if hook.mutates == mutates]
-            path = f"/apis/{GROUP}/v1/{plural}/{WEBHOOKS}"
+            webhooks = [webhook for webhook in self._desired.webhooks if webhook.mutates == mutates]
+            path = f"/apis/{GROUP}/v1/{plural}/{CONFIGURATION_NAME}"
             stored = await self._get(path, f"get {plural}.{GROUP}")
-            if not hooks:
+            if not webhooks:
                 if stored:
                     await self._api.call("DELETE", path, f"delete {plural}.{GROUP}")
-                    mended.append(kind)
+                    changed.append(kind)
                 continue
-            entries = [self._entry(hook, authorities) for hook in hooks]
+            entries = [self._entry(webhook, authorities) for webhook in webhooks]
             if stored and stored.get("webhooks") == entries:
                 continue
             body = {
                 "apiVersion": f"{GROUP}/v1",
                 "kind": kind,
-                "metadata": {"name": WEBHOOKS, "labels": {"app.kubernetes.io/managed-by": "koordstream"}},
+                "metadata": {"name": CONFIGURATION_NAME, "labels": {"app.kubernetes.io/managed-by": "koordstream"}},
                 "webhooks": entries,
             }
             await self._put(path, body, stored, f"{plural}.{GROUP}")
-            mended.append(kind)
-        return mended
+            changed.append(kind)
+        return changed
 
-    def _entry(self, hook: Hook, authorities: str) -> Raw:
-        wanted = self._wanted
-        return configuration(hook, wanted.place, authorities, wanted.namespace, wanted.failure_policy)
+    def _entry(self, webhook: Webhook, authorities: str) -> Raw:
+        desired = self._desired
+        return configuration(webhook, desired.endpoint, authorities, desired.namespace, desired.failure_policy)
 
     @property
     def _secret_path(self) -> str:
-        namespace, _, name = self._wanted.secret.partition("/")
+        namespace, _, name = self._desired.secret.partition("/")
         return f"/api/v1/namespaces/{namespace}/secrets/{name}"
 
     async def _get(self, path: str, rule: str) -> Raw | None:
@@ -147,7 +147,7 @@ class Keeper:
         return found
 
     async def _put(self, path: str, body: Raw, stored: Raw | None, rule: str) -> None:
-        """Create, or replace what was read, if it is still that."""
+        """Creates the object, or replaces it if it still has the version that was read."""
         if stored is None:
             await self._api.call("POST", path.rpartition("/")[0], f"create {rule}", body)
             return
@@ -155,24 +155,21 @@ class Keeper:
         await self._api.call("PUT", path, f"update {rule}", body)
 
 
-def said(problem: ApiProblem) -> dict[str, str]:
-    """What the log says of a look that failed."""
-    rule = {"rule": problem.rule} if isinstance(problem, Forbidden) else {}
-    return {"error": str(problem), **rule}
+def error_fields(error: ApiError) -> dict[str, str]:
+    """Returns the log fields of an API error."""
+    rule = {"rule": error.rule} if isinstance(error, Forbidden) else {}
+    return {"error": str(error), **rule}
 
 
-def harmless(problem: ApiProblem) -> bool:
-    """Whether the next look does what this one could not, without anybody's help."""
-    return isinstance(problem, Conflict)
-
-
-def instant(now_ns: int) -> datetime:
-    """A time as certificates have it."""
+def utc_time(now_ns: int) -> datetime:
+    """Returns a time with the precision of certificates: whole seconds."""
     return datetime.fromtimestamp(now_ns // 1_000_000_000, UTC)
 
 
-def _bundle(secret: Raw) -> Bundle | None:
+def _bundle(secret: Raw) -> CertificateBundle | None:
     try:
-        return Bundle.of({name: b64decode(text) for name, text in (secret.get("data") or {}).items()})
+        return CertificateBundle.from_secret(
+            {name: b64decode(text) for name, text in (secret.get("data") or {}).items()}
+        )
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""The webhooks beside the gateway's other work: what every replica does, and what only the one that leads does."""
+"""Webhooks of the gateway: every replica serves them; the leader keeps certificates and configuration objects."""
 
 import asyncio
 import contextlib
@@ -11,20 +11,24 @@ from datetime import timedelta
 from prometheus_client import Gauge
 
 from services.gateway import permissions
-from services.gateway.kube_api.api_errors import ApiProblem
+from services.gateway.kube_api.api_errors import ApiError, Conflict
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.credentials import NoCluster
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
-from services.gateway.webhooks.certificates import Terms as Lifetimes
-from services.gateway.webhooks.certificates import ends
-from services.gateway.webhooks.handlers import Desk, Held, Terms
-from services.gateway.webhooks.late_admission import Judge
-from services.gateway.webhooks.quota_evaluator import Evaluator
-from services.gateway.webhooks.recent_quotas import Recent
-from services.gateway.webhooks.registration import Keeper, Wanted, harmless, instant, said
+from services.gateway.webhooks.certificates import Lifetimes, expires_at
+from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
+from services.gateway.webhooks.late_admission import LateAdmission
+from services.gateway.webhooks.quota_evaluator import QuotaEvaluator
+from services.gateway.webhooks.recent_quotas import RecentQuotas
+from services.gateway.webhooks.registration import (
+    DesiredRegistration,
+    WebhookRegistration,
+    error_fields,
+    utc_time,
+)
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
-from services.gateway.webhooks.webhook_definitions import Hook, Place, served
+from services.gateway.webhooks.webhook_definitions import Webhook, WebhookEndpoint, enabled_webhooks
 from shared.admission.feature_gates import gates_of
 from shared.errors import KoordError
 from shared.events import Draft
@@ -33,11 +37,11 @@ from shared.runtime.service import Runtime
 log = logging.getLogger(__name__)
 
 OVERLAP_SHARE = 0.02
-"""How long a new authority is known before it issues: this share of a certificate's life."""
+"""Share of a certificate's lifetime for which a new authority is published before it issues certificates."""
 
 
-class Webhooks:
-    """One replica's webhooks."""
+class WebhookService:
+    """WebhookService of one replica."""
 
     def __init__(self, runtime: Runtime, api: KubeApi) -> None:
         settings: GatewaySettings = runtime.settings
@@ -45,44 +49,43 @@ class Webhooks:
         self._settings = settings
         self._api = api
         self._account = ""
-        self._recent = Recent(time.monotonic)
+        self._recent = RecentQuotas(time.monotonic)
         self._gates = gates_of(settings.webhook_gates)
-        hooks = tuple(served(self._gates))
-        self._keeper = Keeper(api, _wanted(settings, hooks))
+        webhooks = tuple(enabled_webhooks(self._gates))
+        self._registration = WebhookRegistration(api, _desired(settings, webhooks))
         metrics = WebhookMetrics(runtime.metrics.registry)
-        evaluator = Evaluator(api, runtime.now_ns)
+        evaluator = QuotaEvaluator(api, runtime.now_ns)
         self._server = WebhookServer(
-            settings.webhook_listen, hooks, self.desk, self._position, metrics, evaluator.measure
+            settings.webhook_listen, webhooks, self.handlers, self._position, metrics, evaluator.evaluate_quota
         )
-        self._until = Gauge(
+        self._expiry = Gauge(
             "koord_gateway_webhook_certificate_ends_seconds",
-            "When the certificate ends, since the epoch",
+            "Expiry of the certificate, seconds since the epoch",
             registry=runtime.metrics.registry,
         )
 
     @property
     def state(self) -> GatewayState:
-        """As it is folded."""
+        """Returns the folded State."""
         state: GatewayState = self._runtime.state
         return state
 
-    def desk(self) -> Desk:
-        """What to answer from, now."""
-        settings = self._settings
-        terms = Terms(
+    def handlers(self) -> AdmissionHandlers:
+        """Returns the handlers over the current State."""
+        settings = AdmissionSettings(
             self._gates,
-            settings.webhook_namespace,
-            names=settings.webhook_strategy_names,
+            self._settings.webhook_namespace,
+            names=self._settings.webhook_strategy_names,
             account=self._account,
         )
-        return Desk(self.state.admission, self._held, terms, self._recent)
+        return AdmissionHandlers(self.state.admission, self._pods, settings, self._recent)
 
-    def judge(self, say: Callable[[Draft], None]) -> Judge:
-        """A judge of what comes in past the webhooks."""
-        return Judge(self._api, self.desk, lambda: self.state, say)
+    def late_admission(self, append: Callable[[Draft], None]) -> LateAdmission:
+        """Returns the check of pods that were created while no webhook answered."""
+        return LateAdmission(self._api, self.handlers, lambda: self.state, append)
 
-    def _held(self) -> Iterator[Held]:
-        return (Held(pod.key, pod.quota) for pod in self.state.pods.values())
+    def _pods(self) -> Iterator[QuotaPod]:
+        return (QuotaPod(pod.key, pod.quota) for pod in self.state.pods.values())
 
     def _position(self) -> int:
         return self.state.positions.get("cluster", 0)
@@ -90,59 +93,61 @@ class Webhooks:
     # -- every replica
 
     async def serve(self) -> None:
-        """Show the newest certificate, and answer from when everything is known; until cancelled."""
-        await self._introduce()
+        """Serves with the newest certificate, once the initial lists are folded; until cancelled."""
+        await self._read_account()
         try:
             while True:
                 await self._read()
-                ready = self._keeper.bundle is not None and self.state.admission.listed
+                ready = self._registration.bundle is not None and self.state.admission.listed
                 if ready and self._runtime.phase not in ("starting", "following") and not self._server.listening:
                     await self._listen()
                 await asyncio.sleep(self._settings.webhook_poll_interval_s if self._server.listening else 0.2)
         finally:
             await self._server.stop()
 
-    async def _introduce(self) -> None:
-        with contextlib.suppress(ApiProblem):
+    async def _read_account(self) -> None:
+        with contextlib.suppress(ApiError):
             self._account = await permissions.account(self._api)
 
     async def _read(self) -> None:
         try:
-            if await self._keeper.read():
-                self._show()
-        except ApiProblem as problem:
-            log.warning("webhook certificates cannot be read", extra=said(problem))
+            if await self._registration.read():
+                self._use_certificate()
+        except ApiError as error:
+            log.warning("webhook certificates cannot be read", extra=error_fields(error))
 
-    def _show(self) -> None:
-        assert self._keeper.bundle is not None, "it has just been read"
-        self._server.show(self._keeper.bundle)
-        self._until.set(ends(self._keeper.bundle.certificate).timestamp())
+    def _use_certificate(self) -> None:
+        assert self._registration.bundle is not None, "it has just been read"
+        self._server.use_certificate(self._registration.bundle)
+        self._expiry.set(expires_at(self._registration.bundle.certificate).timestamp())
 
     async def _listen(self) -> None:
         try:
             await self._server.start()
         except OSError as error:
             address = self._settings.webhook_listen
-            raise KoordError(f"KOORD_GATEWAY_WEBHOOK_LISTEN is {address!r}, which cannot be had: {error}") from error
+            raise KoordError(f"KOORD_GATEWAY_WEBHOOK_LISTEN is {address!r}: cannot listen there: {error}") from error
         log.info("webhooks are served", extra={"listen": self._settings.webhook_listen})
 
-    # -- the one that leads
+    # -- the leader
 
-    async def keep(self) -> None:
-        """Keep certificates and configuration objects as they must be, until the process is asked to stop."""
+    async def keep_registered(self) -> None:
+        """Renews certificates and restores configuration objects, until a stop is requested."""
         runtime = self._runtime
         while not runtime.draining.is_set():
             await runtime.check_lock()
             try:
-                if await self._keeper.renew(instant(runtime.now_ns())):
-                    self._show()
-                if self._server.listening and (mended := await self._keeper.mend()):
-                    log.info("webhook configurations written", extra={"kinds": mended})
-            except ApiProblem as problem:
+                if await self._registration.renew(utc_time(runtime.now_ns())):
+                    self._use_certificate()
+                # Registered only once this server answers: before that the API server would find no webhook.
+                if self._server.listening and (changed := await self._registration.apply_configurations()):
+                    log.info("webhook configurations written", extra={"kinds": changed})
+            except ApiError as error:
+                # After a conflict (another replica wrote first) the next check succeeds by itself.
                 log.log(
-                    logging.INFO if harmless(problem) else logging.WARNING,
-                    "the webhooks' objects cannot be kept in place",
-                    extra=said(problem),
+                    logging.INFO if isinstance(error, Conflict) else logging.WARNING,
+                    "certificates or configuration objects of the webhooks cannot be written",
+                    extra=error_fields(error),
                 )
             pause_s = self._settings.webhook_poll_interval_s if self._server.listening else 0.2
             with contextlib.suppress(TimeoutError):
@@ -151,19 +156,19 @@ class Webhooks:
 
 
 @asynccontextmanager
-async def beside(runtime: Runtime) -> AsyncIterator[Webhooks | None]:
-    """Around the gateway's life: its webhooks, where they are configured; none in shadow mode, which writes nothing."""
+async def lifespan(runtime: Runtime) -> AsyncIterator[WebhookService | None]:
+    """Serves the webhooks, if configured, for as long as the process runs; none in shadow mode, which writes nothing."""
     settings: GatewaySettings = runtime.settings
     if not settings.webhook_listen:
         yield None
         return
     if settings.shadow:
-        log.warning("webhooks are off in shadow mode: nothing is written, their configuration neither")
+        log.warning("webhooks are off in shadow mode: nothing is written, not even their configuration")
         yield None
         return
     try:
         async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s) as api:
-            webhooks = Webhooks(runtime, api)
+            webhooks = WebhookService(runtime, api)
             serving = asyncio.create_task(webhooks.serve(), name="webhooks")
             serving.add_done_callback(lambda task: None if task.cancelled() else runtime.drain())
             try:
@@ -171,32 +176,33 @@ async def beside(runtime: Runtime) -> AsyncIterator[Webhooks | None]:
             finally:
                 serving.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await serving  # an error that has ended it ends the process
+                    # Raises the error that has ended the task, so that it ends the process.
+                    await serving
     except NoCluster as error:
         raise KoordError(str(error)) from error
 
 
-def _wanted(settings: GatewaySettings, hooks: tuple[Hook, ...]) -> Wanted:
+def _desired(settings: GatewaySettings, webhooks: tuple[Webhook, ...]) -> DesiredRegistration:
     names: tuple[str, ...]
     namespace, _, rest = settings.webhook_service.partition("/")
     name, _, port = rest.partition(":")
     if settings.webhook_url:
         host = settings.webhook_url.removeprefix("https://").partition("/")[0].rpartition(":")[0].strip("[]")
-        place, names = Place(None, settings.webhook_url), (host,)
+        endpoint, names = WebhookEndpoint(None, settings.webhook_url), (host,)
     elif name:
-        place = Place((namespace, name, int(port or 443)))
+        endpoint = WebhookEndpoint((namespace, name, int(port or 443)))
         names = (f"{name}.{namespace}.svc", f"{name}.{namespace}", f"{name}.{namespace}.svc.cluster.local")
     else:
         raise KoordError(
             f"KOORD_GATEWAY_WEBHOOK_SERVICE is {settings.webhook_service!r}; give namespace/name or namespace/name:port"
         )
     certificate = timedelta(seconds=settings.webhook_certificate_s)
-    return Wanted(
-        hooks=hooks,
-        place=place,
+    return DesiredRegistration(
+        webhooks=webhooks,
+        endpoint=endpoint,
         names=names,
         secret=f"{settings.webhook_namespace}/{settings.webhook_certificates}",
         namespace=settings.webhook_namespace,
         failure_policy=settings.webhook_failure_policy,
-        terms=Lifetimes(timedelta(seconds=settings.webhook_authority_s), certificate, OVERLAP_SHARE * certificate),
+        lifetimes=Lifetimes(timedelta(seconds=settings.webhook_authority_s), certificate, OVERLAP_SHARE * certificate),
     )

@@ -9,7 +9,7 @@ import pytest
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.local_control_plane import Cluster
 from services.gateway.kube_api.client import KubeApi
-from tests.integration.gateway.effect_harness import Stage
+from tests.integration.gateway.effect_harness import EffectHarness
 from tests.integration.gateway.fault_proxy import FaultProxy
 from tests.support.pods import written_pod
 from tests.support.prepared_folders import install_base
@@ -47,8 +47,8 @@ async def api(kubeconfig: Path) -> AsyncIterator[KubeApi]:
 
 
 @pytest.fixture
-def stage(api: KubeApi) -> Stage:
-    return Stage(api)
+def stage(api: KubeApi) -> EffectHarness:
+    return EffectHarness(api)
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
-"""Intents in, outcomes out: the gateway's carrier and fold on a real API, with a log in memory."""
+"""Intents in, outcomes out: the gateway's effect_runner and fold on a real API, with a log in memory."""
 
 import asyncio
 import time
 from typing import Any
 
 from services.gateway.effects import outcomes
-from services.gateway.effects.effect_runner import Carrier
-from services.gateway.effects.intents import Place
-from services.gateway.effects.write_tracker import Echoes
+from services.gateway.effects.effect_runner import EffectRunner
+from services.gateway.effects.intents import ObjectRef
+from services.gateway.effects.write_tracker import WriteTracker
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.settings import GatewaySettings
@@ -20,7 +20,7 @@ from tests.support.gateway_objects import Log
 QUICK = GatewaySettings(deadline_s=4, tries=4, backoff_s=0.02, backoff_max_s=0.1)
 
 
-class Stage:
+class EffectHarness:
     """One gateway without its watches: a test says what it has observed."""
 
     def __init__(self, api: KubeApi, settings: GatewaySettings = QUICK) -> None:
@@ -28,7 +28,7 @@ class Stage:
         self.settings = settings
         self.log = Log()
         self.state = GatewayState()
-        self.echoes = Echoes()
+        self.echoes = WriteTracker()
         self.outcomes: list[Draft] = []
         self.checks = 0
         self._upto = 0
@@ -37,9 +37,9 @@ class Stage:
         """Take what the API says of these objects into the log."""
         for key in keys:
             seen = await self.api.find(RESOURCES[resource], key)
-            place = Place(resource, key)
+            place = ObjectRef(resource, key)
             if seen:
-                self.echoes.saw(self.state, place, seen, asyncio.get_running_loop().time())
+                self.echoes.observed(self.state, place, seen, asyncio.get_running_loop().time())
             self._fold("cluster", *differences(self.state, {place: seen}))
 
     async def ask(self, *intents: Event, context: str = "scheduling", within_s: float = 240) -> list[Event]:
@@ -52,29 +52,29 @@ class Stage:
         """Carry out what is due until nothing is."""
         began = len(self.outcomes)
         async with asyncio.timeout(within_s), asyncio.TaskGroup() as group:
-            carrier = Carrier(
+            effect_runner = EffectRunner(
                 self.api,
                 self.settings,
                 self.echoes,
                 now_ns=time.time_ns,
-                check_lock=self._check_held,
-                ended=self._ended,
-                counted=lambda _intent, _outcome: None,
+                check_lock=self._check_lock,
+                append=self._append,
+                count=lambda _intent, _outcome: None,
                 group=group,
             )
             while True:
-                began_any = await carrier.start(self.state)
-                self._fold("cluster", *outcomes.supersessions(self.state, carrier.taken))
+                began_any = await effect_runner.start(self.state)
+                self._fold("cluster", *outcomes.superseded_outcomes(self.state, effect_runner.in_flight))
                 done = [draft.cause for draft in self._folded() if draft.cause]
-                carrier.release(done)
-                if not (began_any or carrier.taken or self.state.acts or self.state.levels):
+                effect_runner.forget(done)
+                if not (began_any or effect_runner.in_flight or self.state.one_shots or self.state.desired):
                     return [draft.event for draft in self.outcomes[began:]]
                 await asyncio.sleep(0.005)
 
-    async def _check_held(self) -> None:
+    async def _check_lock(self) -> None:
         self.checks += 1
 
-    def _ended(self, draft: Draft) -> None:
+    def _append(self, draft: Draft) -> None:
         self.outcomes.append(draft)
 
     def _folded(self) -> list[Draft]:

@@ -12,12 +12,12 @@ from services.gateway.kube_api.resources import PODS
 from shared.events.cluster import BindFailed, BindRejected, MissingPermission, PodBound
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.effect_harness import Stage, placed
+from tests.integration.gateway.effect_harness import EffectHarness, placed
 from tests.integration.gateway.fault_proxy import FaultProxy
 
 
 @pytest.fixture
-async def nodes(stage: Stage, kube_nodes: MakeNodes) -> None:
+async def nodes(stage: EffectHarness, kube_nodes: MakeNodes) -> None:
     names = ("bind-1", "bind-2")
     kube_nodes(*names)
     await stage.observe("nodes", *names)
@@ -29,14 +29,14 @@ def node_of(cluster: Cluster, pod: dict[str, Any]) -> str:
     return str(found["spec"].get("nodeName", ""))
 
 
-async def waiting(stage: Stage, make_pod: MakePod, name: str = "web", **more: object) -> dict[str, Any]:
+async def waiting(stage: EffectHarness, make_pod: MakePod, name: str = "web", **more: object) -> dict[str, Any]:
     """A pod that was observed and waits."""
     pod = make_pod(name, **more)
     await stage.observe("pods", f"{pod['metadata']['namespace']}/{name}")
     return pod
 
 
-async def test_a_pod_is_bound(stage: Stage, nodes: None, make_pod: MakePod, cluster: Cluster) -> None:
+async def test_a_pod_is_bound(stage: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster) -> None:
     pod = await waiting(stage, make_pod)
     (outcome,) = await stage.ask(placed(pod, "bind-1"))
     assert isinstance(outcome, PodBound)
@@ -44,7 +44,9 @@ async def test_a_pod_is_bound(stage: Stage, nodes: None, make_pod: MakePod, clus
     assert stage.checks == 1
 
 
-async def test_a_pod_that_is_gone_is_rejected(stage: Stage, nodes: None, make_pod: MakePod, cluster: Cluster) -> None:
+async def test_a_pod_that_is_gone_is_rejected(
+    stage: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster
+) -> None:
     pod = await waiting(stage, make_pod)
     cluster.api.call("DELETE", pod_path(pod) + "?gracePeriodSeconds=0")
     (outcome,) = await stage.ask(placed(pod, "bind-1"))
@@ -57,7 +59,7 @@ def pod_path(pod: dict[str, Any]) -> str:
 
 
 async def test_another_pod_under_the_same_name_is_left_alone(
-    stage: Stage, nodes: None, make_pod: MakePod, cluster: Cluster
+    stage: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster
 ) -> None:
     first = await waiting(stage, make_pod)
     cluster.api.call("DELETE", pod_path(first) + "?gracePeriodSeconds=0")
@@ -69,7 +71,7 @@ async def test_another_pod_under_the_same_name_is_left_alone(
 
 
 async def test_a_binding_that_already_holds_is_a_success(
-    stage: Stage, nodes: None, make_pod: MakePod, api: KubeApi
+    stage: EffectHarness, nodes: None, make_pod: MakePod, api: KubeApi
 ) -> None:
     pod = await waiting(stage, make_pod)
     await api.create_binding(placed(pod, "").pod, uid=pod["metadata"]["uid"], node="bind-1")
@@ -78,7 +80,7 @@ async def test_a_binding_that_already_holds_is_a_success(
 
 
 async def test_a_pod_that_another_scheduler_bound_is_rejected(
-    stage: Stage, nodes: None, make_pod: MakePod, api: KubeApi, cluster: Cluster
+    stage: EffectHarness, nodes: None, make_pod: MakePod, api: KubeApi, cluster: Cluster
 ) -> None:
     pod = await waiting(stage, make_pod)
     await api.create_binding(placed(pod, "").pod, uid=pod["metadata"]["uid"], node="bind-2")
@@ -89,7 +91,7 @@ async def test_a_pod_that_another_scheduler_bound_is_rejected(
 
 
 async def test_a_pod_that_is_gated_is_rejected_and_the_reason_is_the_servers(
-    stage: Stage, nodes: None, make_pod: MakePod, cluster: Cluster
+    stage: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster
 ) -> None:
     pod = await waiting(stage, make_pod, schedulingGates=[{"name": "example.com/wait"}])
     (outcome,) = await stage.ask(placed(pod, "bind-1"))
@@ -99,7 +101,7 @@ async def test_a_pod_that_is_gated_is_rejected_and_the_reason_is_the_servers(
 
 
 async def test_a_node_that_is_not_there_is_refused_although_the_api_server_would_take_it(
-    stage: Stage, nodes: None, make_pod: MakePod, cluster: Cluster, proxy: FaultProxy
+    stage: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster, proxy: FaultProxy
 ) -> None:
     pod = await waiting(stage, make_pod)
     (outcome,) = await stage.ask(placed(pod, "no-such-node"))
@@ -112,7 +114,7 @@ async def test_a_node_that_is_not_there_is_refused_although_the_api_server_would
 
 @pytest.mark.parametrize("status", [400, 422])
 async def test_what_the_server_calls_invalid_is_rejected_at_once(
-    status: int, stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy
+    status: int, stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy
 ) -> None:
     """A fault: the real server takes any name of a node, and answers 500 to none."""
     pod = await waiting(stage, make_pod)
@@ -124,7 +126,7 @@ async def test_what_the_server_calls_invalid_is_rejected_at_once(
 
 
 async def test_without_the_permission_the_outcome_names_the_rule(
-    nodes: None, stage: Stage, make_pod: MakePod, cluster: Cluster, proxy: FaultProxy
+    nodes: None, stage: EffectHarness, make_pod: MakePod, cluster: Cluster, proxy: FaultProxy
 ) -> None:
     pod = await waiting(stage, make_pod)
     binding = "/apis/rbac.authorization.k8s.io/v1/clusterroles/koordstream-gateway"
@@ -153,7 +155,7 @@ async def until_forbidden(api: KubeApi, pod: dict[str, Any]) -> None:
 
 
 async def test_in_a_namespace_that_is_going_away_a_pod_is_rejected(
-    stage: Stage, nodes: None, make_pod: MakePod, cluster: Cluster, namespace: str
+    stage: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster, namespace: str
 ) -> None:
     """No controller runs that would delete the pod, so it waits there."""
     pod = await waiting(stage, make_pod)
@@ -164,7 +166,7 @@ async def test_in_a_namespace_that_is_going_away_a_pod_is_rejected(
 
 
 async def test_a_pod_that_is_being_deleted_is_rejected(
-    stage: Stage, nodes: None, make_pod: MakePod, cluster: Cluster
+    stage: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster
 ) -> None:
     pod = await waiting(stage, make_pod, metadata={"finalizers": ["example.com/stay"]})
     cluster.api.call("DELETE", pod_path(pod) + "?gracePeriodSeconds=0")
@@ -175,7 +177,7 @@ async def test_a_pod_that_is_being_deleted_is_rejected(
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_busy_server_is_asked_again(
-    status: int, stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
+    status: int, stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     pod = await waiting(stage, make_pod)
     proxy.fail("POST", "/binding", status=status, times=2)
@@ -186,7 +188,7 @@ async def test_a_busy_server_is_asked_again(
 
 
 async def test_a_server_that_says_when_to_come_back_is_left_alone_until_then(
-    stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy
+    stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy
 ) -> None:
     pod = await waiting(stage, make_pod)
     proxy.fail("POST", "/binding", status=429, retry_after_s=1, times=2)
@@ -197,7 +199,7 @@ async def test_a_server_that_says_when_to_come_back_is_left_alone_until_then(
 
 
 async def test_a_server_that_stays_busy_ends_in_bind_failed(
-    stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
+    stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     pod = await waiting(stage, make_pod)
     proxy.fail("POST", "/binding", status=503, times=-1)
@@ -209,7 +211,7 @@ async def test_a_server_that_stays_busy_ends_in_bind_failed(
 
 
 async def test_a_server_that_cannot_be_reached_is_asked_again(
-    stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy
+    stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy
 ) -> None:
     pod = await waiting(stage, make_pod)
     proxy.fail("POST", "/binding", "refuse", times=2)
@@ -219,7 +221,7 @@ async def test_a_server_that_cannot_be_reached_is_asked_again(
 
 @pytest.mark.parametrize("kind", ["lose", "swallow"])
 async def test_an_answer_that_is_lost_is_read_back_and_the_pod_is_not_bound_twice(
-    kind: str, stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
+    kind: str, stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     pod = await waiting(stage, make_pod)
     proxy.fail("POST", "/binding", kind)
@@ -230,7 +232,7 @@ async def test_an_answer_that_is_lost_is_read_back_and_the_pod_is_not_bound_twic
 
 
 async def test_a_request_that_hangs_is_read_back_and_tried_again(
-    stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy
+    stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy
 ) -> None:
     pod = await waiting(stage, make_pod)
     proxy.fail("POST", "/binding", "hang")
@@ -240,7 +242,7 @@ async def test_a_request_that_hangs_is_read_back_and_tried_again(
 
 
 async def test_many_pods_are_bound_at_once_and_those_of_one_object_in_order(
-    stage: Stage, nodes: None, make_pod: MakePod, proxy: FaultProxy
+    stage: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy
 ) -> None:
     pods = [await waiting(stage, make_pod, f"web-{number}") for number in range(20)]
     first, second = placed(pods[0], "bind-1"), placed(pods[0], "bind-2")

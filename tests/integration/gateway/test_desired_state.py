@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.dev.local_control_plane import Cluster
-from services.gateway.effects.intents import Place
+from services.gateway.effects.intents import ObjectRef
 from services.gateway.kube_api.resources import RESOURCES
 from shared.events import Event
 from shared.events.cluster import (
@@ -19,7 +19,7 @@ from shared.events.cluster import (
 from shared.events.intents import FieldsDesired, ObjectDesired
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.effect_harness import Stage, unschedulable
+from tests.integration.gateway.effect_harness import EffectHarness, unschedulable
 from tests.integration.gateway.fault_proxy import FaultProxy
 
 NODE = "level-1"
@@ -45,7 +45,7 @@ def allocatable(cluster: Cluster) -> str:
 
 
 @pytest.fixture
-async def node(stage: Stage, kube_nodes: MakeNodes) -> str:
+async def node(stage: EffectHarness, kube_nodes: MakeNodes) -> str:
     kube_nodes(NODE)
     await stage.observe("nodes", NODE)
     return NODE
@@ -54,7 +54,9 @@ async def node(stage: Stage, kube_nodes: MakeNodes) -> str:
 # -- fields of an object that exists
 
 
-async def test_status_of_a_node_is_written_and_the_rest_left_alone(stage: Stage, node: str, cluster: Cluster) -> None:
+async def test_status_of_a_node_is_written_and_the_rest_left_alone(
+    stage: EffectHarness, node: str, cluster: Cluster
+) -> None:
     before = cluster.api.call("GET", NODE_PATH)
     (outcome,) = await stage.ask(batch(1500))
     assert outcome == DesiredStateApplied(resource="nodes", name=NODE, fields="batch")
@@ -63,7 +65,7 @@ async def test_status_of_a_node_is_written_and_the_rest_left_alone(stage: Stage,
     assert "koordstream" in {entry["manager"] for entry in after["metadata"]["managedFields"]}
 
 
-async def test_metadata_is_written_and_null_takes_away(stage: Stage, node: str, cluster: Cluster) -> None:
+async def test_metadata_is_written_and_null_takes_away(stage: EffectHarness, node: str, cluster: Cluster) -> None:
     await stage.ask(labels("high"))
     assert cluster.api.call("GET", NODE_PATH)["metadata"]["labels"]["node.koordinator.sh/level"] == "high"
     await stage.ask(labels(None))
@@ -71,7 +73,7 @@ async def test_metadata_is_written_and_null_takes_away(stage: Stage, node: str, 
 
 
 async def test_of_several_levels_only_the_newest_is_written(
-    stage: Stage, node: str, cluster: Cluster, proxy: FaultProxy
+    stage: EffectHarness, node: str, cluster: Cluster, proxy: FaultProxy
 ) -> None:
     outcomes = await stage.ask(batch(1), batch(2), batch(3), labels("a"))
     assert [type(outcome) for outcome in outcomes].count(DesiredStateApplied) == 2
@@ -84,7 +86,7 @@ async def test_of_several_levels_only_the_newest_is_written(
 
 
 async def test_a_write_on_an_object_that_others_changed_is_read_and_written_again(
-    stage: Stage, node: str, cluster: Cluster, proxy: FaultProxy
+    stage: EffectHarness, node: str, cluster: Cluster, proxy: FaultProxy
 ) -> None:
     """The version that the watch brought last is behind: the server says 409."""
     cluster.api.call("PATCH", NODE_PATH, {"metadata": {"labels": {"someone": "else"}}})
@@ -95,52 +97,52 @@ async def test_a_write_on_an_object_that_others_changed_is_read_and_written_agai
     assert (found["someone"], found["node.koordinator.sh/level"]) == ("else", "high")
 
 
-async def test_an_object_that_is_gone_is_rejected(stage: Stage, node: str, cluster: Cluster) -> None:
+async def test_an_object_that_is_gone_is_rejected(stage: EffectHarness, node: str, cluster: Cluster) -> None:
     cluster.api.call("DELETE", NODE_PATH)
     (outcome,) = await stage.ask(batch(1))
     assert isinstance(outcome, DesiredStateRejected)
 
 
-async def test_an_object_that_never_was_is_rejected(stage: Stage) -> None:
+async def test_an_object_that_never_was_is_rejected(stage: EffectHarness) -> None:
     (outcome,) = await stage.ask(labels("x", name="no-such-node"))
     assert isinstance(outcome, DesiredStateRejected)
     assert "is gone" in outcome.reason
 
 
-async def test_another_object_of_the_same_name_is_not_meant(stage: Stage, node: str, cluster: Cluster) -> None:
+async def test_another_object_of_the_same_name_is_not_meant(stage: EffectHarness, node: str, cluster: Cluster) -> None:
     stage.state.known["nodes"].clear()  # not observed yet
     (outcome,) = await stage.ask(batch(1, uid="of-another"))
     assert isinstance(outcome, DesiredStateSuperseded)
-    stage.echoes.gone(Place("nodes", NODE))  # nor any version known
+    stage.echoes.deleted(ObjectRef("nodes", NODE))  # nor any version known
     (outcome,) = await stage.ask(batch(2, uid="of-another"))
     assert isinstance(outcome, DesiredStateSuperseded)
     assert allocatable(cluster) == "None"
 
 
-async def test_what_the_server_calls_invalid_is_rejected(stage: Stage, node: str) -> None:
+async def test_what_the_server_calls_invalid_is_rejected(stage: EffectHarness, node: str) -> None:
     patch = {"metadata": {"labels": {"not a label": "x"}}}
     (outcome,) = await stage.ask(FieldsDesired(resource="nodes", name=NODE, fields="labels", patch=patch))
     assert isinstance(outcome, DesiredStateRejected)
     assert "422" in outcome.reason
 
 
-async def test_a_resource_that_we_do_not_know_is_rejected(stage: Stage) -> None:
+async def test_a_resource_that_we_do_not_know_is_rejected(stage: EffectHarness) -> None:
     (outcome,) = await stage.ask(FieldsDesired(resource="widgets.example.com", name="w", fields="f", patch={}))
     assert isinstance(outcome, DesiredStateRejected)
 
 
-async def test_without_the_permission_the_outcome_names_the_rule(stage: Stage, cluster: Cluster) -> None:
+async def test_without_the_permission_the_outcome_names_the_rule(stage: EffectHarness, cluster: Cluster) -> None:
     """Namespaces may be read, and k8s/rbac lets nobody patch them."""
     await stage.ask()
     level = FieldsDesired(resource="namespaces", name="default", fields="f", patch={"metadata": {"labels": {"x": "y"}}})
-    stage.echoes._versions[Place("namespaces", "default")] = "1"  # as a watch would have brought it
+    stage.echoes._versions[ObjectRef("namespaces", "default")] = "1"  # as a watch would have brought it
     (outcome,) = await stage.ask(level)
     assert outcome == MissingPermission(name="default", rule="patch namespaces")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_busy_server_is_asked_again(
-    status: int, stage: Stage, node: str, proxy: FaultProxy, cluster: Cluster
+    status: int, stage: EffectHarness, node: str, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     proxy.fail("PATCH", "/status", status=status)
     (outcome,) = await stage.ask(batch(9))
@@ -148,7 +150,9 @@ async def test_a_busy_server_is_asked_again(
     assert allocatable(cluster) == "9"
 
 
-async def test_a_server_that_stays_busy_ends_in_level_failed(stage: Stage, node: str, proxy: FaultProxy) -> None:
+async def test_a_server_that_stays_busy_ends_in_level_failed(
+    stage: EffectHarness, node: str, proxy: FaultProxy
+) -> None:
     proxy.fail("PATCH", "/status", status=503, times=-1)
     (outcome,) = await stage.ask(batch(9))
     assert isinstance(outcome, DesiredStateFailed)
@@ -156,7 +160,7 @@ async def test_a_server_that_stays_busy_ends_in_level_failed(stage: Stage, node:
 
 @pytest.mark.parametrize(("kind", "patches"), [("lose", 1), ("swallow", 1), ("hang", 2)])
 async def test_a_write_without_an_answer_is_read_back(
-    kind: str, patches: int, stage: Stage, node: str, proxy: FaultProxy, cluster: Cluster
+    kind: str, patches: int, stage: EffectHarness, node: str, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     proxy.fail("PATCH", "/status", kind)
     (outcome,) = await stage.ask(batch(9))
@@ -166,7 +170,7 @@ async def test_a_write_without_an_answer_is_read_back(
 
 
 async def test_what_another_hand_overwrites_is_written_again_and_our_own_echo_is_not(
-    stage: Stage, node: str, cluster: Cluster, proxy: FaultProxy
+    stage: EffectHarness, node: str, cluster: Cluster, proxy: FaultProxy
 ) -> None:
     await stage.ask(batch(4))
     await stage.observe("nodes", NODE)  # our own echo
@@ -193,11 +197,11 @@ def found(cluster: Cluster, name: str) -> dict[str, Any]:
     return cluster.api.call("GET", f"{RESERVATION_PATH}/{name}")
 
 
-async def gone(stage: Stage, name: str) -> bool:
+async def gone(stage: EffectHarness, name: str) -> bool:
     return await stage.api.find(RESOURCES[RESERVATIONS], name) is None
 
 
-async def test_a_custom_resource_is_created_updated_and_deleted(stage: Stage, cluster: Cluster) -> None:
+async def test_a_custom_resource_is_created_updated_and_deleted(stage: EffectHarness, cluster: Cluster) -> None:
     (created,) = await stage.ask(reservation("level-a", "1h"))
     assert created == DesiredStateApplied(resource=RESERVATIONS, name="level-a", fields="")
     assert found(cluster, "level-a")["spec"]["ttl"] == "1h"
@@ -214,7 +218,7 @@ async def test_a_custom_resource_is_created_updated_and_deleted(stage: Stage, cl
 
 
 async def test_an_update_takes_away_what_we_no_longer_say_and_leaves_what_others_say(
-    stage: Stage, cluster: Cluster
+    stage: EffectHarness, cluster: Cluster
 ) -> None:
     await stage.ask(reservation("level-b", "1h"))
     path = f"{RESERVATION_PATH}/level-b"
@@ -231,7 +235,7 @@ async def test_an_update_takes_away_what_we_no_longer_say_and_leaves_what_others
 
 
 async def test_a_custom_resource_that_others_changed_meanwhile_is_written_again(
-    stage: Stage, cluster: Cluster, proxy: FaultProxy
+    stage: EffectHarness, cluster: Cluster, proxy: FaultProxy
 ) -> None:
     await stage.ask(reservation("level-c", "1h"))
     path = f"{RESERVATION_PATH}/level-c"
@@ -244,7 +248,7 @@ async def test_a_custom_resource_that_others_changed_meanwhile_is_written_again(
 
 
 async def test_a_custom_resource_that_is_deleted_while_we_know_its_version_is_made_again(
-    stage: Stage, cluster: Cluster
+    stage: EffectHarness, cluster: Cluster
 ) -> None:
     await stage.ask(reservation("level-d", "1h"))
     cluster.api.call("DELETE", f"{RESERVATION_PATH}/level-d")
@@ -255,7 +259,7 @@ async def test_a_custom_resource_that_is_deleted_while_we_know_its_version_is_ma
 
 
 async def test_a_namespace_that_is_going_away_takes_nothing_new(
-    stage: Stage, cluster: Cluster, namespace: str, make_pod: MakePod
+    stage: EffectHarness, cluster: Cluster, namespace: str, make_pod: MakePod
 ) -> None:
     make_pod("keeps-it", metadata={"finalizers": ["example.com/stay"]})
     cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
@@ -269,7 +273,7 @@ async def test_a_namespace_that_is_going_away_takes_nothing_new(
 
 @pytest.mark.parametrize("kind", ["lose", "swallow", "hang"])
 async def test_an_apply_without_an_answer_is_applied_again(
-    kind: str, stage: Stage, proxy: FaultProxy, cluster: Cluster
+    kind: str, stage: EffectHarness, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     name = f"level-apply-{kind}"
     proxy.fail("PATCH", name, kind)
@@ -281,7 +285,7 @@ async def test_an_apply_without_an_answer_is_applied_again(
 
 @pytest.mark.parametrize("kind", ["lose", "swallow", "hang"])
 async def test_a_deletion_without_an_answer_is_read_back(
-    kind: str, stage: Stage, proxy: FaultProxy, cluster: Cluster
+    kind: str, stage: EffectHarness, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     name = f"level-{kind}"
     await stage.ask(reservation(name, "1h"))
@@ -291,7 +295,7 @@ async def test_a_deletion_without_an_answer_is_read_back(
     assert await gone(stage, name)
 
 
-async def test_another_object_under_the_name_must_not_exist_either(stage: Stage, cluster: Cluster) -> None:
+async def test_another_object_under_the_name_must_not_exist_either(stage: EffectHarness, cluster: Cluster) -> None:
     await stage.ask(reservation("level-e", "1h"))
     await stage.observe(RESERVATIONS, "level-e")
     cluster.api.call("DELETE", f"{RESERVATION_PATH}/level-e")
@@ -319,7 +323,7 @@ async def events(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
 
 
 async def test_an_unschedulable_pod_has_a_condition_and_one_event_that_counts(
-    stage: Stage, make_pod: MakePod, cluster: Cluster, namespace: str
+    stage: EffectHarness, make_pod: MakePod, cluster: Cluster, namespace: str
 ) -> None:
     pod = make_pod("web", schedulerName="koord-scheduler")
     await stage.observe("pods", f"{namespace}/web")
@@ -344,7 +348,7 @@ async def test_an_unschedulable_pod_has_a_condition_and_one_event_that_counts(
 
 
 async def test_kubectl_describe_shows_why_a_pod_waits(
-    stage: Stage, make_pod: MakePod, cluster: Cluster, namespace: str
+    stage: EffectHarness, make_pod: MakePod, cluster: Cluster, namespace: str
 ) -> None:
     pod = make_pod("web")
     await stage.observe("pods", f"{namespace}/web")
@@ -356,7 +360,7 @@ async def test_kubectl_describe_shows_why_a_pod_waits(
 
 
 async def test_a_report_on_another_pod_of_the_same_name_is_not_written(
-    stage: Stage, make_pod: MakePod, cluster: Cluster, namespace: str
+    stage: EffectHarness, make_pod: MakePod, cluster: Cluster, namespace: str
 ) -> None:
     first = make_pod("web")
     await stage.observe("pods", f"{namespace}/web")
@@ -368,7 +372,7 @@ async def test_a_report_on_another_pod_of_the_same_name_is_not_written(
 
 
 async def test_a_report_on_a_pod_that_is_gone_has_nobody_to_tell(
-    stage: Stage, make_pod: MakePod, cluster: Cluster, namespace: str
+    stage: EffectHarness, make_pod: MakePod, cluster: Cluster, namespace: str
 ) -> None:
     pod = make_pod("web")
     await stage.observe("pods", f"{namespace}/web")
@@ -378,7 +382,7 @@ async def test_a_report_on_a_pod_that_is_gone_has_nobody_to_tell(
 
 
 async def test_an_event_that_cannot_be_recorded_does_not_fail_the_condition(
-    stage: Stage, make_pod: MakePod, cluster: Cluster, namespace: str, proxy: FaultProxy
+    stage: EffectHarness, make_pod: MakePod, cluster: Cluster, namespace: str, proxy: FaultProxy
 ) -> None:
     pod = make_pod("web")
     await stage.observe("pods", f"{namespace}/web")
@@ -390,7 +394,7 @@ async def test_an_event_that_cannot_be_recorded_does_not_fail_the_condition(
 
 @pytest.mark.parametrize(("kind", "patches"), [("lose", 1), ("hang", 2)])
 async def test_a_condition_without_an_answer_is_read_back(
-    kind: str, patches: int, stage: Stage, make_pod: MakePod, namespace: str, proxy: FaultProxy
+    kind: str, patches: int, stage: EffectHarness, make_pod: MakePod, namespace: str, proxy: FaultProxy
 ) -> None:
     pod = make_pod("web")
     await stage.observe("pods", f"{namespace}/web")

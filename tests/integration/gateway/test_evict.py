@@ -9,7 +9,7 @@ from shared.events.cluster import EvictionFailed, EvictionRefused, MissingPermis
 from shared.events.intents import EvictionRequested
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.effect_harness import Stage
+from tests.integration.gateway.effect_harness import EffectHarness
 from tests.integration.gateway.fault_proxy import FaultProxy
 
 
@@ -20,7 +20,7 @@ def asked(pod: dict[str, Any], **fields: Any) -> EvictionRequested:
 
 
 @pytest.fixture
-async def pod(stage: Stage, make_pod: MakePod, kube_nodes: MakeNodes) -> dict[str, Any]:
+async def pod(stage: EffectHarness, make_pod: MakePod, kube_nodes: MakeNodes) -> dict[str, Any]:
     """A pod on a node. Bound to a node without a kubelet, it stays in deletion once it is deleted."""
     kube_nodes("evict-1")
     made = make_pod("web", metadata={"labels": {"app": "web"}}, nodeName="evict-1")
@@ -50,7 +50,9 @@ def budget(cluster: Cluster, namespace: str, allowed: int) -> None:
     cluster.api.call("PATCH", f"/api/v1/namespaces/{namespace}/pods/web/status", {"status": running})
 
 
-async def test_a_pod_is_evicted_with_its_grace_period(stage: Stage, pod: dict[str, Any], cluster: Cluster) -> None:
+async def test_a_pod_is_evicted_with_its_grace_period(
+    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster
+) -> None:
     (outcome,) = await stage.ask(asked(pod, grace_period_s=7))
     assert isinstance(outcome, PodEvicted)
     metadata = cluster.api.call("GET", path(pod))["metadata"]
@@ -58,14 +60,14 @@ async def test_a_pod_is_evicted_with_its_grace_period(stage: Stage, pod: dict[st
     assert metadata["deletionGracePeriodSeconds"] == 7
 
 
-async def test_a_pod_that_is_gone_is_evicted(stage: Stage, pod: dict[str, Any], cluster: Cluster) -> None:
+async def test_a_pod_that_is_gone_is_evicted(stage: EffectHarness, pod: dict[str, Any], cluster: Cluster) -> None:
     cluster.api.call("DELETE", path(pod) + "?gracePeriodSeconds=0")
     (outcome,) = await stage.ask(asked(pod))
     assert isinstance(outcome, PodEvicted)
 
 
 async def test_another_pod_under_the_same_name_is_not_evicted(
-    stage: Stage, pod: dict[str, Any], cluster: Cluster, make_pod: MakePod
+    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, make_pod: MakePod
 ) -> None:
     cluster.api.call("DELETE", path(pod) + "?gracePeriodSeconds=0")
     make_pod("web")
@@ -75,7 +77,7 @@ async def test_another_pod_under_the_same_name_is_not_evicted(
 
 
 async def test_a_disruption_budget_refuses(
-    stage: Stage, pod: dict[str, Any], cluster: Cluster, namespace: str, proxy: FaultProxy
+    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, proxy: FaultProxy
 ) -> None:
     budget(cluster, namespace, allowed=0)
     (outcome,) = await stage.ask(asked(pod))
@@ -86,7 +88,7 @@ async def test_a_disruption_budget_refuses(
 
 
 async def test_a_disruption_budget_that_refuses_for_a_pod_that_went_meanwhile_is_no_refusal(
-    stage: Stage, pod: dict[str, Any], cluster: Cluster, namespace: str, make_pod: MakePod
+    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, make_pod: MakePod
 ) -> None:
     """The budget answers for the name before anyone looks at the uid."""
     cluster.api.call("DELETE", path(pod) + "?gracePeriodSeconds=0")
@@ -97,7 +99,7 @@ async def test_a_disruption_budget_that_refuses_for_a_pod_that_went_meanwhile_is
 
 
 async def test_a_disruption_budget_with_room_lets_the_pod_go(
-    stage: Stage, pod: dict[str, Any], cluster: Cluster, namespace: str
+    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str
 ) -> None:
     budget(cluster, namespace, allowed=1)
     (outcome,) = await stage.ask(asked(pod))
@@ -105,7 +107,7 @@ async def test_a_disruption_budget_with_room_lets_the_pod_go(
 
 
 async def test_in_a_namespace_that_is_going_away_an_eviction_is_refused(
-    stage: Stage, pod: dict[str, Any], cluster: Cluster, namespace: str
+    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str
 ) -> None:
     """Its pods go with it; no controller runs here that would delete them."""
     cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
@@ -115,7 +117,7 @@ async def test_in_a_namespace_that_is_going_away_an_eviction_is_refused(
 
 
 async def test_without_the_permission_the_outcome_names_the_rule(
-    stage: Stage, pod: dict[str, Any], proxy: FaultProxy
+    stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", status=403, reason="Forbidden")
     (outcome,) = await stage.ask(asked(pod))
@@ -123,7 +125,7 @@ async def test_without_the_permission_the_outcome_names_the_rule(
     assert outcome.rule == "create pods/eviction"
 
 
-async def test_a_busy_server_is_asked_again(stage: Stage, pod: dict[str, Any], proxy: FaultProxy) -> None:
+async def test_a_busy_server_is_asked_again(stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy) -> None:
     proxy.fail("POST", "/eviction", status=429)
     proxy.fail("POST", "/eviction", status=500)
     (outcome,) = await stage.ask(asked(pod))
@@ -133,7 +135,7 @@ async def test_a_busy_server_is_asked_again(stage: Stage, pod: dict[str, Any], p
 
 @pytest.mark.parametrize(("kind", "posts"), [("lose", 1), ("swallow", 1), ("hang", 2)])
 async def test_a_request_without_an_answer_is_read_back(
-    kind: str, posts: int, stage: Stage, pod: dict[str, Any], proxy: FaultProxy
+    kind: str, posts: int, stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", kind)
     (outcome,) = await stage.ask(asked(pod))
@@ -142,7 +144,7 @@ async def test_a_request_without_an_answer_is_read_back(
 
 
 async def test_a_server_that_stays_busy_ends_in_eviction_failed(
-    stage: Stage, pod: dict[str, Any], proxy: FaultProxy
+    stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", status=500, times=-1)
     (outcome,) = await stage.ask(asked(pod))
@@ -151,7 +153,7 @@ async def test_a_server_that_stays_busy_ends_in_eviction_failed(
 
 @pytest.mark.parametrize("status", [400, 422])
 async def test_what_the_server_calls_invalid_is_refused(
-    status: int, stage: Stage, pod: dict[str, Any], proxy: FaultProxy
+    status: int, stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", status=status)
     (outcome,) = await stage.ask(asked(pod))

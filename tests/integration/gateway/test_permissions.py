@@ -12,7 +12,7 @@ from cli.dev.local_control_plane import Cluster
 from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
 from cli.supervisor.system_servers import Endpoints
-from services.gateway.permissions import look, rules
+from services.gateway.permissions import check, rules
 from services.gateway.settings import GatewaySettings
 from shared.bus import Bus
 from shared.kube.rbac_permissions import SUBJECT, Permissions
@@ -55,12 +55,12 @@ def newcomer(cluster: Cluster) -> Iterator[tuple[str, str]]:
 
 
 async def test_the_accounts_of_k8s_rbac_may_do_all_that_is_asked_of_them(cluster: Cluster, tmp_path: Path) -> None:
-    full = await look(settings_for(cluster, tmp_path, ACCOUNT), NOW_NS)
+    full = await check(settings_for(cluster, tmp_path, ACCOUNT), NOW_NS)
     assert (full.problem, full.missing) == ("", ())
     assert full.account == "system:serviceaccount:koordinator-system:koordstream-gateway"
     assert abs(full.ahead_s) < 5
     shadow = settings_for(cluster, tmp_path, ("koordinator-system", "koordstream-shadow"), shadow=True)
-    reading = await look(shadow, NOW_NS)
+    reading = await check(shadow, NOW_NS)
     assert (reading.problem, reading.missing, reading.shadow) == ("", (), True)
     assert {rule.verb for rule in reading.allowed} == {"list", "watch"}
     assert len(set(rules(shadow))) < len(set(rules(GatewaySettings())))
@@ -69,7 +69,7 @@ async def test_the_accounts_of_k8s_rbac_may_do_all_that_is_asked_of_them(cluster
 async def test_an_account_that_lacks_rights_is_told_which_and_what_for(
     cluster: Cluster, tmp_path: Path, newcomer: tuple[str, str]
 ) -> None:
-    found = await look(settings_for(cluster, tmp_path, newcomer), NOW_NS)
+    found = await check(settings_for(cluster, tmp_path, newcomer), NOW_NS)
     missing = {str(rule): rule.needed_for for rule in found.missing}
     assert missing["create pods/binding"] == "binding pods to their nodes"
     assert "list nodes" not in missing
@@ -81,7 +81,7 @@ async def test_an_api_server_that_is_away_is_a_problem_and_not_an_error(tmp_path
     file = write_kubeconfig(
         tmp_path / "away", url="https://127.0.0.1:1", ca=cluster.ca_file.read_bytes(), user="x", credentials="token"
     )
-    found = await look(GatewaySettings(kubeconfig=str(file), timeout_s=2), NOW_NS)
+    found = await check(GatewaySettings(kubeconfig=str(file), timeout_s=2), NOW_NS)
     assert found.problem
     assert found.allowed == found.missing == ()
 

@@ -30,7 +30,7 @@ def shadow_kubeconfig(cluster: Cluster, proxy: FaultProxy, tmp_path: Path) -> Pa
     return write_kubeconfig(tmp_path / "shadow", url=proxy.url, ca=ca, user=ACCOUNT[1], credentials=token)
 
 
-def withheld(rows: list[Row]) -> dict[str, str]:
+def suppressed(rows: list[Row]) -> dict[str, str]:
     """The intent's `context/seq` -> type of its outcome."""
     return {row.cause: row.type.split(".")[2] for row in rows if row.cause}
 
@@ -60,8 +60,8 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
         )
         causes = [f"scheduling/{record.seq}" for record in records]
         kinds = ["BindSuppressed", "EvictionSuppressed", *["DesiredStateSuppressed"] * 3]
-        rows = await system.until(lambda rows: len(withheld(rows)) == len(causes))
-        assert withheld(rows) == dict(zip(causes, kinds, strict=True))
+        rows = await system.until(lambda rows: len(suppressed(rows)) == len(causes))
+        assert suppressed(rows) == dict(zip(causes, kinds, strict=True))
         cluster.api.call("PATCH", "/api/v1/nodes/sh-1", {"metadata": {"labels": {"node.koordinator.sh/level": "x"}}})
         drift = '"node.koordinator.sh/level":"x"'
         await system.until(lambda rows: any(row.key == "sh-1" and drift in row.data.decode() for row in rows))
@@ -75,7 +75,7 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
         system.gateway.env = {**(system.gateway.env or {}), **live}
         await asyncio.to_thread(system.gateway.start)
         rows = await system.until(lambda rows: len([row for row in rows if row.cause]) == len(causes) + 3)
-        last = withheld(rows)
+        last = suppressed(rows)
         assert [last[cause] for cause in causes] == [
             "BindSuppressed",
             "EvictionSuppressed",

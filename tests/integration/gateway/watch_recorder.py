@@ -5,37 +5,37 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import Resource
 from services.gateway.settings import GatewaySettings
-from services.gateway.watch.field_filter import Seen
 from services.gateway.watch.watcher import Watcher
 from shared.runtime.task_cancellation import cancel_and_wait
 
 QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_poll_interval_s=0.2, page_size=7)
 
 
-class Eyes:
+class RecordingSink:
     """A sink that remembers."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, Seen] = {}
+        self.objects: dict[str, ObservedObject] = {}
         self.lists: list[set[str]] = []
         self.reasons: list[str] = []
         self.missing = 0
         self.sightings: list[str] = []
 
-    def seen(self, resource: str, objects: Iterable[Seen]) -> None:
+    def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
         for seen in objects:
             self.objects[seen.key] = seen
             self.sightings.append(seen.key)
 
-    def gone(self, resource: str, key: str) -> None:
+    def deleted(self, resource: str, key: str) -> None:
         self.objects.pop(key, None)
 
     def listed(self, resource: str, keys: set[str]) -> None:
         self.lists.append(keys)
         for key in [key for key in self.objects if key not in keys]:
-            self.gone(resource, key)
+            self.deleted(resource, key)
 
     def resumed(self, resource: str, reason: str) -> None:
         self.reasons.append(reason)
@@ -45,8 +45,8 @@ class Eyes:
 
 
 @asynccontextmanager
-async def watching(api: KubeApi, resource: Resource, settings: GatewaySettings = QUICK) -> AsyncIterator[Eyes]:
-    eyes = Eyes()
+async def watching(api: KubeApi, resource: Resource, settings: GatewaySettings = QUICK) -> AsyncIterator[RecordingSink]:
+    eyes = RecordingSink()
     task = asyncio.create_task(Watcher(api, resource, settings, eyes).run())
     try:
         yield eyes

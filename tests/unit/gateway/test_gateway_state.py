@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
 
-from services.gateway.effects.intents import Intent, Level, Place
-from services.gateway.effects.outcomes import bound, failed, ownerless, rejected, superseded, withheld, written
+from services.gateway.effects.intents import DesiredState, Intent, ObjectRef
+from services.gateway.effects.outcomes import applied, bound, failed, rejected, superseded, suppressed, without_object
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft
 from shared.events.cluster import (
@@ -52,9 +52,9 @@ def test_a_placement_is_due_until_its_outcome_is_read() -> None:
     log = Log()
     log.append("cluster", observed("a"))
     cause = log.append("scheduling", placed("a"))
-    assert list(state_after(log.in_order([])).acts) == [cause]
+    assert list(state_after(log.in_order([])).one_shots) == [cause]
     log.append("cluster", Draft(bound(placed("a")), cause))
-    assert not state_after(log.in_order([])).acts
+    assert not state_after(log.in_order([])).one_shots
 
 
 def test_an_outcome_may_be_read_before_its_intent() -> None:
@@ -62,8 +62,8 @@ def test_an_outcome_may_be_read_before_its_intent() -> None:
     cause = log.append("scheduling", placed("a"))
     log.append("cluster", Draft(rejected(placed("a"), "gone"), cause))
     state = state_after(log.in_order(["cluster"]))
-    assert not state.acts
-    assert not state.ahead
+    assert not state.one_shots
+    assert not state.early_outcomes
 
 
 def test_of_the_levels_of_one_field_group_only_the_newest_is_due() -> None:
@@ -72,7 +72,7 @@ def test_of_the_levels_of_one_field_group_only_the_newest_is_due() -> None:
     newer = log.append("slo", batch_cpu(2000))
     other = log.append("slo", batch_cpu(2000, "n2"))
     state = state_after(log.in_order([]))
-    assert list(state.levels) == [newer, other]
+    assert list(state.desired) == [newer, other]
     assert list(state.superseded) == [older]
     log.append("cluster", Draft(superseded(batch_cpu(1000)), older))
     assert not state_after(log.in_order([])).superseded
@@ -81,24 +81,24 @@ def test_of_the_levels_of_one_field_group_only_the_newest_is_due() -> None:
 def test_a_level_that_was_written_is_held_until_a_newer_one_comes_or_it_ends() -> None:
     log = Log()
     first = log.append("slo", batch_cpu(1000))
-    log.append("cluster", Draft(written(batch_cpu(1000)), first))
-    assert list(state_after(log.in_order([])).held) == [first]
+    log.append("cluster", Draft(applied(batch_cpu(1000)), first))
+    assert list(state_after(log.in_order([])).applied) == [first]
     second = log.append("slo", batch_cpu(2000))
     state = state_after(log.in_order([]))
-    assert not state.held
-    assert list(state.levels) == [second]
-    log.append("cluster", Draft(written(batch_cpu(2000)), second), Draft(superseded(batch_cpu(2000)), second))
+    assert not state.applied
+    assert list(state.desired) == [second]
+    log.append("cluster", Draft(applied(batch_cpu(2000)), second), Draft(superseded(batch_cpu(2000)), second))
     state = state_after(log.in_order([]))
-    assert not state.held
+    assert not state.applied
     assert not state.newest
 
 
 def test_a_report_that_a_pod_fits_nowhere_ends_once_it_is_written() -> None:
     log = Log()
     cause = log.append("scheduling", unschedulable("a"))
-    log.append("cluster", Draft(written(unschedulable("a")), cause))
+    log.append("cluster", Draft(applied(unschedulable("a")), cause))
     state = state_after(log.in_order([]))
-    assert not state.held
+    assert not state.applied
     assert not state.newest
 
 
@@ -109,68 +109,68 @@ def test_a_placement_replaces_a_report_that_was_not_written_yet() -> None:
     place = log.append("scheduling", placed("a"))
     state = state_after(log.in_order([]))
     assert list(state.superseded) == [report]
-    assert list(state.lines[Place("pods", "shop/a")]) == [place]
+    assert list(state.queues[ObjectRef("pods", "shop/a")]) == [place]
 
 
 def test_a_withheld_level_is_due_again_once_the_gateway_has_started_anew() -> None:
     log = Log()
     cause = log.append("slo", batch_cpu(1000))
     log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
-    log.append("cluster", Draft(withheld(batch_cpu(1000)), cause))
+    log.append("cluster", Draft(suppressed(batch_cpu(1000)), cause))
     state = state_after(log.in_order([]))
-    assert (list(state.levels), list(state.held)) == ([], [])
-    assert state.withheld[cause].seq > state.since
-    assert not ownerless(state, {"nodes"})
+    assert (list(state.desired), list(state.applied)) == ([], [])
+    assert state.suppressed[cause].seq > state.started_seq
+    assert not without_object(state, {"nodes"})
     log.append("cluster", WriterStarted(epoch=2, release="x"))
     state = state_after(log.in_order([]))
-    assert state.withheld[cause].seq < state.since
-    log.append("cluster", Draft(written(batch_cpu(1000)), cause))
+    assert state.suppressed[cause].seq < state.started_seq
+    log.append("cluster", Draft(applied(batch_cpu(1000)), cause))
     state = state_after(log.in_order([]))
-    assert list(state.held) == [cause]
-    assert not state.withheld
+    assert list(state.applied) == [cause]
+    assert not state.suppressed
 
 
 @pytest.mark.parametrize("level", [unschedulable("a"), reservation(None)])
-def test_a_level_that_ends_with_being_written_has_ended_whatever_is_answered_after_it(level: Level) -> None:
+def test_a_level_that_ends_with_being_written_has_ended_whatever_is_answered_after_it(level: DesiredState) -> None:
     log = Log()
     cause = log.append("slo", level)
-    log.append("cluster", Draft(written(level), cause), Draft(withheld(level), cause))
+    log.append("cluster", Draft(applied(level), cause), Draft(suppressed(level), cause))
     for order in (["slo", "cluster", "cluster"], ["cluster", "cluster", "slo"]):
         state = state_after(log.in_order(order))
-        assert (list(state.newest), list(state.withheld), list(state.ahead)) == ([], [], [])
+        assert (list(state.newest), list(state.suppressed), list(state.early_outcomes)) == ([], [], [])
 
 
 def test_a_newer_level_replaces_a_withheld_one_which_has_its_outcome() -> None:
     log = Log()
     older = log.append("slo", batch_cpu(1000))
-    log.append("cluster", Draft(withheld(batch_cpu(1000)), older))
+    log.append("cluster", Draft(suppressed(batch_cpu(1000)), older))
     newer = log.append("slo", batch_cpu(2000))
     for order in ([], ["cluster", "slo", "slo"], ["slo", "slo", "cluster"]):
         state = state_after(log.in_order(order))
-        assert list(state.levels) == [newer]
+        assert list(state.desired) == [newer]
         assert not state.superseded
-        assert not state.withheld
+        assert not state.suppressed
 
 
 def test_a_withheld_placement_is_not_due_even_after_a_start() -> None:
     log = Log()
     cause = log.append("scheduling", placed("a"))
-    log.append("cluster", Draft(withheld(placed("a")), cause), WriterStarted(epoch=2, release="x"))
-    assert not state_after(log.in_order([])).acts
+    log.append("cluster", Draft(suppressed(placed("a")), cause), WriterStarted(epoch=2, release="x"))
+    assert not state_after(log.in_order([])).one_shots
 
 
 def test_a_withheld_level_of_an_object_that_is_gone_is_ownerless_but_not_one_that_would_make_it() -> None:
     log = Log()
     report = log.append("scheduling", unschedulable("a"))
     making = log.append("slo", reservation("1h"))
-    log.append("cluster", Draft(withheld(unschedulable("a")), report), Draft(withheld(reservation("1h")), making))
-    assert ownerless(state_after(log.in_order([])), {"pods", RESERVATIONS}) == {report}
+    log.append("cluster", Draft(suppressed(unschedulable("a")), report), Draft(suppressed(reservation("1h")), making))
+    assert without_object(state_after(log.in_order([])), {"pods", RESERVATIONS}) == {report}
 
 
 def test_an_object_that_must_not_exist_is_not_held() -> None:
     log = Log()
     cause = log.append("descheduling", reservation(None))
-    log.append("cluster", Draft(written(reservation(None)), cause))
+    log.append("cluster", Draft(applied(reservation(None)), cause))
     assert not state_after(log.in_order([])).newest
 
 
@@ -222,17 +222,17 @@ def histories(draw: st.DrawFn) -> Log:
 def outcomes(intent: Intent) -> st.SearchStrategy[Any]:
     match intent:
         case PodPlaced():
-            return st.sampled_from([bound(intent), rejected(intent, "no"), withheld(intent)])
+            return st.sampled_from([bound(intent), rejected(intent, "no"), suppressed(intent)])
         case EvictionRequested():
-            return st.sampled_from([PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), withheld(intent)])
+            return st.sampled_from([PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), suppressed(intent)])
         case _:
             return st.sampled_from(
                 [
-                    written(intent),
+                    applied(intent),
                     superseded(intent),
                     rejected(intent, "no"),
                     failed(intent, "late"),
-                    withheld(intent),
+                    suppressed(intent),
                 ]
             )
 
@@ -258,7 +258,7 @@ def test_a_restored_state_goes_on_as_the_one_that_was_stored(log: Log, order: li
     whole = state_after(records)
     assert restored.encode() == whole.encode()
     assert restored.newest == whole.newest
-    assert restored.slots == whole.slots
-    assert {place: sorted(line) for place, line in restored.lines.items()} == {
-        place: sorted(line) for place, line in whole.lines.items()
+    assert restored.field_groups == whole.field_groups
+    assert {place: sorted(line) for place, line in restored.queues.items()} == {
+        place: sorted(line) for place, line in whole.queues.items()
     }

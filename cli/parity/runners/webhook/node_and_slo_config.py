@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.runners.webhook.recorded_handlers import Given, desk_of, request_of
+from cli.parity.runners.webhook.recorded_handlers import Given, handlers_of, request_of
 from shared.admission.node_amplification import RAW
 from shared.admission.pod.pod_json import annotations_of
 from shared.admission.rejection import Refused
@@ -19,7 +19,7 @@ def mutate_node_status(given: Given) -> dict[str, Any]:
 def _node_step(step: Given) -> dict[str, Any]:
     node = step["node"]
     try:
-        after = desk_of(step).mutate_node_status(request_of(step, node, step.get("oldNode"))) or node
+        after = handlers_of(step).mutate_node_status(request_of(step, node, step.get("oldNode"))) or node
     except Refused:
         return {"error": True}
     kept = annotations_of(after).get(RAW)
@@ -38,7 +38,7 @@ def _whole(amounts: Given | None) -> dict[str, int]:
 def validate_config_map(given: Given) -> dict[str, Any]:
     """Runs op `validateConfigMap`: the reason of the first refusal."""
     try:
-        desk_of(given).validate_config_map(request_of(given, given.get("configMap"), given.get("oldConfigMap")))
+        handlers_of(given).validate_config_map(request_of(given, given.get("configMap"), given.get("oldConfigMap")))
     except Refused as refused:
         return {"allowed": False, "reason": refused.code}
     return {"allowed": True}
@@ -48,7 +48,7 @@ def validate_node(given: Given) -> dict[str, Any]:
     """Runs op `validateNode`: the reason of the refusal."""
     request = request_of(given, given["node"], given.get("oldNode"))
     try:
-        desk_of(given, config_map=given.get("configMap")).validate_node(request)
+        handlers_of(given, config_map=given.get("configMap")).validate_node(request)
     except Refused as refused:
         return {"allowed": False, "reason": refused.code}
     return {"allowed": True}

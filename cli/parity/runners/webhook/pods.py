@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.parity.runners.webhook.canonical_quantities import canonical
-from cli.parity.runners.webhook.recorded_handlers import Given, desk_of, request_of
-from services.gateway.webhooks.handlers import MARK
+from cli.parity.runners.webhook.recorded_handlers import Given, handlers_of, request_of
+from services.gateway.webhooks.handlers import APPLIED_PROFILES
 from shared.admission.pod.gpu_resources import GPU, SHARED, asks_for_gpu
 from shared.admission.pod.pod_json import app_containers, stated
 from shared.admission.pod.qos_validation import RefusedTogether
@@ -18,20 +18,20 @@ def mutate_pod(given: Given) -> dict[str, Any]:
     """Runs op `mutatePod`: the pod as it is stored, without the annotation that names its profiles, which is our own."""
     pod = given["pod"]
     try:
-        after = desk_of(given).mutate_pod(request_of(given, pod)) or pod
+        after = handlers_of(given).mutate_pod(request_of(given, pod)) or pod
     except Refused:
         return {"allowed": False, "code": 500}
-    (after["metadata"].get("annotations") or {}).pop(MARK, None)
+    (after["metadata"].get("annotations") or {}).pop(APPLIED_PROFILES, None)
     return {"allowed": True, "pod": _recorded(after)}
 
 
 def writes_to_an_absent_list(given: Given) -> bool:
     """Reports whether op `mutatePod` writes GPUs of a container that has requests without limits, or limits without requests."""
     request = request_of(given, given["pod"])
-    if "DisableDeviceResourceSpec" in desk_of(given).terms.gates:
+    if "DisableDeviceResourceSpec" in handlers_of(given).settings.gates:
         return False
     try:
-        before = desk_of(given, without=("DisableDeviceResourceSpec",)).mutate_pod(request)
+        before = handlers_of(given, without=("DisableDeviceResourceSpec",)).mutate_pod(request)
     except Refused:
         return False
     return before is not None and any(
@@ -45,7 +45,7 @@ def writes_to_an_absent_list(given: Given) -> bool:
 def validate_pod(given: Given) -> dict[str, Any]:
     """Runs op `validatePod`: the group of rules that refuses the pod, and of `colocation` all kinds of errors."""
     try:
-        desk_of(given).validate_pod(request_of(given, given["pod"], given.get("oldPod")))
+        handlers_of(given).validate_pod(request_of(given, given["pod"], given.get("oldPod")))
     except RefusedTogether as refused:
         return {"allowed": False, "code": 400, "group": refused.code, "codes": refused.codes}
     except Refused as refused:

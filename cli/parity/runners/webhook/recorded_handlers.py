@@ -12,9 +12,9 @@ from services.gateway.webhooks.admission_state import (
     NAMESPACES,
     PROFILES,
     QUOTA_PROFILES,
-    AdmissionView,
+    AdmissionState,
 )
-from services.gateway.webhooks.handlers import Desk, Terms
+from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node
 from shared.kube.resource_names import QUOTAS
@@ -33,24 +33,28 @@ _RESOURCES = {
 }
 
 
-def desk_of(given: Given, *, without: Iterable[str] = (), config_map: Given | None = None) -> Desk:
+def handlers_of(given: Given, *, without: Iterable[str] = (), config_map: Given | None = None) -> AdmissionHandlers:
     """Returns the handlers for the cluster of a case.
 
     Args:
         without: gates that are on in addition; upstream's gates of the pod webhook switch steps off.
         config_map: a ConfigMap that is observed, too.
     """
-    view = AdmissionView()
+    state = AdmissionState()
     for member, resource in _RESOURCES.items():
         for raw in given.get(member) or ():
-            view.apply(_observed(resource, raw))
+            state.apply(_observed(resource, raw))
     for raw in (config_map, given.get("enhancedValidatorConfigMap")):
         if raw:
-            view.apply(_observed(CONFIG_MAPS, raw))
+            state.apply(_observed(CONFIG_MAPS, raw))
     for raw in given.get("nodes") or ():
-        view.apply(NodeObserved(node=raw["metadata"]["name"], object=msgspec.convert(raw, Node)))
+        state.apply(NodeObserved(node=raw["metadata"]["name"], object=msgspec.convert(raw, Node)))
     gates = frozenset(name for name, on in (given.get("gates") or {}).items() if on)
-    return Desk(view, tuple, Terms(gates | set(without), NAMESPACE, names=bool(given.get("nodeStrategyNameNeedCheck"))))
+    return AdmissionHandlers(
+        state,
+        tuple,
+        AdmissionSettings(gates | set(without), NAMESPACE, names=bool(given.get("nodeStrategyNameNeedCheck"))),
+    )
 
 
 def request_of(given: Given, after: Given | None, before: Given | None = None) -> Request:

@@ -5,8 +5,8 @@ import pytest
 
 from services.gateway.kube_api.api_errors import (
     Ambiguous,
-    ApiProblem,
-    BudgetRefuses,
+    ApiError,
+    BlockedByBudget,
     Busy,
     Conflict,
     Expired,
@@ -14,7 +14,7 @@ from services.gateway.kube_api.api_errors import (
     NamespaceTerminating,
     NotFound,
     Rejected,
-    problem,
+    api_error,
 )
 
 
@@ -32,35 +32,35 @@ from services.gateway.kube_api.api_errors import (
         (413, "", Rejected),
         (422, "FieldValueInvalid", Rejected),
         (429, "", Busy),
-        (429, "DisruptionBudget", BudgetRefuses),
+        (429, "DisruptionBudget", BlockedByBudget),
         (500, "", Busy),
         (502, "", Busy),
         (503, "", Busy),
         (504, "", Ambiguous),
     ],
 )
-def test_what_an_answer_means(status: int, cause: str, meaning: type[ApiProblem]) -> None:
+def test_what_an_answer_means(status: int, cause: str, meaning: type[ApiError]) -> None:
     causes = [{"reason": cause, "message": "m"}] if cause else []
     body = msgspec.json.encode({"kind": "Status", "code": status, "message": "because", "details": {"causes": causes}})
-    found = problem(status, body, "POST /x", "create pods/binding")
+    found = api_error(status, body, "POST /x", "create pods/binding")
     assert type(found) is meaning
     assert "POST /x" in str(found)
     assert "because" in str(found)
 
 
 def test_a_missing_permission_names_its_rule() -> None:
-    found = problem(403, b'{"message":"no"}', "POST /x", "create pods/binding")
+    found = api_error(403, b'{"message":"no"}', "POST /x", "create pods/binding")
     assert isinstance(found, Forbidden)
     assert found.rule == "create pods/binding"
 
 
 def test_a_proxys_page_is_no_status_and_is_quoted() -> None:
-    found = problem(502, b"<html>bad gateway</html>", "GET /x", "get pods")
+    found = api_error(502, b"<html>bad gateway</html>", "GET /x", "get pods")
     assert isinstance(found, Busy)
     assert "bad gateway" in str(found)
 
 
 def test_a_server_may_say_when_to_come_back() -> None:
-    found = problem(429, b'{"details":{"retryAfterSeconds":3}}', "GET /x", "get pods")
+    found = api_error(429, b'{"details":{"retryAfterSeconds":3}}', "GET /x", "get pods")
     assert isinstance(found, Busy)
     assert found.retry_after_s == 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.kube_api.http_pool import Channels, NeverSent
+from services.gateway.kube_api.http_pool import HttpPool, NeverSent
 from tests.support.hypothesis_examples import examples
 
 PLAIN = b'HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a": 12}'
@@ -21,8 +21,8 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def server(script: Script) -> AsyncIterator[tuple[Channels, list[int]]]:
-    """Channels to a server that does with each connection what the script says, and how many connections it took."""
+async def server(script: Script) -> AsyncIterator[tuple[HttpPool, list[int]]]:
+    """HttpPool to a server that does with each connection what the script says, and how many connections it took."""
     connections: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +36,7 @@ async def server(script: Script) -> AsyncIterator[tuple[Channels, list[int]]]:
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = listening.sockets[0].getsockname()
-    channels = Channels(f"http://{host}:{port}", None)
+    channels = HttpPool(f"http://{host}:{port}", None)
     try:
         yield channels, connections
     finally:
@@ -59,7 +59,7 @@ def answering(*answers: bytes, pieces: int = 1_000_000, close: bool = False) -> 
     return script
 
 
-async def ask(channels: Channels, timeout_s: float = 5) -> tuple[int, bytes]:
+async def ask(channels: HttpPool, timeout_s: float = 5) -> tuple[int, bytes]:
     return await channels.request("GET", "/x", {}, None, timeout_s)
 
 
@@ -160,13 +160,13 @@ async def test_a_request_that_is_cancelled_takes_its_connection_with_it() -> Non
 
 
 async def test_a_server_that_is_not_there_was_never_asked() -> None:
-    channels = Channels("http://127.0.0.1:1", None)
+    channels = HttpPool("http://127.0.0.1:1", None)
     with pytest.raises(NeverSent):
         await ask(channels)
 
 
 async def test_a_path_cannot_end_the_request_line() -> None:
-    channels = Channels("http://127.0.0.1:1", None)
+    channels = HttpPool("http://127.0.0.1:1", None)
     for path in ("/a b", "/a\r\nX: y", "a", ""):
         with pytest.raises(ValueError, match="is no path"):
             await channels.request("GET", path, {}, None, 1)

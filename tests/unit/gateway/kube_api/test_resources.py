@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from services.gateway.kube_api.resources import CONFIG_MAPS, PODS, RESOURCES, followed
+from services.gateway.kube_api.resources import CONFIG_MAPS, PODS, RESOURCES, watched_resources
 
 K8S = Path(__file__).parents[4] / "k8s"
 
@@ -34,9 +34,9 @@ def test_a_custom_resource_is_where_its_definition_says(name: str) -> None:
 
 
 def test_config_maps_are_followed_in_one_namespace() -> None:
-    (maps,) = [resource for resource in followed("koordinator-system") if resource.name == CONFIG_MAPS.name]
-    assert maps.followed == "/api/v1/namespaces/koordinator-system/configmaps"
-    assert {resource.name for resource in followed("")} == set(RESOURCES)
+    (maps,) = [resource for resource in watched_resources("koordinator-system") if resource.name == CONFIG_MAPS.name]
+    assert maps.watched_path == "/api/v1/namespaces/koordinator-system/configmaps"
+    assert {resource.name for resource in watched_resources("")} == set(RESOURCES)
 
 
 @pytest.mark.parametrize(

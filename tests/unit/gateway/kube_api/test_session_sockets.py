@@ -29,7 +29,7 @@ def dead_after(answer: bytes, folder: Path) -> Iterator[tuple[Path, int]]:
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
-    taken: list[socket.socket] = []
+    in_flight: list[socket.socket] = []
 
     def serve() -> None:
         while True:
@@ -41,7 +41,7 @@ def dead_after(answer: bytes, folder: Path) -> Iterator[tuple[Path, int]]:
             speaking = tls.wrap_socket(connection, server_side=True)
             speaking.recv(65_536)
             speaking.sendall(answer)
-            taken.append(speaking)  # kept, and never read again
+            in_flight.append(speaking)  # kept, and never read again
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -54,7 +54,7 @@ def dead_after(answer: bytes, folder: Path) -> Iterator[tuple[Path, int]]:
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             thread.join()
-            for connection in taken:
+            for connection in in_flight:
                 connection.close()
 
 

@@ -5,17 +5,17 @@ from typing import Any
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
 
-from services.gateway.effects.intents import Place
+from services.gateway.effects.intents import ObjectRef
 from services.gateway.state import GatewayState
 from services.gateway.watch.observed_changes import absent, differences
 from shared.events import Draft, Event
 from shared.events.cluster import ObjectObserved, PodDeleted, PodObserved
 from tests.support.gateway_objects import Log, known, pod, seen, state_after
 
-PLACE = Place("pods", "shop/web-0")
+PLACE = ObjectRef("pods", "shop/web-0")
 
 
-def news(**fields: Any) -> dict[Place, Any]:
+def news(**fields: Any) -> dict[ObjectRef, Any]:
     return {PLACE: seen("pods", pod(**fields))}
 
 
@@ -64,6 +64,6 @@ def test_after_any_sightings_the_log_says_what_was_seen_last(sightings: list[dic
 def test_a_plain_object_is_observed_whole() -> None:
     body = {"metadata": {"name": "q", "namespace": "shop", "uid": "u"}, "spec": {"max": {"cpu": 4}}}
     resource = "elasticquotas.scheduling.sigs.k8s.io"
-    (draft,) = differences(GatewayState(), {Place(resource, "shop/q"): seen(resource, body)})
+    (draft,) = differences(GatewayState(), {ObjectRef(resource, "shop/q"): seen(resource, body)})
     assert isinstance(draft.event, ObjectObserved)
     assert draft.event.object["spec"] == {"max": {"cpu": 4}}

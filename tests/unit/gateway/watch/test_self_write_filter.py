@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.effects.outcomes import written
-from services.gateway.effects.write_tracker import Echoes
+from services.gateway.effects.outcomes import applied
+from services.gateway.effects.write_tracker import WriteTracker
 from services.gateway.kube_api.resources import NODE_METRICS
-from services.gateway.watch.observation_buffer import Intake
+from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.metrics_ingest.reports.decide import node_metric_writes
 from services.metrics_ingest.reports.settings import IngestSettings
 from services.metrics_ingest.reports.state import IngestState
@@ -48,11 +48,13 @@ def level_of(report: NodeReported) -> FieldsDesired:
 
 
 class World:
-    """A server with one NodeMetric, the log of a gateway that watches it, and its intake."""
+    """A server with one NodeMetric, the log of a gateway that watches it, and its buffer."""
 
     def __init__(self) -> None:
         self.log = Log()
-        self.intake = Intake([], lambda: state_after(self.log.in_order([])), Echoes(), lambda: None, lambda _: None)
+        self.buffer = ObservationBuffer(
+            [], lambda: state_after(self.log.in_order([])), WriteTracker(), lambda: None, lambda _: None
+        )
         self.version = 1
         self.body: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u1"}}
 
@@ -65,14 +67,14 @@ class World:
     def watch(self) -> None:
         """The watch brings the object as it is."""
 
-        async def bring() -> None:  # the intake reads the loop's clock
-            self.intake.seen(RESOURCE, [seen(RESOURCE, self.body)])
+        async def bring() -> None:  # the buffer reads the loop's clock
+            self.buffer.observed(RESOURCE, [seen(RESOURCE, self.body)])
 
         asyncio.run(bring())
 
     def append(self) -> list[Event]:
-        """The gateway appends what it has taken in."""
-        drafts = self.intake.take()
+        """The gateway appends what it has in_flight in."""
+        drafts = self.buffer.take()
         self.log.append("cluster", *drafts)
         return [draft.event for draft in drafts]
 
@@ -91,7 +93,7 @@ class World:
     def write_level(self, decided: FieldsDesired) -> None:
         cause = self.log.append("metrics-0", decided)
         self.change(decided.patch)
-        self.log.append("cluster", Draft(written(decided), cause))
+        self.log.append("cluster", Draft(applied(decided), cause))
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_an_echo_that_comes_before_the_answer_is_one_as_well(world: World) -> No
     decided, cause = world.decide(1)
     world.change(decided.patch)
     assert world.seen_and_appended() == []
-    world.log.append("cluster", Draft(written(decided), cause))
+    world.log.append("cluster", Draft(applied(decided), cause))
     assert world.seen_and_appended() == []
 
 
@@ -164,7 +166,7 @@ def test_an_object_that_was_made_anew_is_recorded(world: World) -> None:
 def test_an_object_that_went_and_came_is_recorded(world: World) -> None:
     world.write(1)
     world.seen_and_appended()
-    world.intake.gone(RESOURCE, "n1")
+    world.buffer.deleted(RESOURCE, "n1")
     assert [type(event) for event in world.append()] == [NodeMetricDeleted]
     assert [type(event) for event in world.seen_and_appended()] == [NodeMetricObserved]
 
@@ -179,7 +181,9 @@ def test_what_a_refused_level_says_counts_for_nothing(world: World) -> None:
 def test_after_a_restart_each_is_recorded_once_more(world: World) -> None:
     world.write(1)
     world.seen_and_appended()
-    world.intake = Intake([], lambda: state_after(world.log.in_order([])), Echoes(), lambda: None, lambda _: None)
+    world.buffer = ObservationBuffer(
+        [], lambda: state_after(world.log.in_order([])), WriteTracker(), lambda: None, lambda _: None
+    )
     assert len(world.seen_and_appended()) == 1
     world.write(2)
     assert world.seen_and_appended() == []
@@ -204,11 +208,11 @@ def test_the_log_and_the_levels_always_say_what_the_object_says(steps: list[str]
             case _:
                 world.append()
     observed = [r.event.object for r in world.log.contexts["cluster"] if isinstance(r.event, NodeMetricObserved)]
-    told = msgspec.to_builtins(observed[-1])
+    recorded = msgspec.to_builtins(observed[-1])
     decided = [record.event for record in world.log.contexts.get("metrics-0", [])]
     now = msgspec.to_builtins(seen(RESOURCE, world.body).object)
     newest = decided[-1].patch if decided and isinstance(decided[-1], FieldsDesired) else {}
-    assert now in (told, msgspec.to_builtins(_as_kept(_merged(told, newest))))
+    assert now in (recorded, msgspec.to_builtins(_as_kept(_merged(recorded, newest))))
 
 
 def _as_kept(body: dict[str, Any]) -> Any:

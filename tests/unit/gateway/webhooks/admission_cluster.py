@@ -1,4 +1,4 @@
-"""A view of a small cluster for the webhooks' tests, folded from events."""
+"""A state of a small cluster for the webhooks' tests, folded from events."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from services.gateway.webhooks.admission_review import Request
-from services.gateway.webhooks.admission_state import CLASSES, CONFIG_MAPS, NAMESPACES, PROFILES, AdmissionView
-from services.gateway.webhooks.handlers import Desk, Held, Terms
+from services.gateway.webhooks.admission_state import CLASSES, CONFIG_MAPS, NAMESPACES, PROFILES, AdmissionState
+from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
 from shared.admission.feature_gates import gates_of
 from shared.events.cluster import InitialListCompleted, NodeObserved, ObjectDeleted, ObjectObserved
 from shared.kube.node import Node
@@ -43,9 +43,9 @@ def node(name: str, **labels: str) -> NodeObserved:
     return NodeObserved(node=name, object=msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node))
 
 
-def cluster() -> AdmissionView:
+def cluster() -> AdmissionState:
     """Namespaces web and koordinator-system, a class, a profile for batch pods of web."""
-    view = AdmissionView()
+    state = AdmissionState()
     for event in (
         observed(NAMESPACES, "web", labels={"env": "prod"}),
         observed(NAMESPACES, SYSTEM),
@@ -58,13 +58,15 @@ def cluster() -> AdmissionView:
         observed(CONFIG_MAPS, "slo-controller-config", namespace=SYSTEM, data={}),
         InitialListCompleted(objects=5),
     ):
-        view.apply(event)
-    return view
+        state.apply(event)
+    return state
 
 
-def desk_of(view: AdmissionView, gates: str = "", held: Iterable[Held] = (), account: str = "") -> Desk:
-    """A desk before a view."""
-    return Desk(view, lambda: held, Terms(gates_of(gates), SYSTEM, account=account))
+def handlers_of(
+    state: AdmissionState, gates: str = "", pods: Iterable[QuotaPod] = (), account: str = ""
+) -> AdmissionHandlers:
+    """A handlers before a state."""
+    return AdmissionHandlers(state, lambda: pods, AdmissionSettings(gates_of(gates), SYSTEM, account=account))
 
 
 def asked(operation: str, after: Any = None, before: Any = None, namespace: str = "web", user: str = "") -> Request:

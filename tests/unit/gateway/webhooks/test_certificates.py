@@ -8,21 +8,21 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.webhooks.certificates import Bundle, Terms, ends, renewed
+from services.gateway.webhooks.certificates import CertificateBundle, Lifetimes, expires_at, next_bundle
 from tests.support.hypothesis_examples import examples
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-TERMS = Terms(authority=timedelta(days=100), certificate=timedelta(days=9), overlap=timedelta(hours=1))
+LIFETIMES = Lifetimes(authority=timedelta(days=100), certificate=timedelta(days=9), overlap=timedelta(hours=1))
 NAMES = ("webhook.koordinator-system.svc", "127.0.0.1")
 
 
-def made(now: datetime = NOW, names: tuple[str, ...] = NAMES) -> Bundle:
-    bundle = renewed(None, names, TERMS, now)
+def made(now: datetime = NOW, names: tuple[str, ...] = NAMES) -> CertificateBundle:
+    bundle = next_bundle(None, names, LIFETIMES, now)
     assert bundle is not None
     return bundle
 
 
-def trusts(bundle: Bundle, authorities: bytes | None = None) -> bool:
+def trusts(bundle: CertificateBundle, authorities: bytes | None = None) -> bool:
     """Whether the certificate was issued by one of the authorities."""
     certificate = x509.load_pem_x509_certificate(bundle.certificate)
     for authority in x509.load_pem_x509_certificates(authorities or bundle.authorities):
@@ -34,7 +34,7 @@ def trusts(bundle: Bundle, authorities: bytes | None = None) -> bool:
     return False
 
 
-def count(bundle: Bundle) -> int:
+def count(bundle: CertificateBundle) -> int:
     return len(x509.load_pem_x509_certificates(bundle.authorities))
 
 
@@ -44,22 +44,22 @@ def test_a_new_bundle_is_for_its_names_and_survives_a_secret() -> None:
     found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [str(name.value) for name in found] == list(NAMES)
     assert trusts(bundle)
-    assert Bundle.of(bundle.data()) == bundle
-    assert ends(bundle.certificate) == NOW + TERMS.certificate
+    assert CertificateBundle.from_secret(bundle.secret_data()) == bundle
+    assert expires_at(bundle.certificate) == NOW + LIFETIMES.certificate
     ssl.create_default_context(cadata=bundle.authorities.decode())
 
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
 def test_what_is_incomplete_or_unreadable_is_none(lost: str) -> None:
-    data = made().data()
-    assert Bundle.of({name: text for name, text in data.items() if name != lost}) is None
-    assert Bundle.of(data | {lost: b"x"}) is None
+    data = made().secret_data()
+    assert CertificateBundle.from_secret({name: text for name, text in data.items() if name != lost}) is None
+    assert CertificateBundle.from_secret(data | {lost: b"x"}) is None
 
 
 def test_nothing_changes_until_two_thirds_of_a_certificate_are_over() -> None:
     bundle = made()
-    assert renewed(bundle, NAMES, TERMS, NOW + timedelta(days=5.9)) is None
-    after = renewed(bundle, NAMES, TERMS, NOW + timedelta(days=6.1))
+    assert next_bundle(bundle, NAMES, LIFETIMES, NOW + timedelta(days=5.9)) is None
+    after = next_bundle(bundle, NAMES, LIFETIMES, NOW + timedelta(days=6.1))
     assert after is not None
     assert after.certificate != bundle.certificate
     assert after.authorities == bundle.authorities
@@ -67,14 +67,14 @@ def test_nothing_changes_until_two_thirds_of_a_certificate_are_over() -> None:
 
 
 def test_another_name_needs_another_certificate() -> None:
-    after = renewed(made(), ("elsewhere.svc",), TERMS, NOW + timedelta(minutes=1))
+    after = next_bundle(made(), ("elsewhere.svc",), LIFETIMES, NOW + timedelta(minutes=1))
     assert after is not None
     assert trusts(after)
 
 
-def step(bundle: Bundle, after: timedelta) -> Bundle:
+def step(bundle: CertificateBundle, after: timedelta) -> CertificateBundle:
     """The next bundle at that time after the beginning; this one when it will do."""
-    return renewed(bundle, NAMES, TERMS, NOW + after) or bundle
+    return next_bundle(bundle, NAMES, LIFETIMES, NOW + after) or bundle
 
 
 def test_a_new_authority_is_known_before_it_issues_and_the_old_one_until_it_ends() -> None:
@@ -102,7 +102,7 @@ def test_looked_at_every_other_day_a_certificate_never_ends_and_whoever_issued_i
     for pause in days:
         now += timedelta(days=pause)
         before = bundle
-        bundle = renewed(bundle, NAMES, TERMS, now) or bundle
+        bundle = next_bundle(bundle, NAMES, LIFETIMES, now) or bundle
         assert trusts(bundle, before.authorities)
-        assert ends(bundle.certificate) > now
+        assert expires_at(bundle.certificate) > now
         assert count(bundle) <= 2

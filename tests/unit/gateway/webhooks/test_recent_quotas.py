@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.gateway.webhooks.admission_state import AdmissionView
-from services.gateway.webhooks.handlers import Desk, Terms
-from services.gateway.webhooks.recent_quotas import KEPT_S, Recent
+from services.gateway.webhooks.admission_state import AdmissionState
+from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings
+from services.gateway.webhooks.recent_quotas import KEPT_S, RecentQuotas
 from shared.admission.feature_gates import gates_of
 from shared.admission.rejection import Refused
 from tests.unit.gateway.webhooks.admission_cluster import QUOTAS, SYSTEM, asked, cluster, gone, quota
@@ -19,10 +19,10 @@ class Clock:
 
 
 @pytest.fixture
-def view() -> AdmissionView:
-    view = cluster()
-    view.apply(quota("org", is_parent=True))
-    return view
+def state() -> AdmissionState:
+    state = cluster()
+    state.apply(quota("org", is_parent=True))
+    return state
 
 
 @pytest.fixture
@@ -31,31 +31,33 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def desk(view: AdmissionView, clock: Clock) -> Desk:
-    return Desk(view, tuple, Terms(gates_of(""), SYSTEM), Recent(clock))
+def handlers(state: AdmissionState, clock: Clock) -> AdmissionHandlers:
+    return AdmissionHandlers(state, tuple, AdmissionSettings(gates_of(""), SYSTEM), RecentQuotas(clock))
 
 
-def test_the_second_child_sees_the_first_before_it_is_observed(desk: Desk, view: AdmissionView) -> None:
-    desk.validate_quota(asked("CREATE", quota("one", "org").object))
+def test_the_second_child_sees_the_first_before_it_is_observed(
+    handlers: AdmissionHandlers, state: AdmissionState
+) -> None:
+    handlers.validate_quota(asked("CREATE", quota("one", "org").object))
     with pytest.raises(Refused, match="with it the children of org have a min"):
-        desk.validate_quota(asked("CREATE", quota("two", "org").object))
-    view.apply(quota("one", "org"))
+        handlers.validate_quota(asked("CREATE", quota("two", "org").object))
+    state.apply(quota("one", "org"))
     with pytest.raises(Refused, match=r"have a min of cpu 10, above cpu 5"):
-        desk.validate_quota(asked("CREATE", quota("two", "org").object))
-    view.apply(gone(QUOTAS, "web/one"))
-    desk.validate_quota(asked("CREATE", quota("two", "org").object))
+        handlers.validate_quota(asked("CREATE", quota("two", "org").object))
+    state.apply(gone(QUOTAS, "web/one"))
+    handlers.validate_quota(asked("CREATE", quota("two", "org").object))
 
 
-def test_what_was_let_in_and_never_stored_is_forgotten(desk: Desk, clock: Clock) -> None:
-    desk.validate_quota(asked("CREATE", quota("one", "org").object))
-    desk.validate_quota(asked("CREATE", quota("one", "org").object))  # again, after another webhook refused it
+def test_what_was_let_in_and_never_stored_is_forgotten(handlers: AdmissionHandlers, clock: Clock) -> None:
+    handlers.validate_quota(asked("CREATE", quota("one", "org").object))
+    handlers.validate_quota(asked("CREATE", quota("one", "org").object))  # again, after another webhook refused it
     clock.now = KEPT_S
-    desk.validate_quota(asked("CREATE", quota("two", "org").object))
+    handlers.validate_quota(asked("CREATE", quota("two", "org").object))
 
 
-def test_a_parent_whose_child_was_let_go_may_go(desk: Desk, view: AdmissionView) -> None:
-    view.apply(quota("one", "org"))
+def test_a_parent_whose_child_was_let_go_may_go(handlers: AdmissionHandlers, state: AdmissionState) -> None:
+    state.apply(quota("one", "org"))
     with pytest.raises(Refused, match="has the children one"):
-        desk.validate_quota(asked("DELETE", None, quota("org").object))
-    desk.validate_quota(asked("DELETE", None, quota("one").object))
-    desk.validate_quota(asked("DELETE", None, quota("org").object))
+        handlers.validate_quota(asked("DELETE", None, quota("org").object))
+    handlers.validate_quota(asked("DELETE", None, quota("one").object))
+    handlers.validate_quota(asked("DELETE", None, quota("org").object))

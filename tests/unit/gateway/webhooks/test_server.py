@@ -13,48 +13,48 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from services.gateway.webhooks.admission_review import Request
-from services.gateway.webhooks.admission_state import NAMESPACES, AdmissionView
-from services.gateway.webhooks.certificates import Bundle, Terms, renewed
-from services.gateway.webhooks.handlers import Desk
-from services.gateway.webhooks.server import PATIENCE_S, WebhookMetrics, WebhookServer
-from services.gateway.webhooks.webhook_definitions import HOOKS, Hook
+from services.gateway.webhooks.admission_state import NAMESPACES, AdmissionState
+from services.gateway.webhooks.certificates import CertificateBundle, Lifetimes, next_bundle
+from services.gateway.webhooks.handlers import AdmissionHandlers
+from services.gateway.webhooks.server import REFUSAL_RECHECK_S, WebhookMetrics, WebhookServer
+from services.gateway.webhooks.webhook_definitions import WEBHOOKS, Webhook
 from tests.support.pods import written_pod
-from tests.unit.gateway.webhooks.admission_cluster import cluster, desk_of, observed, quota
+from tests.unit.gateway.webhooks.admission_cluster import cluster, handlers_of, observed, quota
 
-TERMS = Terms(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
+LIFETIMES = Lifetimes(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
 
 
-def bundle() -> Bundle:
-    made = renewed(None, ("127.0.0.1",), TERMS, datetime.now(UTC))
+def bundle() -> CertificateBundle:
+    made = next_bundle(None, ("127.0.0.1",), LIFETIMES, datetime.now(UTC))
     assert made is not None
     return made
 
 
-def _fails(_: Desk, __: Request) -> None:
+def _fails(_: AdmissionHandlers, __: Request) -> None:
     raise ZeroDivisionError
 
 
 class Served:
-    """A server before a view."""
+    """A server before a state."""
 
     def __init__(self) -> None:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             self.port = sock.getsockname()[1]
-        self.view: AdmissionView = cluster()
+        self.state: AdmissionState = cluster()
         self.registry = CollectorRegistry()
-        broken = Hook("broken", "/broken", "", ("",), "v1", "pods", "Namespaced", ("CREATE",), _fails)
+        broken = Webhook("broken", "/broken", "", ("",), "v1", "pods", "Namespaced", ("CREATE",), _fails)
         self.server = WebhookServer(
             f"127.0.0.1:{self.port}",
-            (*HOOKS, broken),
-            lambda: desk_of(self.view),
-            lambda: self.view.changes,
+            (*WEBHOOKS, broken),
+            lambda: handlers_of(self.state),
+            lambda: self.state.changes,
             WebhookMetrics(self.registry),
         )
         self.authorities = b""
 
-    def show(self, shown: Bundle) -> None:
-        self.server.show(shown)
+    def use_certificate(self, shown: CertificateBundle) -> None:
+        self.server.use_certificate(shown)
         self.authorities = shown.authorities
 
     async def post(self, path: str, body: object) -> tuple[int, Any]:
@@ -81,7 +81,7 @@ class Served:
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     served = Served()
-    served.show(bundle())
+    served.use_certificate(bundle())
     await served.server.start()
     yield served
     await served.server.stop()
@@ -96,7 +96,7 @@ QUOTA_PATH = "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 
 async def test_another_certificate_is_shown_without_a_restart(served: Served) -> None:
     assert (await served.ask("/mutate-pod", object=pod()))["allowed"]
-    served.show(bundle())
+    served.use_certificate(bundle())
     assert (await served.ask("/mutate-pod", object=pod()))["patchType"] == "JSONPatch"
 
 
@@ -105,7 +105,7 @@ async def test_a_refusal_waits_for_what_was_created_a_moment_ago(served: Served)
     asking = asyncio.create_task(served.ask(QUOTA_PATH, object=child))
     await asyncio.sleep(0.2)
     assert not asking.done()
-    served.view.apply(quota("org", is_parent=True, least="9"))
+    served.state.apply(quota("org", is_parent=True, least="9"))
     assert (await asking)["allowed"]
 
 
@@ -117,7 +117,7 @@ async def test_a_refusal_comes_in_time_and_one_about_the_object_alone_at_once(se
     assert (said["allowed"], said["status"]["code"]) == (False, 400)
     assert not waiting.done(), "its parent may be on its way"
     said = await waiting
-    assert time.monotonic() - began >= PATIENCE_S
+    assert time.monotonic() - began >= REFUSAL_RECHECK_S
     assert said["status"]["message"] == "quota team: its parent org does not exist"
 
 
@@ -125,7 +125,7 @@ async def test_a_namespace_that_is_new_is_waited_for(served: Served) -> None:
     asking = asyncio.create_task(served.ask("/mutate-pod", "new", object=pod()))
     await asyncio.sleep(0.2)
     assert not asking.done()
-    served.view.apply(observed(NAMESPACES, "new"))
+    served.state.apply(observed(NAMESPACES, "new"))
     assert (await asking)["allowed"]
 
 
