@@ -25,7 +25,7 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.processes.child_process import Process
 from cli.service_list import contexts
 from cli.terminal.output import show_table
-from services.audit.cloudevent import said
+from services.audit.cloudevent import decode_identity
 from services.audit.manifest import stream_of
 from services.audit.signing import generate
 from shared.bus import Bus
@@ -159,7 +159,7 @@ async def _subscribe(pipe: Connection, servers: Servers) -> None:
     size, last = 0, 0
     times: list[tuple[int, int]] = []
     async for message in messages(bus, stream):
-        seq = said(message).seq
+        seq = decode_identity(message).seq
         if seq != last + 1:
             raise KoordError(f"event {seq} came after {last}")
         last, size = seq, size + len(message)

@@ -1,1 +1,1 @@
-"""The event stream for outsiders: CloudEvents on JetStream, signed checkpoints, reads of old events."""
+"""The audit service: events as CloudEvents on JetStream, signed checkpoints, reads of old events."""

@@ -1,4 +1,4 @@
-"""Where checkpoints are kept beside the log: the table, and files that another machine may keep too."""
+"""Files of signed checkpoints, which may lie on another machine's disk."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -13,14 +13,14 @@ NEWEST = "checkpoint.json"
 
 
 def text_of(checkpoint: Checkpoint) -> str:
-    """A checkpoint as files and the ConfigMap have it: one line of JSON."""
+    """Encodes a checkpoint for files and the ConfigMap: one line of JSON."""
     return msgspec.json.encode(checkpoint).decode() + "\n"
 
 
 def write_files(folder: Path, checkpoint: Checkpoint, at_ns: int, *, kept: timedelta) -> None:
-    """Replace `checkpoint.json`, and add a line to the day's `checkpoints-2026-07-30.jsonl`; old days go.
+    """Replaces `checkpoint.json`, adds a line to the day's `checkpoints-2026-07-30.jsonl`, and deletes old days.
 
-    Twice is once: the last line of a day is not written again.
+    Idempotent: the last line of a day is not written again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     text = text_of(checkpoint)

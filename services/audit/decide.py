@@ -1,4 +1,4 @@
-"""When a checkpoint is due, and what is appended with it. Pure: the signature comes from outside, and is a function of the text."""
+"""The time of the next checkpoint, and its events. Pure: the caller signs, and a signature is a function of the text."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ CONFIG_MAPS = "configmaps"
 
 
 def next_checkpoint_ns(state: AuditState, interval_s: float) -> int:
-    """When the next checkpoint is due, by the clock of the last; 0 when there is none yet."""
+    """Returns the instant of the next checkpoint, by the instant of the last one; 0 before the first."""
     return state.signed_at_ns + int(interval_s * SECOND) if state.signed else 0
 
 
 def checkpoint_drafts(signed: CheckpointSigned, config_map: str, text: str) -> list[Draft]:
-    """A checkpoint, and the intent that carries it out of the database: a ConfigMap, which the gateway writes.
+    """Drafts a checkpoint, and the intent that copies it out of the database: a ConfigMap, which the gateway writes.
 
     Args:
         config_map: `namespace/name`; empty for none.
-        text: the checkpoint as files have it.
+        text: the checkpoint as in files.
     """
     drafts = [Draft(signed)]
     if config_map:

@@ -1,4 +1,4 @@
-"""Answers with old events: what no stream holds any more, and the log still does."""
+"""Requests for old events that are no longer in a stream, but still in the log."""
 
 import msgspec
 
@@ -7,24 +7,24 @@ from shared.log.database import FAILURES
 from shared.log.raw_rows import RawRow, first_kept, raw_page
 from shared.log.reader import LogReader, MissingEvents
 
-MOST = 1_000
-"""Events of one answer."""
+MAX_EVENTS = 1_000
+"""Events of one response, at most."""
 
 
-class Ask(msgspec.Struct, rename={"begin": "from"}, forbid_unknown_fields=True):
-    """`{"from": 4711, "limit": 100}`: the first seq that is wanted, and how many."""
+class HistoryRequest(msgspec.Struct, rename={"begin": "from"}, forbid_unknown_fields=True):
+    """`{"from": 4711, "limit": 100}`: the first requested seq, and the number of events."""
 
     begin: int = 1
     limit: int = 100
 
 
-class Span(msgspec.Struct):
-    """What an answer says beside its events.
+class HistoryRange(msgspec.Struct):
+    """The range of a response.
 
     Attributes:
-        oldest: the first event that the log keeps; an answer never begins before it.
-        head: the last there is.
-        next: what to ask from for more; head + 1 when that was all.
+        oldest: the first event that the log keeps; no response begins before it.
+        head: the newest event.
+        next: `from` of the next request; head + 1 after the newest event.
     """
 
     context: str
@@ -33,33 +33,34 @@ class Span(msgspec.Struct):
     next: int
 
 
-async def read(reader: LogReader, source: str, context: str, asked: bytes) -> bytes:
-    """The events of a context from a seq on, as CloudEvents, in as many bytes as one message holds.
+async def read(reader: LogReader, source: str, context: str, request_data: bytes) -> bytes:
+    """Reads the events of a context from a seq on, as CloudEvents, as many as fit into one message.
 
     Returns:
-        Lines of JSON, so that who checks digests has the exact text of each event: first a `Span`, then an event a line; or one
-        line `{"error"}` saying what to ask instead.
+        Lines of JSON, so that clients can check digests on the exact text of each event: first a `HistoryRange`, then
+            one
+        event a line; or one line `{"error"}` that names a valid request.
     """
     try:
-        ask = msgspec.json.decode(asked or b"{}", type=Ask)
+        request = msgspec.json.decode(request_data or b"{}", type=HistoryRequest)
     except msgspec.DecodeError as error:
-        return _refused(f'{error}; ask with {{"from": 1, "limit": 100}}')
-    if ask.begin < 1 or not 1 <= ask.limit <= MOST:
-        return _refused(f"ask from seq 1 or later, for 1 to {MOST} events")
+        return _error(f'{error}; request {{"from": 1, "limit": 100}}')
+    if request.begin < 1 or not 1 <= request.limit <= MAX_EVENTS:
+        return _error(f"request events from seq 1 or later, 1 to {MAX_EVENTS} events")
     try:
         if context not in await reader.contexts():
-            return _refused(f"there is no context {context}; there are {', '.join(await reader.contexts())}")
+            return _error(f"there is no context {context}; there are {', '.join(await reader.contexts())}")
         oldest, head = await first_kept(reader.database, context), (await reader.head(context)).seq
-        first = max(ask.begin, oldest, 1)
-        upto = min(head, first + ask.limit - 1)
+        first = max(request.begin, oldest, 1)
+        upto = min(head, first + request.limit - 1)
         rows = await raw_page(reader, context, first - 1, upto) if first <= upto else []
     except (MissingEvents, *FAILURES) as error:
-        return _refused(f"the log cannot be read: {error}")
-    return _answer(Span(context, oldest, head, first), CloudEvents(context, source), rows)
+        return _error(f"the log cannot be read: {error}")
+    return _response(HistoryRange(context, oldest, head, first), CloudEvents(context, source), rows)
 
 
-def _answer(span: Span, events: CloudEvents, rows: list[RawRow]) -> bytes:
-    """As many of the rows as fit, one at least."""
+def _response(span: HistoryRange, events: CloudEvents, rows: list[RawRow]) -> bytes:
+    """Encodes as many rows as fit into a message, at least one."""
     parts: list[bytes] = []
     left = LARGEST
     for row in rows:
@@ -72,5 +73,5 @@ def _answer(span: Span, events: CloudEvents, rows: list[RawRow]) -> bytes:
     return b"\n".join((msgspec.json.encode(span), *parts))
 
 
-def _refused(error: str) -> bytes:
+def _error(error: str) -> bytes:
     return msgspec.json.encode({"error": error})

@@ -1,18 +1,18 @@
-"""What the audit service may do, and where it is heard."""
+"""The contexts, subjects and streams of the audit service."""
 
 from shared.runtime.manifest import Manifest
 
 SUBJECT = "koord.event"
-"""Before the subject of each event."""
+"""Prefix of the subject of each event."""
 READ = "koord.log.read"
-"""Before the context whose old events are asked for."""
+"""Prefix of requests for old events; the context follows."""
 
 CONTEXTS = ("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*")
-"""Whose events it relays, beside its own."""
+"""Contexts whose events are relayed, besides its own."""
 
 
 def stream_of(context: str) -> str:
-    """The JetStream stream of a context: `metrics-0` -> `KOORD_EVENTS_METRICS_0`."""
+    """Returns the JetStream stream of a context: `metrics-0` -> `KOORD_EVENTS_METRICS_0`."""
     return f"KOORD_EVENTS_{context.replace('-', '_').upper()}"
 
 
@@ -24,4 +24,4 @@ MANIFEST = Manifest(
     publishes=(f"{SUBJECT}.>",),
     streams=tuple(map(stream_of, (*CONTEXTS, "audit"))),
 )
-"""A context that comes to exist is added to `CONTEXTS`."""
+"""Add new contexts to `CONTEXTS`."""

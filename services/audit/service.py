@@ -1,4 +1,4 @@
-"""The audit service's shell: a relay for each context, a checkpoint each minute, answers with old events.
+"""The audit service: a relay for each context, a signed checkpoint each minute, and requests for old events.
 
 Source: architecture.md, "For outsiders: the event stream".
 """
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 
 
 class Audit:
-    """One leadership."""
+    """The service while this replica is the writer of `audit`."""
 
     def __init__(self, runtime: Runtime, signer: Signer) -> None:
         self._runtime = runtime
         self._settings: AuditSettings = runtime.settings
         self._signer = signer
         self._kept = timedelta(days=self._settings.checkpoint_days)
-        self._kept_seq = 0  # of the last checkpoint that is in the table and the folder
+        self._saved_seq = 0  # of the last checkpoint that is in the table and the folder
         streams = Streams(runtime.bus)
         self._relays = {
             context: Relay(
@@ -57,7 +57,7 @@ class Audit:
         self._relayed = Counter(
             "koord_audit_relayed_events", "Events stored in the stream", ["context"], registry=registry
         )
-        self._behind = Gauge(
+        self._lag = Gauge(
             "koord_audit_relay_lag_events", "Events not in the stream yet", ["context"], registry=registry
         )
         self._rebuilds = Counter("koord_audit_stream_rebuilds", "Streams filled anew", ["context"], registry=registry)
@@ -69,9 +69,9 @@ class Audit:
         return state
 
     async def run(self) -> None:
-        """Relay and sign until the service drains."""
+        """Relays and signs until the service drains."""
         relays = [asyncio.create_task(relay.run(), name=f"relay {name}") for name, relay in self._relays.items()]
-        work = [asyncio.create_task(self._sign(), name="sign"), asyncio.create_task(self._wake(), name="wake")]
+        work = [asyncio.create_task(self._sign(), name="sign"), asyncio.create_task(self._measure(), name="wake")]
         draining = asyncio.create_task(self._runtime.draining.wait())
         try:
             done, _ = await asyncio.wait({*relays, *work, draining}, return_when=asyncio.FIRST_COMPLETED)
@@ -81,37 +81,37 @@ class Audit:
         finally:
             await cancel_and_wait(*relays, *work, draining)
 
-    async def _wake(self) -> None:
+    async def _measure(self) -> None:
         while not self._runtime.draining.is_set():
             await self._runtime.changed(1)
             for name, relay in self._relays.items():
-                if self._behind_of(name):
+                if self._lag_of(name):
                     relay.wake()
                 relayed, rebuilds = self._counted[name]
                 self._relayed.labels(name).inc(relay.relayed - relayed)
                 self._rebuilds.labels(name).inc(relay.rebuilds - rebuilds)
-                self._behind.labels(name).set(self._behind_of(name))
+                self._lag.labels(name).set(self._lag_of(name))
                 self._counted[name] = relay.relayed, relay.rebuilds
             self._runtime.counts.update(
                 relayed=sum(relay.relayed for relay in self._relays.values()),
-                behind=sum(self._behind_of(name) for name in self._relays),
+                behind=sum(self._lag_of(name) for name in self._relays),
                 rebuilds=sum(relay.rebuilds for relay in self._relays.values()),
             )
 
     def _head(self, context: str) -> int:
         return self._state.positions.get(context, 0)
 
-    def _behind_of(self, context: str) -> int:
-        return max(0, self._head(context) - self._relays[context].stands)
+    def _lag_of(self, context: str) -> int:
+        return max(0, self._head(context) - self._relays[context].published_seq)
 
     async def _sign(self) -> None:
-        """A checkpoint whenever one is due; what could not be written down is written with the next."""
+        """Signs a checkpoint at each interval; one that could not be saved is saved with the next."""
         while not self._runtime.draining.is_set():
             now_ns = self._runtime.now_ns()
             if now_ns >= next_checkpoint_ns(self._state, self._settings.checkpoint_interval_s):
                 await self._checkpoint(now_ns)
-            if self._state.signed_seq != self._kept_seq:
-                await self._keep(self._state)
+            if self._state.signed_seq != self._saved_seq:
+                await self._save(self._state)
             due_s = (next_checkpoint_ns(self._state, self._settings.checkpoint_interval_s) - now_ns) / SECOND
             try:
                 async with asyncio.timeout(max(0.05, due_s)):
@@ -132,8 +132,8 @@ class Audit:
         drafts = checkpoint_drafts(event, self._settings.config_map, text_of(signed))
         await self._runtime.append(drafts, now_ns=now_ns, seen=seen)
 
-    async def _keep(self, state: AuditState) -> None:
-        """Write the newest checkpoint down outside the log; what is there already stays."""
+    async def _save(self, state: AuditState) -> None:
+        """Saves the newest checkpoint outside the log; a saved one is not written again."""
         assert state.signed is not None
         signed, seq, at_ns = state.signed, state.signed_seq, state.signed_at_ns
         checkpoint = Checkpoint(signed.statement, signed.public_key, signed.signature)
@@ -143,19 +143,19 @@ class Audit:
                 await asyncio.to_thread(write_files, folder, checkpoint, at_ns, kept=self._kept)
             await store(self._runtime.database, seq, at_ns, checkpoint, kept=self._kept)
         except FAILURES as error:
-            log.warning("cannot write the checkpoint down", extra={"event": f"audit/{seq}", "error": repr(error)})
+            log.warning("cannot save the checkpoint", extra={"event": f"audit/{seq}", "error": repr(error)})
         else:
-            self._kept_seq = seq
+            self._saved_seq = seq
 
 
 async def lead(runtime: Runtime) -> None:
-    """Publish and sign while this replica is the writer of `audit`."""
+    """Relays and signs while this replica is the writer of `audit`."""
     settings: AuditSettings = runtime.settings
     await Audit(runtime, Signer.load(Path(settings.key))).run()
 
 
 async def answer(runtime: Runtime, subject: str, data: bytes) -> bytes:
-    """Old events of the context that the subject names."""
+    """Responds with old events of the context in the subject."""
     settings: AuditSettings = runtime.settings
     return await read(runtime.log, settings.source, subject.removeprefix(f"{READ}."), data)
 

@@ -8,7 +8,7 @@ from shared.settings import Settings
 
 
 class AuditSettings(Settings, frozen=True, kw_only=True):
-    """What outsiders get, and how checkpoints are kept."""
+    """Limits of the streams, and storage of checkpoints."""
 
     source: Annotated[
         str, Meta(description="`source` of the CloudEvents and of checkpoints; one for each installation")
@@ -16,10 +16,8 @@ class AuditSettings(Settings, frozen=True, kw_only=True):
     stream_days: Annotated[float, Meta(gt=0, description="days that a stream keeps an event")] = 7.0
     stream_mib: Annotated[int, Meta(ge=1, description="MiB that the stream of a context may take")] = 256
     stream_replicas: Annotated[int, Meta(ge=1, le=5, description="NATS servers that keep each stream")] = 1
-    window: Annotated[int, Meta(ge=1, le=2_000, description="events that one acknowledgement stands for")] = 500
-    poll_interval_s: Annotated[float, Meta(gt=0, description="seconds between looks at whether a stream was wiped")] = (
-        5.0
-    )
+    window: Annotated[int, Meta(ge=1, le=2_000, description="events per acknowledgement")] = 500
+    poll_interval_s: Annotated[float, Meta(gt=0, description="seconds between checks for a wiped stream")] = 5.0
     key: Annotated[
         str, Meta(description="file of the Ed25519 key that signs checkpoints; koord audit keygen makes one")
     ] = ""

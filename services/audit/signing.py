@@ -1,4 +1,4 @@
-"""The key that signs checkpoints: an Ed25519 key pair in two PEM files, the private one for its owner alone."""
+"""The signing key of checkpoints: an Ed25519 key pair in two PEM files; only its owner may read the private one."""
 
 import base64
 import hashlib
@@ -34,10 +34,10 @@ class Signer:
 
     @classmethod
     def load(cls, file: Path) -> "Signer":
-        """The key of a PEM file.
+        """Loads the key of a PEM file.
 
         Raises:
-            BadKey: the file is absent, open to others, or holds another kind of key.
+            BadKey: the file is absent, open to others, or holds a key of another type.
         """
         try:
             status = file.stat()
@@ -52,31 +52,31 @@ class Signer:
         return cls(key)
 
     def sign(self, statement: str) -> Checkpoint:
-        """The statement with its signature; the same text gives the same one."""
+        """Signs a statement; the same text always has the same signature."""
         signature = base64.b64encode(self._key.sign(statement.encode())).decode()
         return Checkpoint(statement, self.public_key, signature)
 
 
 def key_id(public_key: str) -> str:
-    """The name of a public key (base64)."""
+    """Returns the id of a public key (base64)."""
     return hashlib.sha256(base64.b64decode(public_key)).hexdigest()[:16]
 
 
 def base64_of(key: Ed25519PublicKey) -> str:
-    """The 32 bytes of a public key, base64."""
+    """Returns the 32 bytes of a public key, base64."""
     return base64.b64encode(key.public_bytes(*_RAW)).decode()
 
 
 def public_file(file: Path) -> Path:
-    """Where the public part of a private key's file lies: `audit.key` -> `audit.pub`."""
+    """Returns the file of the public key beside a private key: `audit.key` -> `audit.pub`."""
     return file.with_suffix(".pub")
 
 
 def generate(file: Path) -> Signer:
-    """Make a key pair: `file` with mode 0600, and its public part beside it.
+    """Creates a key pair: `file` with mode 0600, and its public part beside it.
 
     Raises:
-        FileExistsError: there is one already, and what it has signed could no longer be told from what another signs.
+        FileExistsError: there is one already; its checkpoints could not be verified without it.
     """
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
@@ -92,7 +92,7 @@ def generate(file: Path) -> Signer:
 
 
 def load_public(file: Path) -> str:
-    """The public key of a PEM file, base64.
+    """Loads the public key of a PEM file, base64.
 
     Raises:
         BadKey: there is none.
@@ -107,13 +107,13 @@ def load_public(file: Path) -> str:
 
 
 def check(checkpoint: Checkpoint, trusted: str | None = None) -> None:
-    """Check a signature, and whose it is.
+    """Verifies a signature and its key.
 
     Args:
-        trusted: the public key (base64) that must have signed; without it, the one that the checkpoint names.
+        trusted: the public key (base64) of the expected signer; without it, the key in the checkpoint.
 
     Raises:
-        BadCheckpoint: the signature does not fit, or another key has signed.
+        BadCheckpoint: the signature is wrong, or of another key.
     """
     if trusted is not None and checkpoint.public_key != trusted:
         raise BadCheckpoint(f"the checkpoint is signed by {_named(checkpoint)}, not by the key that was given")

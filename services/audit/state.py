@@ -1,4 +1,4 @@
-"""What the audit service remembers: when it signed last. Where the relay stands is in the streams themselves."""
+"""The state of the audit service: its last checkpoint. The positions of the relays are in the streams themselves."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from shared.events.audit import CheckpointSigned
 
 
 class AuditState:
-    """A fold over `audit` (own); of every other context it knows no more than how far it reaches.
+    """A fold over its own `audit`; of every other context it holds the position alone.
 
     Attributes:
         signed: the last checkpoint, and its seq and instant.
@@ -24,7 +24,7 @@ class AuditState:
         self.signed_at_ns = 0
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event."""
+        """Folds one event."""
         if isinstance(record.event, CheckpointSigned):
             self.signed, self.signed_seq, self.signed_at_ns = record.event, record.seq, record.at_ns
         self.positions[record.context] = record.seq
@@ -35,14 +35,14 @@ class AuditState:
         return _ENCODER.encode(_Stored(positions, self.signed, self.signed_seq, self.signed_at_ns))
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote."""
+        """Takes over a stored State."""
         stored = _DECODER.decode(data)
         self.positions, self.signed = stored.positions, stored.signed
         self.signed_seq, self.signed_at_ns = stored.signed_seq, stored.signed_at_ns
 
 
 class _Stored(msgspec.Struct):
-    """What `encode` writes."""
+    """The stored form of the State."""
 
     positions: dict[str, int]
     signed: CheckpointSigned | None

@@ -62,7 +62,7 @@ class Relaying:
 
     async def stands_at(self, seq: int) -> None:
         """Wait until the relay says that it has stored the log up to a seq."""
-        await until(lambda: self.relay.stands >= seq)
+        await until(lambda: self.relay.published_seq >= seq)
 
     async def at_head(self) -> None:
         """Wait until the stream ends with the log's last event."""

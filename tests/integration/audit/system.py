@@ -1,4 +1,4 @@
-"""A small system of processes for the audit service's tests: simulator and audit under a supervisor, on servers of its own."""
+"""A small system for the audit service's tests: simulator and audit under a supervisor, on servers of its own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -42,20 +42,20 @@ class System:
 
     @property
     def checkpoints(self) -> Path:
-        """Where the audit service writes them."""
+        """The folder of the checkpoints."""
         return self.folder / "audit" / "checkpoints"
 
     @property
     def public_key(self) -> Path:
-        """Whose private part signs them."""
+        """The public key of the signing key."""
         return self.folder / "audit" / "audit.pub"
 
     def login(self, name: str) -> dict[str, str]:
-        """The environment of a login."""
+        """Returns the environment of a login."""
         return dict(read_env(env_file(Path(self._servers.endpoints.credentials), name)))
 
     async def koord(self, *arguments: str) -> Result:
-        """Run a command with the operator's login."""
+        """Runs a command with the operator's login."""
         env = {"KOORD_POSTGRES": self._servers.endpoints.postgres, "KOORD_NATS": self._servers.endpoints.nats}
         return await asyncio.to_thread(CliRunner().invoke, koord, arguments, env=env)
 

@@ -149,9 +149,7 @@ async def test_rows_that_were_written_anew_with_their_digests_are_noticed(
     assert "written anew" in found.output
 
 
-async def test_a_checkpoint_that_another_key_signed_or_that_was_altered_is_refused(
-    system: System, tmp_path: Path
-) -> None:
+async def test_a_checkpoint_of_another_key_or_an_altered_one_is_rejected(system: System, tmp_path: Path) -> None:
     file, heads = await kept(system, tmp_path)
     generate(tmp_path / "other.key")
     other = ("audit", "verify", "--checkpoint", str(file), "--key", str(tmp_path / "other.pub"))
@@ -168,21 +166,21 @@ async def test_old_events_are_answered_from_the_log(system: System) -> None:
     bus = Bus(system.auditor["KOORD_NATS"], name="auditor")
     await bus.start()
 
-    async def ask(context: str, question: bytes) -> list[dict[str, Any]]:
-        answer = await bus.request(f"koord.log.read.{context}", question, deadline_s=10)
-        return [json.loads(line) for line in answer.splitlines()]
+    async def read_old_events(context: str, request: bytes) -> list[dict[str, Any]]:
+        response = await bus.request(f"koord.log.read.{context}", request, deadline_s=10)
+        return [json.loads(line) for line in response.splitlines()]
 
-    span, *events = await ask("cluster", b'{"from": 2, "limit": 5}')
+    span, *events = await read_old_events("cluster", b'{"from": 2, "limit": 5}')
     assert [event["id"] for event in events] == [f"cluster/{seq}" for seq in range(2, 7)]
     assert (span["oldest"], span["next"]) == (1, 7)
     seq, seen = 1, 0
     while seq <= span["head"]:
-        part, *events = await ask("cluster", json.dumps({"from": seq, "limit": 1000}).encode())
+        part, *events = await read_old_events("cluster", json.dumps({"from": seq, "limit": 1000}).encode())
         seen, seq = seen + len(events), part["next"]
     assert seen >= span["head"]
-    assert len(await ask("cluster", json.dumps({"from": part["head"] + 1000}).encode())) == 1
-    assert "ask with" in (await ask("cluster", b"[]"))[0]["error"]
-    assert "no context nothing" in (await ask("nothing", b""))[0]["error"]
+    assert len(await read_old_events("cluster", json.dumps({"from": part["head"] + 1000}).encode())) == 1
+    assert "request {" in (await read_old_events("cluster", b"[]"))[0]["error"]
+    assert "no context nothing" in (await read_old_events("nothing", b""))[0]["error"]
     await bus.close()
 
 
@@ -202,7 +200,7 @@ def test_a_key_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_a_key_that_another_owns_may_be_read_by_our_group_and_by_nobody_else(tmp_path: Path) -> None:
+def test_a_key_of_another_owner_may_be_readable_by_our_group_only(tmp_path: Path) -> None:
     """As the files of a Kubernetes Secret are mounted: they belong to root, and to the pod's group."""
     file = tmp_path / "audit.key"
     signer = generate(file)
@@ -217,7 +215,7 @@ def test_a_key_that_another_owns_may_be_read_by_our_group_and_by_nobody_else(tmp
 @pytest.mark.parametrize(
     "text", ["", "{}", "koordstream checkpoint 2\n", "koordstream checkpoint 1\nsource x\nat y\ncluster 1\n"]
 )
-def test_what_is_no_checkpoint_is_refused(text: str) -> None:
+def test_a_text_that_is_no_checkpoint_is_rejected(text: str) -> None:
     with pytest.raises(BadCheckpoint):
         read_statement(text)
     with pytest.raises(BadCheckpoint):

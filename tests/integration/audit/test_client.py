@@ -1,4 +1,4 @@
-"""The client that docs/audit.md shows, as it stands there, against the real system: an outsider with nats-py and cloudevents."""
+"""The client program of docs/audit.md, unchanged, against the real system: with nats-py and cloudevents."""
 
 import asyncio
 import re
@@ -39,12 +39,12 @@ class Client:
         self.process = Process("client", ["/usr/bin/env", "-C", str(folder), *command], folder / "client.log", env=env)
 
     def seqs(self, context: str) -> list[int]:
-        """What it printed of a context."""
+        """Returns the seqs that the client printed for a context."""
         log = self.process.log.read_text() if self.process.log.exists() else ""
         return [int(seq) for seq in re.findall(rf"^{context}/(\d+) \S+ \S+", log, re.MULTILINE)]
 
     def complete(self) -> bool:
-        """Whether each context was printed from the first event on, once, in order."""
+        """Reports whether each context was printed from the first event on, once, in order."""
         return all(self.seqs(context) == list(range(1, len(self.seqs(context)) + 1)) for context in CONTEXTS)
 
 
@@ -111,7 +111,7 @@ async def test_a_client_of_the_guide_outlasts_streams_that_are_purged_and_delete
     assert "gap" not in client.process.log.read_text()
 
 
-async def test_a_client_of_the_guide_goes_on_after_the_database_and_the_service_restart(
+async def test_a_client_of_the_guide_continues_after_the_database_and_the_service_restart(
     system: System, client: Client
 ) -> None:
     await reaches(system, client)
@@ -142,7 +142,7 @@ async def test_a_client_of_the_guide_notices_an_event_that_was_altered(system: S
     assert f"audit/{upto + 1} does not fit the event before it" in client.process.log.read_text()
 
 
-async def test_a_client_of_the_guide_goes_on_when_a_standby_takes_over(tmp_path: Path) -> None:
+async def test_a_client_of_the_guide_continues_when_a_standby_takes_over(tmp_path: Path) -> None:
     second = AUDIT._replace(name="audit-2")
     async with System(tmp_path, (SIMULATOR, AUDIT, second)) as system:
         folder = tmp_path / "client"

@@ -39,7 +39,7 @@ async def test_every_event_is_stored_once_in_order_as_a_cloud_event(relaying: Re
     assert last.data.endswith(b',"data":' + row.data + b"}")
 
 
-async def test_a_relay_that_is_killed_goes_on_where_the_stream_ends(relaying: Relaying) -> None:
+async def test_a_relay_that_is_killed_continues_at_the_end_of_the_stream(relaying: Relaying) -> None:
     await relaying.append(3_000)
     for share in (500, 1_500):
         relaying.start()
@@ -90,7 +90,9 @@ async def _filled(relaying: Relaying) -> bool:
     return state is not None and state.messages == relaying.upto
 
 
-async def test_a_message_that_was_taken_out_of_the_middle_comes_back(relaying: Relaying, server: EmbeddedNats) -> None:
+async def test_a_message_that_was_deleted_from_the_middle_is_published_again(
+    relaying: Relaying, server: EmbeddedNats
+) -> None:
     await relaying.append(100)
     relaying.start()
     await relaying.at_head()
@@ -100,7 +102,7 @@ async def test_a_message_that_was_taken_out_of_the_middle_comes_back(relaying: R
     assert await relaying.seqs() == counted(relaying.upto)
 
 
-async def test_a_second_publisher_is_noticed_and_its_message_goes(relaying: Relaying) -> None:
+async def test_a_second_publisher_is_detected_and_its_message_removed(relaying: Relaying) -> None:
     await relaying.append(100)
     relaying.start()
     await relaying.at_head()
@@ -111,7 +113,7 @@ async def test_a_second_publisher_is_noticed_and_its_message_goes(relaying: Rela
     assert await relaying.seqs() == counted(relaying.upto)
 
 
-async def test_a_forged_event_at_the_end_of_a_quiet_stream_goes(relaying: Relaying) -> None:
+async def test_a_forged_event_at_the_end_of_an_idle_stream_is_removed(relaying: Relaying) -> None:
     await relaying.append(10)
     relaying.start()
     await relaying.at_head()
@@ -121,7 +123,7 @@ async def test_a_forged_event_at_the_end_of_a_quiet_stream_goes(relaying: Relayi
     assert await relaying.seqs() == counted(relaying.upto)
 
 
-async def test_a_log_that_was_put_back_rebuilds_its_stream(relaying: Relaying, database: str, writer: Writer) -> None:
+async def test_a_restored_log_rebuilds_its_stream(relaying: Relaying, database: str, writer: Writer) -> None:
     await relaying.append(200)
     relaying.start()
     await relaying.at_head()
@@ -179,7 +181,7 @@ async def test_an_empty_stream_begins_at_the_oldest_event_within_its_age(relayin
     assert await relaying.seqs() == counted(relaying.upto, 41)
 
 
-async def test_an_event_that_no_message_can_hold_goes_without_its_data(relaying: Relaying) -> None:
+async def test_an_event_too_large_for_a_message_is_sent_without_its_data(relaying: Relaying) -> None:
     large = ObjectObserved(resource="configmaps", name="a/large", uid="u", object={"data": "y" * 1_100_000})
     await relaying._writer.append(large)
     await relaying.append(1)
@@ -190,13 +192,13 @@ async def test_an_event_that_no_message_can_hold_goes_without_its_data(relaying:
     assert event["dataref"] == "koord.log.read.cluster"
 
 
-async def test_a_stream_of_another_hand_on_our_subjects_is_said_and_waited_for(
+async def test_a_foreign_stream_on_our_subjects_is_logged_and_waited_for(
     relaying: Relaying, caplog: pytest.LogCaptureFixture
 ) -> None:
     await relaying.streams.ensure(StreamConfig(name="OTHER", subjects=("koord.event.cluster.>",)))
     relaying.start()
     await relaying.append(10)
-    await until(lambda: "relay begins again" in caplog.text)
+    await until(lambda: "relay restarts" in caplog.text)
     await relaying.streams.delete("OTHER")
     await relaying.at_head()
     assert await relaying.seqs() == counted(relaying.upto)

@@ -9,7 +9,7 @@ from cloudevents.core.formats.json import JSONFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.audit.cloudevent import CloudEvents, event_subject, said, time_text, token
+from services.audit.cloudevent import CloudEvents, decode_identity, event_subject, time_text, token
 from services.audit.manifest import stream_of
 from shared.log.raw_rows import RawRow
 
@@ -22,7 +22,7 @@ rows = st.builds(
 
 
 @given(rows)
-def test_a_cloud_event_says_what_the_row_says_and_holds_its_data_byte_for_byte(row: RawRow) -> None:
+def test_a_cloud_event_has_the_fields_of_the_row_and_its_data_byte_for_byte(row: RawRow) -> None:
     message = CloudEvents("cluster", "here").encode(row)
     event = json.loads(message)
     assert message[message.index(b',"data":') + 8 : -1] == row.data
@@ -30,7 +30,7 @@ def test_a_cloud_event_says_what_the_row_says_and_holds_its_data_byte_for_byte(r
     assert (event.get("subject", ""), event["actor"], event["digest"]) == (row.key, row.actor, row.digest.hex())
     assert (event.get("cause"), event.get("correlation")) == (row.cause, row.correlation)
     assert event["time"] == time_text(row.at_us)
-    assert said(message).seq == row.seq
+    assert decode_identity(message).seq == row.seq
 
 
 def test_the_cloudevents_package_reads_it() -> None:
@@ -65,14 +65,14 @@ def test_a_key_is_one_token_of_a_subject_and_can_be_read_back(key: str) -> None:
         ("ü", "ü"),
     ],
 )
-def test_only_what_a_subject_cannot_hold_is_encoded(key: str, found: str) -> None:
+def test_only_characters_that_a_subject_cannot_hold_are_encoded(key: str, found: str) -> None:
     assert (
         event_subject("cluster", "koord.cluster.PodBound.v1", key)
         == f"koord.event.cluster.koord.cluster.PodBound.v1.{found}"
     )
 
 
-def test_a_type_that_is_none_of_ours_cannot_say_more_than_a_type() -> None:
+def test_an_unknown_type_cannot_inject_other_fields() -> None:
     found = event_subject("cluster", "x\r\nPUB koord.log.cluster 0\r\n", "k")
     assert found == "koord.event.cluster.x%0D%0APUB%20koord%2Elog%2Ecluster%200%0D%0A.k"
 
@@ -83,7 +83,7 @@ def test_a_long_key_ends_in_its_digest() -> None:
     assert long != other
 
 
-def test_a_row_that_no_message_can_hold_goes_without_its_data() -> None:
+def test_a_row_too_large_for_a_message_is_sent_without_its_data() -> None:
     row = RawRow(7, "t.v1", 1, "k", 0, "x", None, None, b'"' + b"y" * 2_000 + b'"', b"d" * 32)
     event = json.loads(CloudEvents("cluster", "here").encode(row, most_bytes=2_000))
     assert "data" not in event

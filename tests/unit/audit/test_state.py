@@ -49,7 +49,7 @@ def test_a_checkpoint_leaves_as_a_config_map_unless_none_is_named() -> None:
     assert len(checkpoint_drafts(signed(1), "", "text\n")) == 1
 
 
-def test_a_statement_says_the_heads_in_one_way_and_is_read_back() -> None:
+def test_a_statement_lists_the_heads_in_a_canonical_form_and_can_be_read() -> None:
     heads = {"scheduling": Position(2, b"b" * 32), "cluster": Position(4711, b"a" * 32), "nodes-0": Position()}
     text = statement_of("here", 1_800_000_000_500_000_000, heads)
     assert text == (
