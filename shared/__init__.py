@@ -1,1 +1,3 @@
-"""What every service uses: the log, the bus, the service runner, domain and Kubernetes types. Imports no service."""
+"""Shared by all services: the log, the bus, the event types, Kubernetes objects, and the runtime that every service
+runs on.
+"""

@@ -1,4 +1,4 @@
-"""The root of this project's errors: each names an object, what was found there, and what to do."""
+"""Base of this project's errors: each names an object, what was found there, and what to do."""
 
 
 class KoordError(Exception):

@@ -1,4 +1,4 @@
-"""The shape of a service's State: a pure fold over the contexts it follows."""
+"""The interface of a service's State: a pure fold over the contexts it follows."""
 
 from typing import ClassVar, Protocol
 
@@ -6,24 +6,24 @@ from shared.events import RecordedEvent
 
 
 class State(Protocol):
-    """What a service knows. A function of `positions` alone, however the contexts' events were interleaved.
+    """State of a service: a function of `positions` alone, however the events of the contexts were interleaved.
 
     Attributes:
-        SCHEMA: version of what `encode` writes; a snapshot with another one is not loaded.
-        positions: context -> seq of the last event folded (or passed, when its type is not declared).
+        SCHEMA: version of the result of `encode`; a snapshot with another one is not loaded.
+        positions: context -> seq of the last event folded (or skipped, when its type is not declared).
     """
 
     SCHEMA: ClassVar[int]
     positions: dict[str, int]
 
     def apply(self, record: RecordedEvent) -> None:
-        """Folds one event. Believes the log: never refuses, never logs, never looks at a clock."""
+        """Folds one event. Accepts every event in the log: never rejects, never logs, never reads a clock."""
         ...
 
     def encode(self) -> bytes:
-        """Everything, in one canonical form: names sorted, no row numbers. Equal States give equal bytes."""
+        """Encodes everything in one canonical form: names sorted, no row numbers. Equal States give equal bytes."""
         ...
 
     def restore(self, data: bytes) -> None:
-        """Takes over what `encode` wrote; called once, on a State that is new."""
+        """Restores the result of `encode`; called once, on a new State."""
         ...

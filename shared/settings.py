@@ -1,4 +1,4 @@
-"""Settings from the environment: one frozen struct a service, checked, and printed as a table by `--help`."""
+"""Settings from the environment: one frozen struct a service, validated, and printed as a table by `--help`."""
 
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_origin
@@ -48,15 +48,16 @@ class SettingRow(msgspec.Struct, frozen=True):
 
 
 def variable_of(service: str, field: str) -> str:
-    """The environment variable of a field: `quota-ledger`, `revoke_after_s` -> `KOORD_QUOTA_LEDGER_REVOKE_AFTER_S`.
+    """Returns the environment variable of a field: `quota-ledger`, `revoke_after_s` ->
+    `KOORD_QUOTA_LEDGER_REVOKE_AFTER_S`.
 
-    An empty service names what all services share: `KOORD_POSTGRES`.
+    An empty service stands for the settings that all services share: `KOORD_POSTGRES`.
     """
     return "_".join(filter(None, ("KOORD", service, field))).replace("-", "_").upper()
 
 
 def table(service: str, settings: type[Settings]) -> list[SettingRow]:
-    """What `koord run SERVICE --help` prints."""
+    """Returns the rows that `koord run SERVICE --help` prints."""
     rows = []
     for field in msgspec.structs.fields(settings):
         kind, description = field.type, ""

@@ -13,7 +13,7 @@ from shared.agents import subjects
 from shared.bus.login import INBOX
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.runtime.manifest import Manifest
-from shared.runtime.sharding import is_family, members
+from shared.runtime.sharding import is_sharded, members
 
 EVENTS = f"{SUBJECT}.>"
 """The stream of events for outsiders."""
@@ -90,7 +90,7 @@ def declared_logins(names: Iterable[str], shards: int) -> list[Login]:
     services = [
         one.member(shard, shards)
         for one in map(manifest, names)
-        for shard in range(shards if is_family(one.writes) else 1)
+        for shard in range(shards if is_sharded(one.writes) else 1)
     ]
     return [*(of_service(one) for one in services), operator(services, shards), auditor(services)]
 

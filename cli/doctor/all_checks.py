@@ -153,7 +153,7 @@ async def _log(endpoints: Endpoints, ears: _Ears | None) -> list[Finding]:
         async with _asked("rbac", found):
             found += await _permissions(database, endpoints.nats if ears else "")
         async with _asked("nodes", found):
-            found += check_cluster.about_nodes(await lag.nodes_heard(database))
+            found += check_cluster.about_nodes(await lag.node_reports(database))
         async with _asked("disk", found):
             found += check_services.about_partitions(
                 [await server_check.size_of(database, context) for context in contexts]

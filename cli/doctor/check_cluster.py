@@ -9,7 +9,7 @@ from cli.doctor.finding import Finding
 from cli.terminal.durations import age
 from shared.events.cluster import MissingPermission
 from shared.kube.rbac_permissions import Permissions, Rule
-from shared.log.admin.lag import NodeHeard
+from shared.log.admin.lag import NodeReport
 from shared.log.admin.newest_events import Found
 
 SILENT_REPORTS = 3
@@ -75,25 +75,25 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
             yield Finding("ok", "configuration", what)
 
 
-def about_nodes(found: Sequence[NodeHeard]) -> Iterator[Finding]:
+def about_nodes(found: Sequence[NodeReport]) -> Iterator[Finding]:
     """Does the agents of all nodes report?"""
-    heard = [one for one in found if one.unheard_s is not None]
+    heard = [one for one in found if one.age_s is not None]
     if not heard:
         if found:
             what = f"no agent of the {len(found)} nodes has reported: usage comes from NodeMetric objects alone"
             yield Finding("note", "nodes", what, "run `koord run node-agent` on each node to measure it")
         return
-    silent = [one for one in heard if (one.unheard_s or 0) > max(SILENT_REPORTS * one.interval_s, SILENT_AT_LEAST_S)]
+    silent = [one for one in heard if (one.age_s or 0) > max(SILENT_REPORTS * one.interval_s, SILENT_AT_LEAST_S)]
     for one in silent[:NAMED]:
         yield Finding(
             "error",
             "nodes",
-            f"the agent of {one.node} was last heard {age(one.unheard_s or 0)} ago; it reports every {one.interval_s} s",
+            f"the agent of {one.node} was last heard {age(one.age_s or 0)} ago; it reports every {one.interval_s} s",
             "see whether it runs there, and its log: its login, and the address in KOORD_MQTT or KOORD_NATS",
         )
     if len(silent) > NAMED:
         yield Finding("error", "nodes", f"{len(silent) - NAMED} more agents are silent", "as above")
-    if never := [one.node for one in found if one.unheard_s is None]:
+    if never := [one.node for one in found if one.age_s is None]:
         more = f" and {len(never) - NAMED} more" if len(never) > NAMED else ""
         what = f"no agent has reported for {', '.join(never[:NAMED])}{more}"
         yield Finding(

@@ -74,12 +74,12 @@ def about_schema(found: Schema) -> Finding:
     """Is the database migrated to this release?"""
     if not found.found:
         return Finding("error", "postgres", "the database has no tables of ours", "run `koord migrate`")
-    if found.found == found.wanted:
+    if found.found == found.required:
         return Finding("ok", "postgres", f"the schema is {found.found}, which is this release's")
     if not found.known:
         what = f"the schema is {found.found}, which this release does not know: a later one has migrated the database"
         return Finding("error", "postgres", what, "use that release's `koord` and services")
-    what = f"the schema is {found.found} and this release needs {found.wanted}"
+    what = f"the schema is {found.found} and this release needs {found.required}"
     return Finding("error", "postgres", what, "run `koord migrate`, before the services of this release start")
 
 

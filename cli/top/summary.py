@@ -19,7 +19,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
         state: as it says itself; else `leading` (its beacon is heard), `following` (it registered lately) or `silent`.
         up_s: since it began; for a service of which only the log tells, since it leads.
         cpu_percent: of one core, between the two readings.
-        lag: events heard of and not folded yet.
+        lag: events announced and not folded yet.
     """
 
     service: str

@@ -1,8 +1,9 @@
-"""Publish, subscribe, ask and answer over core NATS, on one connection that mends itself.
+"""Publishing, subscribing, requests and responses over core NATS, on one connection that repairs itself.
 
-A server that restarts can leave subscriptions silent although the connection looks alive. So the wrapper hears itself:
-each second it publishes to a subject of its own, and when nothing has come back for three seconds it drops the connection,
-connects anew and subscribes again. While the server is away publishing does nothing: whoever needs an event reads Postgres.
+A server that restarts can leave subscriptions silent although the connection looks alive. The wrapper therefore checks
+with an echo: each second it publishes to a subject of its own, and when nothing has come back for three seconds it
+closes the connection, connects again and renews the subscriptions. While the server is away, publishing does nothing: a
+reader that needs an event reads Postgres.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 ECHO_INTERVAL_S = 1.0
 SILENT_AFTER_S = 3.0
 UNSENT_BYTES = 8 * 1024 * 1024
-"""What may wait for the server before a publisher waits too."""
+"""Bytes that may wait for the server before a publisher waits too."""
 PUBLISH_WAITS_S = 0.5
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 * 1024 * 1024
@@ -35,16 +36,16 @@ RespondOn = Callable[[str, bytes], Awaitable[bytes]]
 
 
 class Bus:
-    """One process's connection to NATS.
+    """The connection of one process to NATS.
 
     Callbacks run on the event loop and must not block; a callback that raises is logged and the message dropped.
 
     Attributes:
-        dropped: messages heard beyond the pending bounds, which the client threw away: followers see the gap.
-        unsent: messages thrown away because the server took nothing for `PUBLISH_WAITS_S`.
+        dropped: received messages beyond the pending bounds, which the client discarded; followers detect the gap.
+        unsent: messages discarded because the server accepted nothing for `PUBLISH_WAITS_S`.
         reconnects: connections lost since the start.
-        refused: what the server refused last: the login, or a subject that it may not use; empty when nothing was.
-        violations: how often a subject was refused.
+        refused: the newest refusal by the server: the login, or a subject it may not use; empty without one.
+        violations: how often the server refused a subject.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Bus:
         self.violations = 0
         self.login = Login.of(url, nkey=nkey, ca=ca)
         self._login_refused = False
-        self._failure: Exception | None = None  # what the connection under way met last
+        self._failure: Exception | None = None  # the newest failure of the connection attempt
         self._denied: set[str] = set()
         self._requests: dict[str, set[asyncio.Task[Msg]]] = {}
         self._name = name
@@ -79,16 +80,17 @@ class Bus:
 
     @property
     def connected(self) -> bool:
-        """Whether the server was heard within the last seconds."""
+        """Reports that the echo came back within the last seconds."""
         return self._connection() is not None and time.monotonic() - self._echo_at < self._silent_after_s
 
     @property
     def connection(self) -> Client | None:
-        """The connection of this moment, for what else it can do (`streams`); None while there is none."""
+        """The current connection, for JetStream (`jetstream`); None while there is none."""
         return self._connection()
 
     async def start(self) -> None:
-        """Connects in the background and keeps connected; returns at once, or after the first connection if it is quick.
+        """Connects in the background and keeps connected. Returns at once, or after the first connection if it is
+        quick.
 
         Raises:
             BadLogin: the NKEY's or the authority's file cannot be used.
@@ -101,7 +103,7 @@ class Bus:
                 await first.wait()
 
     async def close(self) -> None:
-        """Sends what is pending, then end the connection."""
+        """Sends the pending messages, then ends the connection."""
         if client := self._connection():
             with contextlib.suppress(*FAILURES):
                 async with asyncio.timeout(1):
@@ -109,10 +111,10 @@ class Bus:
         await cancel_and_wait(*filter(None, (self._keeper, *self._responding)))
 
     async def publish(self, subject: str, data: bytes) -> bool:
-        """Sends a message if connected; whether it was handed to the client.
+        """Sends a message if connected. Returns whether it was handed to the client.
 
-        Waits while the server is slower than its publishers, which is the back-pressure, but never for long: a server that
-        hangs must not hold up a writer.
+        Waits while the server is slower than its publishers, which is the back-pressure, but never for long: a server
+        that hangs must not hold up a writer.
         """
         client = self._connection()
         if client is not None and client.pending_data_size > UNSENT_BYTES:
@@ -126,7 +128,7 @@ class Bus:
         return True
 
     async def subscribe(self, subject: str, receive: Receive) -> None:
-        """Call `heard` with every message on a subject (wildcards allowed), on this connection and every later one."""
+        """Calls `receive` with every message on a subject (wildcards allowed), on this connection and every later one."""
 
         async def on_message(message: Msg) -> None:
             receive(message.data)
@@ -139,11 +141,11 @@ class Bus:
         await self._subscribe(subscribe)
 
     async def respond(self, subject: str, respond: Respond) -> None:
-        """Answers questions on a subject; of several replicas one answers."""
+        """Responds to requests on a subject. Of several replicas, one responds."""
         await self.respond_on(subject, lambda _subject, data: respond(data))
 
     async def respond_on(self, subject: str, respond: RespondOn) -> None:
-        """Answers questions on a subject with wildcards; the answer is told which subject it was."""
+        """Responds to requests on a subject with wildcards; `respond` gets the subject of each request."""
 
         async def reply_to(message: Msg) -> None:
             if not replies_to_inbox(message):
@@ -153,7 +155,7 @@ class Bus:
                 await message.respond(reply)
 
         async def on_message(message: Msg) -> None:
-            task = asyncio.create_task(reply_to(message))  # one slow answer does not hold up the next
+            task = asyncio.create_task(reply_to(message))  # one slow response does not hold up the next
             self._responding.add(task)
             task.add_done_callback(self._responded)
 
@@ -163,10 +165,11 @@ class Bus:
         await self._subscribe(subscribe)
 
     async def handle(self, subject: str, handle: Callable[[Request], Awaitable[None]]) -> None:
-        """Hands over every question on a subject (wildcards allowed); unlike `answer`, each process that attends gets each of them.
+        """Passes every request on a subject (wildcards allowed) to `handle`. Unlike with `respond`, each subscribed
+        process gets each request.
 
-        Who is not meant does nothing. The next question waits until `attend` returns, not until it is answered; what nobody waits
-        for an answer to is no question and passes.
+        A process that is not responsible for a request ignores it. The next request waits until `handle` returns, not
+        until the response is sent. A message without a reply subject is no request and is ignored.
         """
 
         async def on_message(message: Msg) -> None:
@@ -181,10 +184,11 @@ class Bus:
         await self._subscribe(subscribe)
 
     async def request(self, subject: str, data: bytes, *, deadline_s: float) -> bytes:
-        """Asks a question. While nobody listens on the subject it is asked again; once sent to someone, it is not.
+        """Sends a request and returns the response. Repeats it while nobody is subscribed to the subject, never once it
+        was delivered.
 
         Raises:
-            NoResponse: nobody answered within the deadline.
+            NoResponse: no response within the deadline.
             NotPermitted: the server refuses the login, or the login this subject.
         """
         ends = time.monotonic() + deadline_s
@@ -202,21 +206,21 @@ class Bus:
         raise NoResponse(subject, deadline_s)
 
     async def _send_request(self, client: Client, subject: str, data: bytes, deadline_s: float) -> bytes:
-        """One question. A refusal of its subject comes by itself and not as its answer: `_on_error` ends the wait."""
-        asked = asyncio.ensure_future(client.request(subject, data, timeout=deadline_s))
+        """Sends one request. The server reports a refused subject apart from responses: `_on_error` then ends the wait."""
+        response = asyncio.ensure_future(client.request(subject, data, timeout=deadline_s))
         together = self._requests.setdefault(subject.lower(), set())
-        together.add(asked)
+        together.add(response)
         try:
-            return (await asked).data
+            return (await response).data
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             if subject.lower() in self._denied:
                 raise NotPermitted(self.login.user, f"publish on {subject}") from error
-            raise nats.errors.ConnectionClosedError from error  # a client that closes cancels what waits for answers
+            raise nats.errors.ConnectionClosedError from error  # a client that closes cancels the waits for responses
         finally:
-            together.discard(asked)
+            together.discard(response)
             if not together:
                 self._requests.pop(subject.lower(), None)
 
@@ -224,7 +228,9 @@ class Bus:
         return self._client if self._client is not None and self._client.is_connected else None
 
     async def _with_room(self, client: Client) -> Client | None:
-        """The connection once it takes data again; None when it does not within the time a writer may lose."""
+        """Returns the connection once it takes data again; None when it does not within the time that a writer may
+        lose.
+        """
         ends = time.monotonic() + PUBLISH_WAITS_S
         while time.monotonic() < ends and client.is_connected:
             await asyncio.sleep(0.005)
@@ -240,7 +246,7 @@ class Bus:
                 await subscribe(client)
 
     async def _keep(self, first: asyncio.Event) -> None:
-        """Connects, listens to the echo, and starts over whenever it stays away."""
+        """Connects, checks the echo, and starts over whenever it stays away."""
         pause = 0.05
         while True:
             client, gone = Client(), asyncio.Event()
@@ -259,7 +265,7 @@ class Bus:
                 if self._login_refused and not self.refused.startswith("the login"):
                     self.refused = f"the login {self.login.user!r} is refused by {self.login.server}"
                     log.error("the bus refuses the login", extra={"user": self.login.user, "url": self.login.server})  # noqa: TRY400
-                elif pause < 0.1:  # said once an outage
+                elif pause < 0.1:  # logged once an outage
                     log.warning("bus is not reachable", extra={"url": self.login.server, "error": repr(error)})
             finally:
                 self._client = None
@@ -291,7 +297,7 @@ class Bus:
         while subscribed < len(self._subscriptions):
             await self._subscriptions[subscribed](client)
             subscribed += 1
-        self._client = client  # with no await since the last look at the list: what comes later subscribes itself
+        self._client = client  # no await since the list was checked: later entries subscribe themselves
 
     async def _echo(self, client: Client, gone: asyncio.Event) -> None:
         """Returns when the connection is closed or has been silent for too long."""
@@ -311,7 +317,7 @@ class Bus:
     def _responded(self, task: "asyncio.Task[None]") -> None:
         self._responding.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("a question could not be answered", exc_info=error)
+            log.error("no response could be made to a request", exc_info=error)
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
@@ -322,20 +328,20 @@ class Bus:
             self._deny(violation[1], violation[2])
         elif self._client is not None:
             log.warning("bus error", exc_info=error)
-        else:  # a failed connection is said by the keeper
+        else:  # `_keep` logs a failed connection
             self._failure = error
 
     def _deny(self, verb: str, subject: str) -> None:
-        """Says once for each subject that the login may not use it, and ends the questions that wait on it."""
+        """Logs once for each subject that the login may not use it, and ends the requests that wait on it."""
         self.violations += 1
         self.refused = f"{self.login.user} may not {'publish on' if verb == 'publish' else 'subscribe to'} {subject}"
-        if (said := f"{verb} {subject}") not in self._denied:
+        if (denied := f"{verb} {subject}") not in self._denied:
             log.error(
                 "the bus does not permit a subject", extra={"user": self.login.user, "verb": verb, "subject": subject}
             )
-        self._denied |= {said, subject} if verb == "publish" else {said}
-        for asked in self._requests.get(subject, ()):
-            asked.cancel()
+        self._denied |= {denied, subject} if verb == "publish" else {denied}
+        for response in self._requests.get(subject, ()):
+            response.cancel()
 
 
 async def abandon(client: Client) -> None:

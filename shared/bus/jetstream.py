@@ -1,10 +1,11 @@
-"""JetStream on the bus's own connection: make streams, read them, publish with proof that it is stored.
+"""JetStream on the connection of the bus: creates streams, reads them, and publishes with acknowledgement.
 
-Nothing inside the system rests on a stream: they are for outsiders, and for agents that want the last word on a subject. Each
-call uses the connection of its moment; a call that meets none, or loses it, raises `StreamsUnreachable` and may be repeated.
+Nothing inside the system depends on a stream: streams are for outside programs, and for agents that need the last
+message of a subject. Each call uses the current connection; a call that finds none, or loses it, raises
+`StreamsUnreachable` and may be repeated.
 
-A chain of messages needs one acknowledgement: each names the one before it, and the server stores it only behind that one, so
-when the last is stored all of them are, in their order and with nothing between.
+A chain of messages needs one acknowledgement: each names the message before it, and the server stores it only behind
+that one. When the last is stored, all of them are, in their order and with nothing between.
 """
 
 import asyncio
@@ -40,14 +41,14 @@ _LOST = (nats.errors.Error, OSError, TimeoutError)
 
 
 class StreamsUnreachable(KoordError):
-    """There is no connection, it broke, or the server does not answer; whether something was stored is not known."""
+    """There is no connection, it broke, or the server does not respond; whether something was stored is not known."""
 
     def __init__(self, about: str, reason: object) -> None:
         super().__init__(f"{about}: {reason}; see whether NATS is reachable (KOORD_NATS) and runs with JetStream")
 
 
 class StreamRefused(KoordError):
-    """The server answers, and says no.
+    """The server responds with an error.
 
     Attributes:
         number: JetStream's own number of the reason.
@@ -66,12 +67,12 @@ class BadSubject(KoordError):
 
 
 class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream is, by the names that JetStream gives it.
+    """Configuration of a stream, by the names that JetStream gives its fields.
 
     Attributes:
         max_age, duplicate_window: nanoseconds; no bound when `max_age` is 0.
-        max_bytes, max_msgs_per_subject: no bound when -1; what is too much goes from the beginning.
-        allow_direct: any replica answers a read of one message.
+        max_bytes, max_msgs_per_subject: no bound when -1; beyond a bound the oldest messages are removed.
+        allow_direct: any replica serves a read of one message.
     """
 
     name: str
@@ -89,10 +90,10 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    """What a stream holds; its seqs are its own and go on when it is purged.
+    """Contents of a stream; its seqs are its own and go on after a purge.
 
     Attributes:
-        num_deleted: messages taken out between the first and the last.
+        num_deleted: messages removed between the first and the last.
     """
 
     messages: int
@@ -112,7 +113,7 @@ class Stored(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A message to be stored; `id` is needed in a chain."""
+    """A message to store; a chain requires `id`."""
 
     subject: str
     data: bytes
@@ -146,7 +147,7 @@ class _Got(msgspec.Struct):
 
 
 class Streams:
-    """The streams that a connection reaches."""
+    """The streams of a connection."""
 
     def __init__(self, bus: Bus, *, deadline_s: float = DEADLINE_S) -> None:
         self._bus = bus
@@ -154,43 +155,43 @@ class Streams:
         self._acks: _Acks | None = None
 
     async def ensure(self, config: StreamConfig) -> StreamState:
-        """Makes a stream, or give an existing one this configuration; what it holds stays, within its new bounds."""
-        found = await self._ask(f"STREAM.INFO.{config.name}", b"")
+        """Creates a stream, or gives an existing one this configuration; its messages stay, within its new bounds."""
+        found = await self._api(f"STREAM.INFO.{config.name}", b"")
         if _is(found.error, _NO_STREAM):
-            found = await self._ask(f"STREAM.CREATE.{config.name}", _encode(config))
+            found = await self._api(f"STREAM.CREATE.{config.name}", _encode(config))
         elif found.error is None and not _agrees(found.config, config):
-            found = await self._ask(f"STREAM.UPDATE.{config.name}", _encode(config))
+            found = await self._api(f"STREAM.UPDATE.{config.name}", _encode(config))
         return _state(config.name, found)
 
     async def state(self, name: str) -> StreamState | None:
-        """What a stream holds; None when there is no such stream."""
-        found = await self._ask(f"STREAM.INFO.{name}", b"")
+        """Returns the contents of a stream; None when there is no such stream."""
+        found = await self._api(f"STREAM.INFO.{name}", b"")
         return None if _is(found.error, _NO_STREAM) else _state(name, found)
 
     async def last(self, name: str, subject: str = ">") -> Stored | None:
-        """The last message of a stream, or of a subject in it (wildcards allowed); None when it has none."""
+        """Returns the last message of a stream, or of a subject in it (wildcards allowed); None when it has none."""
         return await self._get(name, {"last_by_subj": subject})
 
     async def get(self, name: str, seq: int) -> Stored | None:
-        """The message at a seq of the stream; None when it is not there."""
+        """Returns the message at a seq of the stream; None when it is not there."""
         return await self._get(name, {"seq": seq})
 
     async def purge(self, name: str, subject: str = "") -> None:
-        """Takes all messages out, or those of a subject. The stream and its consumers stay.
+        """Removes all messages, or those of a subject. The stream and its consumers stay.
 
-        The ids of what was there are refused as repeats for another `duplicate_window`.
+        The ids of the removed messages are refused as repeats for another `duplicate_window`.
         """
         about = {"filter": subject} if subject else {}
-        _raise(name, (await self._ask(f"STREAM.PURGE.{name}", _encode(about))).error)
+        _raise(name, (await self._api(f"STREAM.PURGE.{name}", _encode(about))).error)
 
     async def delete(self, name: str) -> None:
         """Removes a stream with its consumers; nothing happens when there is none."""
-        found = await self._ask(f"STREAM.DELETE.{name}", b"")
+        found = await self._api(f"STREAM.DELETE.{name}", b"")
         if not _is(found.error, _NO_STREAM):
             _raise(name, found.error)
 
     async def publish(self, subject: str, data: bytes) -> int:
-        """Stores one message; its seq in the stream."""
+        """Stores one message. Returns its seq in the stream."""
         return await self._stored(self._client(subject), Outgoing(subject, data), None)
 
     async def publish_all(self, messages: Iterable[Outgoing]) -> None:
@@ -206,18 +207,18 @@ class Streams:
     async def publish_chain(
         self, messages: Sequence[Outgoing], *, last_id: str = "", last_seq: int | None = None
     ) -> Coroutine[Any, Any, int]:
-        """Gives away messages that are stored one behind the other, the first behind the stream's last.
+        """Sends messages that are stored one behind the other, the first behind the stream's last.
 
-        When it returns the next link of the chain may be given away. What it returns waits until the messages are stored, and
-        says the seq of the last.
+        When it returns, the next link of the chain may be sent. Its result is a coroutine that waits until the messages
+        are stored, and returns the seq of the last.
 
         Args:
-            last_id: id of the stream's last message, or of the last one that was given away.
-            last_seq: its seq instead, for a stream that is empty or was just looked at.
+            last_id: id of the stream's last message, or of the last one that was sent.
+            last_seq: its seq instead, for a stream that is empty or was just read.
 
         Raises:
-            StreamRefused: (when waited for) something else is the stream's last: a hole, or another publisher. Of a chain
-                that is broken nothing behind the break is stored.
+            StreamRefused: (when awaited) something else is the stream's last: a hole, or another publisher. Nothing
+                behind the break of a chain is stored.
             StreamsUnreachable: see the class.
         """
         about = messages[-1].subject
@@ -228,7 +229,8 @@ class Streams:
                 await self._acks.listen()
             reply, stored = self._acks.expect()
             behind = f"{EXPECTED_ID}: {last_id}" if last_seq is None else f"{EXPECTED_SEQ}: {last_seq}"
-            # As one text of the protocol: message by message the client costs more than all else on the way of an event.
+            # As one text of the protocol: message by message the client costs more than all else on the way of an
+            # event.
             await client._send_command(_protocol(messages, behind, reply, client.max_payload))  # noqa: SLF001
             await client._flush_pending()  # noqa: SLF001
         except _LOST as error:
@@ -252,8 +254,8 @@ class Streams:
                 raise
             raise StreamsUnreachable(subject, "the connection closed") from error
 
-    async def _ask(self, what: str, data: bytes) -> _Answer:
-        subject = f"$JS.API.{what}"
+    async def _api(self, call: str, data: bytes) -> _Answer:
+        subject = f"$JS.API.{call}"
         answer = await self._request(self._client(subject), subject, data)
         return _decode(answer.data)
 
@@ -278,12 +280,12 @@ class Streams:
         ends = time.monotonic() + self._deadline_s
         while not stored.done():
             if not client.is_connected or time.monotonic() > ends:
-                raise StreamsUnreachable(about, "no word whether it is stored")
+                raise StreamsUnreachable(about, "no acknowledgement within the deadline")
             await asyncio.wait({stored}, timeout=POLL_INTERVAL_S)
         answer = _decode(stored.result())
         _raise(about, answer.error)
         if answer.duplicate:
-            raise StreamRefused(about, 0, "the server has had that id within the last moments")
+            raise StreamRefused(about, 0, "the server has stored that id within the last moments")
         return answer.seq
 
     async def _stored(self, client: Client, message: Outgoing, headers: dict[str, str] | None) -> int:
@@ -293,7 +295,7 @@ class Streams:
 
 
 class _Acks:
-    """Where the acknowledgements of chains arrive on one connection: one subscription for all of them."""
+    """Acknowledgements of chains on one connection: one subscription for all of them."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -302,28 +304,28 @@ class _Acks:
         self._expected: dict[str, asyncio.Future[bytes]] = {}
 
     async def listen(self) -> None:
-        await self.client.subscribe(f"{self._inbox}.*", cb=self._heard)
+        await self.client.subscribe(f"{self._inbox}.*", cb=self._arrived)
 
     def expect(self) -> tuple[str, "asyncio.Future[bytes]"]:
-        """A subject for one acknowledgement, and its coming."""
+        """Returns a subject for one acknowledgement, and a future for its arrival."""
         reply = f"{self._inbox}.{next(self._numbers)}"
         self._expected[reply] = future = asyncio.get_running_loop().create_future()
         return reply, future
 
-    async def _heard(self, message: Msg) -> None:
+    async def _arrived(self, message: Msg) -> None:
         future = self._expected.pop(message.subject, None)
         if future is None or future.done():
             return
         if message.data:
             future.set_result(message.data)
-        else:  # the server's word that nobody stores this subject
+        else:  # an empty message: no stream stores this subject
             future.set_result(
                 _encode({"error": {"code": 503, "err_code": 0, "description": "there is no such stream"}})
             )
 
 
 def _protocol(messages: Sequence[Outgoing], behind: str, reply: str, most_bytes: int) -> bytes:
-    """The commands that publish a chain; only the last message asks for an answer.
+    """Returns the commands that publish a chain; only the last message requests an acknowledgement.
 
     Raises:
         StreamRefused: a message is larger than the server takes.
@@ -345,14 +347,14 @@ def _protocol(messages: Sequence[Outgoing], behind: str, reply: str, most_bytes:
 
 
 def _headers(encoded: str) -> dict[str, str]:
-    """The headers of a stored message, as the server hands them over: base64 of their text, a status line first."""
+    """Decodes the headers of a stored message: base64 of their text, a status line first."""
     lines = base64.b64decode(encoded).decode().split("\r\n")[1:]
     return {name.strip(): value.strip() for name, found, value in (line.partition(":") for line in lines) if found}
 
 
-def _agrees(found: Mapping[str, Any], wanted: StreamConfig) -> bool:
-    """Whether a stream has the wanted configuration already; the server knows more fields, and leaves empty ones out."""
-    return all(found.get(name, value if not value else None) == value for name, value in _plain(wanted).items())
+def _agrees(found: Mapping[str, Any], desired: StreamConfig) -> bool:
+    """Reports whether a stream has the configuration already; the server has more fields, and omits empty ones."""
+    return all(found.get(name, value if not value else None) == value for name, value in _plain(desired).items())
 
 
 def _plain(config: StreamConfig) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""How a process meets the bus: where, as whom, and what proves it. From the URL, an NKEY seed's file and an authority's file.
+"""The login of a process at the bus: server, user and credentials, from the URL, the file of an NKEY seed and the file
+of an authority.
 
-A login named by the URL has inboxes of its own, `_INBOX.<user>.>`: what it asks is answered there, and no other login may listen.
+A login named by the URL has inboxes of its own, `_INBOX.<user>.>`: responses to its requests arrive there, and no other
+login may subscribe to them.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ INBOX = "_INBOX"
 PORT = 4222
 
 DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
-"""What the server says of a subject that a login may not use; in lower case, as the client hands it on."""
+"""The server's message about a subject that a login may not use; in lower case, as the client passes it on."""
 
 
 class BadLogin(KoordError):
@@ -32,7 +34,8 @@ class Login(NamedTuple):
         user: names the inboxes; empty on a server without logins.
         password: empty with an NKEY.
         nkey: path of a file with an NKEY seed.
-        ca: path of the certificate authority of the server, in PEM; with it, or with the scheme `tls`, the connection is TLS.
+        ca: path of the certificate authority of the server, in PEM; with it, or with the scheme `tls`, the connection
+            is TLS.
     """
 
     server: str
@@ -43,7 +46,8 @@ class Login(NamedTuple):
 
     @classmethod
     def of(cls, url: str, *, nkey: str = "", ca: str = "") -> "Login":
-        """From KOORD_NATS, `nats://user:password@host:port` or `tls://user@host:port`, and the files that go with it.
+        """Reads KOORD_NATS, `nats://user:password@host:port` or `tls://user@host:port`, and the files that belong to
+        it.
 
         Raises:
             BadLogin: it is no such URL.
@@ -63,11 +67,13 @@ class Login(NamedTuple):
         return f"{INBOX}.{self.user}" if self.user else INBOX
 
     async def addresses(self) -> list[str]:
-        """The server's addresses, as the client takes them: it would look the name up itself, and leave a look-up that takes
-        longer than it waits to fail where nobody hears of it.
+        """Resolves the server's name to addresses for the client.
+
+        The client would resolve the name itself, and a look-up that takes longer than its timeout would fail without an
+        error that anybody sees.
 
         Raises:
-            OSError: the name has none.
+            OSError: the name has no address.
         """
         parts = urlsplit(self.server)
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -77,7 +83,7 @@ class Login(NamedTuple):
         return [f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or PORT}" for host in hosts]
 
     def options(self) -> dict[str, Any]:
-        """What the client's `connect` takes beside the server.
+        """Returns the arguments of the client's `connect`, apart from the server.
 
         Raises:
             BadLogin: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Questions on the bus: who asked what, where the answer goes, and what may come instead of one."""
+"""Requests on the bus: the message, its response, and the errors that replace one."""
 
 import contextlib
 import logging
@@ -12,11 +12,11 @@ from shared.errors import KoordError
 log = logging.getLogger(__name__)
 
 FAILURES = (nats.errors.Error, OSError, TimeoutError)
-"""What a connection that goes away ends in."""
+"""Exceptions of a connection that is lost."""
 
 
 class NoResponse(KoordError):
-    """Nobody answered a question within its deadline."""
+    """No response to a request within its deadline."""
 
     def __init__(self, subject: str, deadline_s: float) -> None:
         super().__init__(
@@ -36,33 +36,36 @@ class NotPermitted(KoordError):
 
 
 class Request:
-    """A message whose sender waits for an answer."""
+    """A message whose sender waits for a response."""
 
     def __init__(self, message: Msg) -> None:
         self._message = message
 
     @property
     def subject(self) -> str:
-        """What it was asked on."""
+        """The subject on which the request arrived."""
         return self._message.subject
 
     @property
     def data(self) -> bytes:
-        """What was asked."""
+        """The payload of the request."""
         return self._message.data
 
     async def respond(self, data: bytes) -> None:
-        """Answer, unless the connection has gone: then the sender asks again."""
+        """Responds, unless the connection is lost: then the sender repeats the request."""
         with contextlib.suppress(*FAILURES):
             await self._message.respond(data)
 
 
 def replies_to_inbox(message: Msg) -> bool:
-    """Whether the answer goes to an inbox. It is sent with the rights of who answers, so no asker may choose another subject.
+    """Reports whether the reply subject is an inbox. The response is sent with the rights of this login, so the sender
+    may not choose any other subject.
 
-    `_R_.` is the server's own: what it puts in an inbox's place when a question crosses accounts, and takes from no client.
+    `_R_.` is the server's own: it replaces an inbox when a request crosses accounts, and no client may send it.
     """
     if message.reply.startswith((f"{INBOX}.", "_R_.")):
         return True
-    log.warning("a question wants its answer elsewhere", extra={"subject": message.subject, "reply": message.reply})
+    log.warning(
+        "a request names a reply subject that is no inbox", extra={"subject": message.subject, "reply": message.reply}
+    )
     return False

@@ -1,4 +1,4 @@
-"""What a NATS server says of itself to this login, for people. Services use `Bus`; this is one look with one connection."""
+"""State of a NATS server as this login sees it, for people. Services use `Bus`; this is one check over one connection."""
 
 import time
 from collections.abc import Sequence
@@ -31,10 +31,11 @@ class Server(NamedTuple):
     Attributes:
         max_payload: bytes of the largest message that it takes.
         jetstream: whether it keeps streams.
-        authenticated: whether it asks who its clients are.
+        authenticated: whether it requires logins.
         encrypted: whether this connection is.
-        refused: of the subjects that were tried, those that this login may not hear.
-        ahead_s: how far its clock is ahead of this machine's, up to half of the round trip either way; None when no stream told.
+        refused: of the subjects that were tried, those that this login may not subscribe to.
+        ahead_s: how far its clock is ahead of this machine's, up to half of the round trip either way; None when no
+            stream reported a time.
     """
 
     version: str
@@ -48,22 +49,22 @@ class Server(NamedTuple):
     ahead_s: float | None
 
 
-async def look(login: Login, hears: Sequence[str] = (), stream: str = "") -> Server:
-    """Connects once, try to subscribe, and go.
+async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> Server:
+    """Connects once, tries to subscribe, and disconnects.
 
     Args:
-        hears: subjects to try.
-        stream: one whose description this login may ask for: it has the server's time on it.
+        subjects: subjects to try.
+        stream: one whose description this login may request: it carries the server's time.
 
     Raises:
         BadLogin: a file of the login cannot be used.
         BusUnreachable: no server, or none that speaks NATS.
         BusRefused: the login is not accepted.
     """
-    said: list[str] = []
+    errors: list[str] = []
 
     async def on_error(error: Exception) -> None:
-        said.append(str(error) or type(error).__name__)
+        errors.append(str(error) or type(error).__name__)
 
     client, url = Client(), login.server
     options = login.options()
@@ -80,20 +81,20 @@ async def look(login: Login, hears: Sequence[str] = (), stream: str = "") -> Ser
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         await abandon(client)
-        reason = next((text for text in (*said, str(error)) if "uthoriz" in text or "uthentic" in text), "")
+        reason = next((text for text in (*errors, str(error)) if "uthoriz" in text or "uthentic" in text), "")
         if reason:
             raise BusRefused(f"NATS at {url} refuses {login.user or 'a client without a login'}: {reason}") from error
-        reason = said[0] if said else str(error) or type(error).__name__
+        reason = errors[0] if errors else str(error) or type(error).__name__
         raise BusUnreachable(f"NATS at {url} cannot be reached: {reason}") from error
     try:
-        said.clear()
-        for subject in hears:
+        errors.clear()
+        for subject in subjects:
             await client.subscribe(subject)
         await client.flush(CONNECTING_S)
         started = time.monotonic()
         await client.flush(CONNECTING_S)
         round_trip_s = time.monotonic() - started
-        denied = {match[2] for text in said if (match := DENIED.search(text.lower()))}
+        denied = {match[2] for text in errors if (match := DENIED.search(text.lower()))}
         # The client keeps the server's greeting to itself, but for the parts that it acts on.
         greeting = client._server_info  # noqa: SLF001
         return Server(
@@ -104,7 +105,7 @@ async def look(login: Login, hears: Sequence[str] = (), stream: str = "") -> Ser
             authenticated=bool(greeting.get("auth_required")),
             encrypted="tls" in options,
             round_trip_s=round_trip_s,
-            refused=tuple(subject for subject in hears if subject.lower() in denied),
+            refused=tuple(subject for subject in subjects if subject.lower() in denied),
             ahead_s=await _clock(client, stream) if stream and greeting.get("jetstream") else None,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
@@ -120,11 +121,11 @@ class _Described(msgspec.Struct):
 
 
 async def _clock(client: Client, stream: str) -> float | None:
-    """How far the server's clock is ahead of this machine's; None when it does not say."""
-    asked = time.time()
+    """Returns how far the server's clock is ahead of this machine's; None when it reports no time."""
+    sent = time.time()
     try:
         answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=STREAM_S)
         ts = msgspec.json.decode(answer.data, type=_Described).ts
     except (nats.errors.Error, OSError, TimeoutError, msgspec.DecodeError):
         return None
-    return ts.timestamp() - (asked + time.time()) / 2 if ts else None
+    return ts.timestamp() - (sent + time.time()) / 2 if ts else None

@@ -1,4 +1,4 @@
-"""Reading a whole stream in order, as an outsider's program would: a pull consumer of its own, asked for a batch at a time."""
+"""Reads a whole stream in order, as an outside program would: with a pull consumer of its own, a batch at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from shared.bus.bus import Bus
 from shared.bus.jetstream import StreamRefused, StreamsUnreachable
 
 BATCH = 2_000
-"""Messages asked for at once; the next batch is asked for when half of it has come."""
+"""Messages requested at once; the next batch is requested when half of it has arrived."""
 EXPIRES_S = 5
 
 
@@ -21,9 +21,9 @@ class _Made(msgspec.Struct):
 
 
 async def messages(bus: Bus, stream: str) -> AsyncIterator[bytes]:
-    """The data of every message of a stream from its first on, without an end.
+    """Yields the data of every message of a stream from its first on, without an end.
 
-    The consumer needs no acknowledgements and goes when nobody has asked it for a while.
+    The consumer needs no acknowledgements and is removed when nobody has read from it for a while.
 
     Raises:
         StreamsUnreachable: there is no connection.
@@ -40,19 +40,19 @@ async def messages(bus: Bus, stream: str) -> AsyncIterator[bytes]:
         if made.error is not None:
             raise StreamRefused(stream, 0, str(made.error))
         inbox = client.new_inbox()
-        heard: asyncio.Queue[Msg] = asyncio.Queue()
-        await client.subscribe(inbox, cb=heard.put)
-        ask = msgspec.json.encode({"batch": BATCH, "expires": EXPIRES_S * 1_000_000_000})
-        due = 0
+        arrived: asyncio.Queue[Msg] = asyncio.Queue()
+        await client.subscribe(inbox, cb=arrived.put)
+        pull = msgspec.json.encode({"batch": BATCH, "expires": EXPIRES_S * 1_000_000_000})
+        outstanding = 0
         while True:
-            if due <= BATCH // 2:
-                await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{made.name}", ask, reply=inbox)
-                due += BATCH
-            message = await heard.get()
+            if outstanding <= BATCH // 2:
+                await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{made.name}", pull, reply=inbox)
+                outstanding += BATCH
+            message = await arrived.get()
             if message.headers and "Status" in message.headers:  # the batch ended before it was full
-                due -= int(message.headers.get("Nats-Pending-Messages", due))
+                outstanding -= int(message.headers.get("Nats-Pending-Messages", outstanding))
                 continue
-            due -= 1
+            outstanding -= 1
             yield message.data
     except (nats.errors.Error, OSError) as error:
         raise StreamsUnreachable(stream, repr(error)) from error

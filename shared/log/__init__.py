@@ -1,1 +1,1 @@
-"""The log: append with a fence, follow without loss, verify. The only package that knows Postgres."""
+"""The log: append-only contexts in Postgres, their writers, followers, snapshots and retention."""

@@ -1,6 +1,6 @@
-"""What a writer says on the bus: the batches it committed, and once a second where its head is.
+"""Messages of a writer on the bus: the batches it committed, and once a second the position of its head.
 
-The bus is the fast way to hear of what Postgres holds; a batch that is lost costs its readers one query.
+The bus is the quick way to new events; Postgres holds them. A batch that is lost costs its readers one query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,9 @@ LARGEST = 512 * 1024
 """Bytes of one message; a larger event is announced by its seq alone and read from Postgres."""
 
 _BESIDE_DATA = 128
-"""Bytes of an entry beside its data, and of a batch beside its entries, at most: digest, type, cause; names and numbers."""
+"""Bytes of an entry besides its data, and of a batch besides its entries, at most: digest, type, cause; names and
+numbers.
+"""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -27,7 +29,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     """Consecutive events of one append.
 
     Attributes:
-        epoch: of the writer; a batch of a lower one than heard before is ignored.
+        epoch: of the writer; followers ignore a batch of a lower epoch than one received before.
         first: seq of the first event.
         previous: digest before it.
     """
@@ -46,7 +48,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Beacon(msgspec.Struct, frozen=True, array_like=True):
-    """Where the head is, said each second."""
+    """Position of the head, published each second."""
 
     context: str
     epoch: int
@@ -55,12 +57,12 @@ class Beacon(msgspec.Struct, frozen=True, array_like=True):
 
 
 def batch_subject(context: str) -> str:
-    """Where a context's batches are announced."""
+    """Returns the subject of a context's batches."""
     return f"koord.log.{context}"
 
 
 def beacon_subject(context: str) -> str:
-    """Where a context's head is told."""
+    """Returns the subject of a context's beacons."""
     return f"koord.head.{context}"
 
 
@@ -81,7 +83,7 @@ def split(batch: Batch) -> Iterator[Batch]:
 
 
 def shorten(entries: Sequence[Entry]) -> list[Entry]:
-    """Leaves out the data of events that no message can hold."""
+    """Removes the data of events that no message can hold."""
     most = LARGEST - 2 * _BESIDE_DATA
     return [msgspec.structs.replace(entry, data=b"") if len(entry.data) > most else entry for entry in entries]
 

@@ -1,4 +1,4 @@
-"""What a checkpoint says, and how it is stored beside the log: the heads of all contexts at an instant, in a text for signing.
+"""Checkpoints: a text for signing that lists the heads of all contexts at an instant, and its table next to the log.
 
     koordstream checkpoint 1
     source koordstream
@@ -6,7 +6,7 @@
     audit 12 9f86d081884c7d65…
     cluster 4711 2c26b46b68ffc68f…
 
-The text is what counts: whoever checks a signature checks it over these bytes.
+A signature covers exactly these bytes.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ TITLE = "koordstream checkpoint 1"
 
 
 class BadCheckpoint(KoordError):
-    """A text is not a checkpoint of ours, or not a genuine one."""
+    """A text is not a checkpoint of Koordstream, or not a genuine one."""
 
 
 class Statement(NamedTuple):
-    """What a checkpoint says.
+    """Contents of a checkpoint.
 
     Attributes:
-        at: when, RFC 3339 with microseconds.
+        at: instant, RFC 3339 with microseconds.
         heads: context -> its last event then.
     """
 
@@ -52,14 +52,14 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def statement_of(source: str, at_ns: int, heads: Mapping[str, Position]) -> str:
-    """The text for signing; contexts in order, those without an event left out."""
+    """Returns the text for signing; contexts in order, those without an event left out."""
     lines = [TITLE, f"source {source}", f"at {instant_text(at_ns // 1000 * 1000)}"]
     lines += [f"{context} {head.seq} {head.digest.hex()}" for context, head in sorted(heads.items()) if head.seq]
     return "\n".join(lines) + "\n"
 
 
 def read_statement(text: str) -> Statement:
-    """The meaning of a signed text.
+    """Parses a signed text.
 
     Raises:
         BadCheckpoint: it has another form.
@@ -79,7 +79,7 @@ def read_statement(text: str) -> Statement:
 
 
 def read_checkpoints(data: bytes) -> list[Checkpoint]:
-    """The checkpoints of a file: one JSON object, or one a line.
+    """Reads the checkpoints of a file: one JSON object, or one a line.
 
     Raises:
         BadCheckpoint: it holds something else, or nothing.
@@ -89,7 +89,7 @@ def read_checkpoints(data: bytes) -> list[Checkpoint]:
         found = [msgspec.json.decode(line, type=Checkpoint) for line in lines]
     except msgspec.DecodeError:
         try:
-            found = [msgspec.json.decode(data, type=Checkpoint)]  # one that was laid out over several lines
+            found = [msgspec.json.decode(data, type=Checkpoint)]  # one object formatted over several lines
         except msgspec.DecodeError as error:
             raise BadCheckpoint(f"not a checkpoint: {error}") from error
     if not found:
@@ -98,7 +98,7 @@ def read_checkpoints(data: bytes) -> list[Checkpoint]:
 
 
 async def store(database: Database, seq: int, at_ns: int, checkpoint: Checkpoint, *, kept: timedelta) -> None:
-    """Puts a checkpoint into the table, under the seq of its event in `audit`; twice is once. Old ones go."""
+    """Stores a checkpoint under the seq of its event in `audit`. Idempotent. Deletes old ones."""
     heads = {
         context: [head.seq, head.digest.hex()] for context, head in read_statement(checkpoint.statement).heads.items()
     }
@@ -110,7 +110,7 @@ async def store(database: Database, seq: int, at_ns: int, checkpoint: Checkpoint
 
 
 async def newest(database: Database) -> Checkpoint | None:
-    """The last checkpoint in the table."""
+    """Returns the last checkpoint in the table."""
     columns = (checkpoints.c.statement, checkpoints.c.public_key, checkpoints.c.signature)
     async with database.reading() as connection:
         row = (await connection.execute(select(*columns).order_by(checkpoints.c.seq.desc()).limit(1))).first()

@@ -1,6 +1,6 @@
-"""Decoding events: of the declared types, one by one or a page at a time; old versions through their upcasters.
+"""Decodes events of the declared types, one by one or a page at a time; old versions through their upcasters.
 
-What retention has said again (`CarriedForward`) is read as the event itself.
+An event that retention has carried forward (`CarriedForward`) is decoded as the event itself.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Unreadable(KoordError):
 
 
 class _Tagged(msgspec.Struct):
-    """The part of an event that says what it is."""
+    """The type of an event."""
 
     type: str
 
@@ -45,24 +45,25 @@ class Codec:
         self._page = msgspec.json.Decoder(list[union])
 
     def one(self, name: str, data: bytes) -> Event | None:
-        """The event, or None when its type is not declared. What is restated is the event itself."""
+        """Decodes an event; None when its type is not declared. A carried-forward event is decoded as itself."""
         decoder = self._decoders.get(name)
         if decoder is not None:
             return decoder.decode(data)
         if name == CarriedForward.type_name():
-            return self.restated(msgspec.json.decode(data, type=CarriedForward))
+            return self.carried_forward(msgspec.json.decode(data, type=CarriedForward))
         upcaster = self._upcasters.get(name)
         return upcaster(msgspec.json.decode(data)) if upcaster else None
 
-    def restated(self, event: CarriedForward) -> Event | None:
-        """The event that is said again, or None when its type is not declared."""
-        said = bytes(event.event)
-        return self.one(msgspec.json.decode(said, type=_Tagged).type, said)
+    def carried_forward(self, event: CarriedForward) -> Event | None:
+        """Decodes the event that was carried forward; None when its type is not declared."""
+        original = bytes(event.event)
+        return self.one(msgspec.json.decode(original, type=_Tagged).type, original)
 
     def page(self, data: bytes) -> Sequence[Event | None]:
-        """The events of a page, from their JSON texts joined by commas; None for a restated one that is not declared.
+        """Decodes a page of events from their JSON texts joined by commas; None for a carried-forward one that is not
+        declared.
 
-        One call decodes a page of current versions; old versions and restated events are decoded one by one.
+        One call decodes a page of current versions; old versions and carried-forward events are decoded one by one.
         """
         try:
             decoded: list[Event] = self._page.decode(b"[" + data + b"]")
@@ -72,6 +73,6 @@ class Codec:
 
     def _known(self, data: bytes) -> Event | None:
         name = msgspec.json.decode(data, type=_Tagged).type
-        if name not in self.declared:  # the row's type is declared, what it holds is not
+        if name not in self.declared:  # the row's type is declared, the type in its data is not
             raise msgspec.ValidationError(f"{name} in a row of another type")
         return self.one(name, data)

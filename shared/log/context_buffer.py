@@ -1,4 +1,4 @@
-"""What was heard of one followed context on the bus and has not been applied yet."""
+"""Messages of one followed context that arrived over the bus and are not folded yet."""
 
 import asyncio
 import time
@@ -10,15 +10,16 @@ BUFFERED_BYTES = 32 * 1024 * 1024
 
 
 class ContextBuffer:
-    """One context: who writes it, where its head is said to be, and the batches that wait for their turn.
+    """State of one context on the bus: its writer's epoch, its announced head, and the batches that wait for their
+    turn.
 
     Attributes:
-        epoch: the highest that was heard; what a lower one still says is ignored.
-        head: the highest seq that was heard of.
-        at: when something was heard last, by the monotonic clock; seconds.
-        repair: the read that fetches what is missing, while there is one.
-        reading: it has begun to read: what is heard waits for its end.
-        resumes: the event loop will go on with what waits.
+        epoch: the highest received; messages of a lower one are ignored.
+        head: the highest announced seq.
+        at: when a message was last received, by the monotonic clock; seconds.
+        repair: the read that fetches missing events, while there is one.
+        reading: the repair has begun to read; received batches wait for its end.
+        resumes: the event loop will go on with the waiting batches.
     """
 
     def __init__(self) -> None:
@@ -33,25 +34,27 @@ class ContextBuffer:
 
     @property
     def first(self) -> Batch | None:
-        """The first batch that waits."""
+        """The first waiting batch."""
         return self._waiting[0][0] if self._waiting else None
 
     @property
     def last_seq(self) -> int:
-        """The seq that what waits reaches; 0 when nothing does."""
+        """The last seq of the waiting batches; 0 without any."""
         return self._waiting[-1][0].last if self._waiting else 0
 
     def own(self, epoch: int) -> None:
-        """This process has appended itself."""
+        """Records that this process has appended."""
         self.epoch = max(self.epoch, epoch)
         self.at = time.monotonic()
 
     def beacon(self, beacon: Beacon) -> bool:
-        """Takes note of a beacon; False for an older writer's."""
+        """Records a beacon. Returns False for one of a superseded writer."""
         return self._note(beacon.epoch, beacon.seq)
 
     def batch(self, data: bytes, batch: Batch) -> bool:
-        """Keeps a batch until its turn; False for an older writer's last words. Too many are all dropped: Postgres has them."""
+        """Keeps a batch until its turn. Returns False for one of a superseded writer. Beyond the bound all are dropped:
+        Postgres has them.
+        """
         if not self._note(batch.epoch, batch.last):
             return False
         if self._bytes + len(data) > BUFFERED_BYTES:
@@ -64,18 +67,18 @@ class ContextBuffer:
         return True
 
     def take(self) -> Batch:
-        """The first batch, no longer kept."""
+        """Removes and returns the first batch."""
         batch, size = self._waiting.popleft()
         self._bytes -= size
         return batch
 
     def drop(self) -> None:
-        """Forgets what waits."""
+        """Drops the waiting batches."""
         self._waiting.clear()
         self._bytes = 0
 
     def forget(self) -> None:
-        """Forgets all that was heard: it was of a log that is no more."""
+        """Drops everything received: it belongs to a log that was rewound."""
         self.epoch = self.head = 0
         self.drop()
 

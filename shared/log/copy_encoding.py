@@ -1,7 +1,9 @@
-"""The rows of one append in the three forms it needs: COPY's binary for Postgres, entries for the bus, records for the fold.
+"""Encodes one append in the three forms it needs: COPY's binary for Postgres, entries for the bus, records for the
+fold.
 
-COPY's binary form and the digest write a text, a null and a byte string alike (u32 length and the bytes, 2^32-1 for null), so
-both are joined from the same pieces; they differ in numbers (COPY gives their length) and in the epoch of `at` (2000-01-01).
+COPY's binary form and the digest write a text, a null and a byte string alike (u32 length and the bytes, 2^32-1 for
+null), so both are joined from the same pieces; they differ in numbers (COPY adds their length) and in the epoch of `at`
+(2000-01-01).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +37,7 @@ class Rows(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What all rows of a type share."""
+    """Encoded parts that all rows of a type share."""
 
     name: str
     key: str
@@ -49,7 +51,7 @@ def _kind_of(kind: type[Event]) -> _Kind:
 
 
 def _with_basis(drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int] | None, config: str) -> Iterator[Draft]:
-    """The first event of an append carries what the decision rests on."""
+    """Adds the basis of the decision to the first event of an append."""
     first, *rest = drafts
     basis = dict(sorted(seen.items())) if seen is not None else first.event.seen
     yield first._replace(event=msgspec.structs.replace(first.event, seen=basis, now_ns=now_ns, config=config or None))
@@ -57,7 +59,7 @@ def _with_basis(drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int] | 
 
 
 class RowWriter:
-    """Makes the rows of one writer's appends."""
+    """Encodes the rows of one writer's appends."""
 
     def __init__(self, context: str, actor: str) -> None:
         self._context = context
@@ -75,7 +77,7 @@ class RowWriter:
         seen: Mapping[str, int] | None,
         config: str,
     ) -> Rows:
-        """The rows that follow `head`; one draft at least. Raises when an event cannot be encoded."""
+        """Returns the rows that follow `head`; at least one draft. Raises when an event cannot be encoded."""
         at_us = now_ns // 1000
         at_ns = at_us * 1000
         context, here, copied_context = self._context, self._digested_context, self._copied_context
@@ -94,11 +96,25 @@ class RowWriter:
             why = None if cause is None else f"{cause.context}/{cause.seq}"
             number, length, named = u64(seq), u32(len(data)), u32(len(key)) + key
             because = NULL if why is None else text(why)
-            story = NULL if correlation is None else text(correlation)
+            correlated = NULL if correlation is None else text(correlation)
             hashed = plain()
-            hashed.update(join((digest, here, number, kind.digested, named, digested_at, because, story, length, data)))
+            hashed.update(
+                join((digest, here, number, kind.digested, named, digested_at, because, correlated, length, data))
+            )
             digest = hashed.digest()
-            parts += (copied_context, number, kind.copied, named, copied_at, because, story, length, data, _32, digest)
+            parts += (
+                copied_context,
+                number,
+                kind.copied,
+                named,
+                copied_at,
+                because,
+                correlated,
+                length,
+                data,
+                _32,
+                digest,
+            )
             entries.append(Entry(kind.name, why, data, digest))
             records.append(RecordedEvent(context, seq, event, at_ns, cause))
         parts.append(_TRAILER)

@@ -1,4 +1,6 @@
-"""Connections to the log's database: one engine a process, dedicated connections for writers, settings that notice a dead peer."""
+"""Connections to the log's database: one engine a process, dedicated connections for writers, settings that detect a
+dead peer.
+"""
 
 import asyncio
 import contextlib
@@ -24,7 +26,7 @@ FAILURES = (
     OSError,
     TimeoutError,
 )
-"""What a statement may end with when the server is away, restarts, or refuses it."""
+"""Exceptions of a statement when the server is away, restarts, or refuses it."""
 
 UNREACHABLE = (
     SQLAlchemyError,
@@ -42,7 +44,7 @@ MIGRATIONS = Path(__file__).parents[2] / "migrations"
 
 CLOSING_DEADLINE_S = 5.0
 
-# What makes Postgres notice within seconds that a client is gone, and so give away its lock.
+# With these Postgres notices within seconds that a client is gone, and releases its lock.
 SERVER_SETTINGS = {
     "application_name": "koordstream",
     "tcp_keepalives_idle": "1",
@@ -64,7 +66,7 @@ class BadDatabaseUrl(KoordError):
 
 
 class DatabaseDenied(KoordError):
-    """The server knows the login and refuses what it asks for, or does not take the login."""
+    """The server refuses the login, or an operation of the login."""
 
     def __init__(self, dsn: str, reason: object) -> None:
         super().__init__(
@@ -77,13 +79,13 @@ _DENIED = frozenset({"42501", "28000", "28P01"})  # insufficient privilege; no s
 
 
 def sqlstate(error: BaseException) -> str:
-    """The five characters by which Postgres names an error; empty when the error is not its."""
+    """Returns the five characters by which Postgres names an error; empty when the error is not from Postgres."""
     original = getattr(error, "orig", None) or error
     return str(getattr(original, "sqlstate", "") or "")
 
 
 def without_password(dsn: str) -> str:
-    """A DSN as it may be shown."""
+    """Returns a DSN without its password, fit to be shown."""
     try:
         return make_url(dsn).set(query={}).render_as_string(hide_password=True)
     except SQLAlchemyError:
@@ -100,7 +102,7 @@ def _parsed(dsn: str) -> URL:
 
 
 def sqlalchemy_url(dsn: str) -> str:
-    """The URL SQLAlchemy wants for a `postgresql://` DSN. What follows its `?`, such as sslmode, is for `Database`.
+    """Returns SQLAlchemy's URL of a `postgresql://` DSN, without its options (such as sslmode), which `Database` reads.
 
     Raises:
         BadDatabaseUrl: it is something else.
@@ -109,9 +111,9 @@ def sqlalchemy_url(dsn: str) -> str:
 
 
 class Database:
-    """The database of one process: a small pool for reads, and dedicated connections that no pool ever hands on.
+    """The database of one process: a small pool for reads, and dedicated connections that no pool hands on.
 
-    The DSN may say how to meet the server: `?sslmode=verify-full&sslrootcert=/etc/koord/ca.crt`, by libpq's names.
+    The DSN may configure TLS: `?sslmode=verify-full&sslrootcert=/etc/koord/ca.crt`, by libpq's names.
     """
 
     def __init__(self, dsn: str, *, pool_size: int = 4, application: str = "koordstream") -> None:
@@ -131,17 +133,17 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A pooled connection without a transaction: each statement sees what is committed by then.
+        """Yields a pooled connection without a transaction: each statement sees what is committed by then.
 
         Raises:
-            DatabaseDenied: the login is wrong, or may not do what it did.
+            DatabaseDenied: the login is wrong, or has no right to the statement.
         """
         with self.denials():
             async with self.engine.connect() as connection:
                 yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     async def dedicated(self) -> AsyncConnection:
-        """A connection of the caller's own, in autocommit, with keepalive on its socket. The caller closes it.
+        """Opens a connection of the caller's own, in autocommit, with keepalive on its socket. The caller closes it.
 
         Raises:
             DatabaseDenied: the login is wrong.
@@ -153,7 +155,7 @@ class Database:
 
     @contextlib.contextmanager
     def denials(self) -> Iterator[None]:
-        """Turns a refusal by the server into `DatabaseDenied`: no waiting would change it."""
+        """Turns a refusal by the server into `DatabaseDenied`: waiting would not change it."""
         try:
             yield
         except (SQLAlchemyError, asyncpg.PostgresError) as error:
@@ -170,7 +172,7 @@ class Database:
 
 
 async def driver(connection: AsyncConnection) -> Any:
-    """The asyncpg connection below: for COPY and for page reads, where a row must cost next to nothing."""
+    """Returns the asyncpg connection below: for COPY and for page reads, where a row must cost next to nothing."""
     raw = await connection.get_raw_connection()
     return raw.driver_connection
 

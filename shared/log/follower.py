@@ -1,8 +1,9 @@
-"""Following contexts: subscribe and buffer, load a snapshot, read the tail, apply what was buffered; then lose nothing.
+"""Follows contexts: subscribes and buffers, loads a snapshot, reads the tail, applies the buffered batches; then loses
+no event.
 
-A follower knows the next seq of every context. What the bus brings in order is applied at once; a repeat is dropped only
-with the same digest; a gap is read from Postgres after a short grace, one read per context at a time. Without a beacon for
-three seconds it polls the head, so work goes on while the bus is away.
+A follower tracks the next seq of every context. Batches that arrive in order are applied at once; a repeated batch is
+dropped only with the same digest; a gap is read from Postgres after a short grace, one read per context at a time.
+Without a beacon for three seconds it polls the head, so work goes on while the bus is away.
 """
 
 import asyncio
@@ -36,9 +37,9 @@ GRACE_S = 0.05
 BEACON_LATE_S = 3.0
 POLL_INTERVAL_S = 1.0
 LOAD_AGAIN_S = 1.0
-"""Pause after a load that Postgres did not let finish."""
+"""Pause after a load that Postgres did not complete."""
 SLICE_S = 0.05
-"""How long buffered batches may hold the event loop at a time."""
+"""Seconds for which buffered batches may hold the event loop at a time."""
 
 
 class Follower:
@@ -46,7 +47,7 @@ class Follower:
 
     Attributes:
         reloads: how often the log was rewound and the State replaced by a new one.
-        repairs: how often something had to be read from Postgres that the bus had not brought.
+        repairs: how often events that the bus had not delivered were read from Postgres.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Follower:
 
     @property
     def failed(self) -> "asyncio.Future[None]":
-        """Ends with the error that stops this follower: an event that is parked, a hole in the log."""
+        """Completes with the error that stops this follower: an event that is parked, a hole in the log."""
         return self._tasks.failed
 
     @property
@@ -90,7 +91,7 @@ class Follower:
 
     @property
     def folded(self) -> int:
-        """Events folded or passed since the start."""
+        """Events folded or skipped since the start."""
         return self._folded_before + self._projection.folded
 
     @property
@@ -100,7 +101,7 @@ class Follower:
 
     @property
     def sound(self) -> bool:
-        """Whether the State is what its positions say: not once a fold broke off."""
+        """True while the State is the fold of its positions; False once a fold broke off."""
         return self._projection.sound
 
     @property
@@ -110,13 +111,14 @@ class Follower:
 
     @property
     def lag(self) -> int:
-        """How many events have been heard of and not been folded yet."""
+        """Events that were announced and are not folded yet."""
         return sum(
             max(0, context.head - self._projection.positions[name].seq) for name, context in self._contexts.items()
         )
 
     async def start(self) -> None:
-        """Subscribes, load the newest snapshot that the log agrees with, folds the tail, then what was heard meanwhile.
+        """Subscribes, loads the newest snapshot that agrees with the log, folds the tail, then the batches received
+        meanwhile.
 
         Raises:
             Parked: an event cannot be decoded or folded.
@@ -138,19 +140,20 @@ class Follower:
         await self._tasks.stop()
 
     def take_over(self) -> None:
-        """From here on this process writes its own context: a log that is rewound then ends it, for what it decided is void.
+        """Marks this process as the writer of its own context: a log that is rewound then stops it, because its
+        decisions are void.
 
         Raises:
-            KoordError: the State is just being loaded anew.
+            KoordError: the State is just being loaded again.
         """
         if not self._tasks.started:
             raise KoordError(f"{self._service} loads its state anew while it takes over; it starts over")
         self._leading = True
 
     def before_fold(self, hook: BeforeFold | None) -> None:
-        """Lets somebody see each record, and the State, just before it is applied; None ends that.
+        """Calls `hook` with each record just before it is applied, with the State as it is then; None ends that.
 
-        For who leads: from then on the State is not replaced. An error in it stops this follower.
+        For the leader: from then on the State is not replaced. An error in the hook stops this follower.
         """
         if hook is None:
             self._projection.before_fold = None
@@ -185,7 +188,7 @@ class Follower:
                 self._tasks.stop_at(error)
 
     async def changed(self, timeout_s: float | None = None) -> bool:
-        """Waits until something was folded since the last call; False when the time ran out first."""
+        """Waits until an event was folded since the last call; returns False on a timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -195,7 +198,7 @@ class Follower:
         return True
 
     def wake(self) -> None:
-        """Let `changed` return."""
+        """Makes `changed` return."""
         self._changed.set()
 
     async def caught_up(self, targets: Mapping[str, int]) -> None:
@@ -213,29 +216,31 @@ class Follower:
         self._changed.set()
 
     async def read_to_head(self, name: str) -> Position:
-        """Folds a context to its head in Postgres and returns where that is."""
+        """Folds a context to its head in Postgres and returns that position."""
         await self.caught_up({name: (await self._reader.head(name)).seq})
         return self._projection.positions[name]
 
     def own(self, records: Iterable[RecordedEvent], position: Position, epoch: int) -> None:
-        """Folds what this process has just committed itself; the announcement of it will be a repeat.
+        """Folds events that this process has just committed; their announcement will be a repeat.
 
         Raises:
-            Unreadable: our own State refuses what we wrote; the follower fails with the event parked.
+            Unreadable: the State raised on our own event; the follower fails with the event parked.
         """
         assert self._own is not None
         self._contexts[self._own].own(epoch)
         stands = self._projection.positions[self._own].seq
         if position.seq <= stands:  # a poll has read the commit already
             return
-        left = [said for record in records if record.seq > stands and (said := self._declared(record)) is not None]
+        left = [
+            declared for record in records if record.seq > stands and (declared := self._declared(record)) is not None
+        ]
         try:
             self._take(self._own, left, position)
         except Unreadable as error:
             self._tasks.stop_at(error)
             raise
 
-    # what the bus brings
+    # messages of the bus
 
     def _receive_batch(self, data: bytes) -> None:
         batch = announcements.decode_batch(data)
@@ -260,11 +265,11 @@ class Follower:
             self._repair(name, check=True)  # a lower seq of the same writer is only late
 
     def _apply_waiting(self, name: str) -> None:
-        """Applies the buffered batches that follow; start a read for what is missing before them."""
+        """Applies the buffered batches that follow; starts a read for missing events before them."""
         context = self._contexts[name]
         context.resumes = False
         if not self._tasks.started or context.reading:
-            return  # whoever ends that applies them
+            return  # the end of that read applies them
         ends = time.monotonic() + SLICE_S
         while (batch := context.first) is not None:
             position = self._projection.positions[name]
@@ -302,9 +307,11 @@ class Follower:
                 return
 
     def _declared(self, record: RecordedEvent) -> RecordedEvent | None:
-        """A record of our own as any follower reads it: None when its type is not declared, what is restated as itself."""
+        """Returns a record of our own as any follower reads it: None when its type is not declared, a carried-forward
+        event as itself.
+        """
         if isinstance(record.event, CarriedForward):
-            event = self._codecs[record.context].restated(record.event)
+            event = self._codecs[record.context].carried_forward(record.event)
             return None if event is None else msgspec.structs.replace(record, event=event)
         return record if type(record.event) in self._own_kinds else None
 
@@ -314,7 +321,7 @@ class Follower:
         context.head = max(context.head, end.seq)
         self._changed.set()
 
-    # what is read from Postgres
+    # reads from Postgres
 
     def _repair(self, name: str, *, check: bool = False, grace_s: float | None = None) -> None:
         context = self._contexts[name]
@@ -324,7 +331,7 @@ class Follower:
             )
 
     async def _mend(self, name: str, grace_s: float, *, check: bool) -> None:
-        """Reads what is missing, comparing our own row with the log's on the way."""
+        """Reads the missing events, and compares our own row with the log's on the way."""
         context, projection = self._contexts[name], self._projection
         try:
             await asyncio.sleep(grace_s)  # what is missing may be on its way; what follows is applied meanwhile
@@ -355,7 +362,7 @@ class Follower:
             self._apply_waiting(name)
 
     async def _rewound(self, rewound: LogRewound) -> None:
-        """Folds anew from what the log says now; until that is done the old State answers."""
+        """Loads the State from the log again; until that is done the old State serves reads."""
         log.warning("log was rewound", extra={"error": str(rewound)})
         if self._leading:
             self._tasks.fail(rewound)
@@ -397,11 +404,11 @@ class Follower:
 
     async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(POLL_INTERVAL_S * (0.75 + random.random() / 2))  # noqa: S311  jitter: followers must not ask in step
-            await self._ask_heads()
+            await asyncio.sleep(POLL_INTERVAL_S * (0.75 + random.random() / 2))  # noqa: S311  jitter: followers must not poll in step
+            await self._poll_heads()
 
-    async def _ask_heads(self) -> None:
-        """Asks Postgres for the heads whose beacons stay away."""
+    async def _poll_heads(self) -> None:
+        """Reads the heads of contexts whose beacons are late from Postgres."""
         for name, context in self._contexts.items():
             if not self._tasks.started or time.monotonic() - context.at <= BEACON_LATE_S:
                 continue

@@ -1,4 +1,4 @@
-"""How a follower's work ends: tasks whose errors end all of it, and events that stop it until someone looks at them."""
+"""Failure of a follower: background tasks whose errors stop it, and parked events."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ _PARKING = "parking"
 
 
 class Parked(KoordError):
-    """An event that cannot be decoded or folded stops the follower until someone looks at it."""
+    """An event that cannot be decoded or folded stops the follower until a person decides about it."""
 
     def __init__(self, service: str, context: str, seq: int, error: BaseException) -> None:
         super().__init__(
@@ -28,11 +28,11 @@ class Parked(KoordError):
 
 
 class FollowerTasks:
-    """The tasks of one follower, and the error that ended it.
+    """The tasks of one follower, and the error that stopped it.
 
     Attributes:
-        failed: ends with the first error.
-        started: whether the follower folds what it hears; not while a State is loaded, nor once it has failed.
+        failed: completes with the first error.
+        started: the follower folds received batches; False while a State is loaded, and after a failure.
     """
 
     def __init__(self, service: str, store: ServiceStore) -> None:
@@ -43,25 +43,25 @@ class FollowerTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Runs it beside; an error in it is the follower's end."""
+        """Runs a task in the background; an error in it stops the follower."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def stop(self) -> None:
-        """Ends all tasks but one that records an event for whoever looks."""
+        """Ends all tasks except one that records a parked event."""
         self.started = False
         await cancel_and_wait(*(task for task in self._tasks if task.get_name() != _PARKING))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stop_at(self, error: Unreadable) -> None:
-        """Parks the event beside, and fails with its name."""
+        """Parks the event in the background, and fails with its name."""
         self.started = False
         self.spawn(self._park_and_fail(error), _PARKING)
 
     async def park(self, error: Unreadable) -> Parked:
-        """Records the event for whoever looks, then fail with its name."""
+        """Records the event in the table of parked events, then fails with its name."""
         self.started = False
         parked = Parked(self._service, error.context, error.seq, error.error)
         try:
@@ -75,11 +75,11 @@ class FollowerTasks:
         return parked
 
     def fail(self, error: BaseException) -> None:
-        """Ends with an error, unless another was first."""
+        """Stops with an error, unless another was first."""
         self.started = False
         if not self.failed.done():
             self.failed.set_exception(error)
-            self.failed.exception()  # seen: whoever awaits `failed` reports it
+            self.failed.exception()  # retrieved here: the task that awaits `failed` reports it
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

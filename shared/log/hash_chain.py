@@ -17,7 +17,7 @@ NULL = U32.pack(2**32 - 1)
 
 
 def text(value: str | None) -> bytes:
-    """A text as the digest sees it: u32 length and UTF-8, or the null length."""
+    """Encodes a text for the digest: u32 length and UTF-8, or the null length."""
     if value is None:
         return NULL
     encoded = value.encode()
@@ -25,7 +25,7 @@ def text(value: str | None) -> bytes:
 
 
 class Chain:
-    """Digests of consecutive rows of one context that share instant and actor, for who checks them (`rows` writes them)."""
+    """Digests of consecutive rows of one context that share instant and actor, for verification (`copy_encoding` writes them)."""
 
     def __init__(self, context: str, previous: bytes, *, at_us: int, actor: str) -> None:
         self.digest = previous
@@ -36,15 +36,15 @@ class Chain:
     def add(
         self, seq: int, kind: str, schema: int, key: str, cause: str | None, correlation: str | None, data: bytes
     ) -> bytes:
-        """Digest of the next row."""
+        """Adds the next row. Returns its digest."""
         kind_schema = self._types.get((kind, schema))
         if kind_schema is None:
             kind_schema = self._types[kind, schema] = text(kind) + U16.pack(schema)
         named = key.encode()
         why = NULL if cause is None else text(cause)
-        story = NULL if correlation is None else text(correlation)
+        correlated = NULL if correlation is None else text(correlation)
         row = (
-            self.digest, self._context, U64.pack(seq), kind_schema, U32.pack(len(named)), named, self._at_actor, why, story,
+            self.digest, self._context, U64.pack(seq), kind_schema, U32.pack(len(named)), named, self._at_actor, why, correlated,
             U32.pack(len(data)), data,
         )  # fmt: skip
         self.digest = sha256(b"".join(row)).digest()

@@ -1,10 +1,10 @@
-"""Dropping old partitions without losing what is still true.
+"""Drops old partitions without losing the state of live objects.
 
-A partition goes when its last event is older than the context keeps, or when the context takes more room than it may. Before that the writer says again, as `CarriedForward`,
-each live object whose last event lies in it, so that a fold may begin at the oldest kept seq. What a decision rested on stays
-explainable for as long as its own events are kept.
+A partition is dropped when its last event is older than the context keeps, or when the context takes more space than it
+may. Before that the writer appends again, as `CarriedForward`, each live object whose last event lies in it, so that a
+fold may begin at the oldest kept seq. The basis of a decision stays explainable for as long as its own events are kept.
 
-A role that writes a context does not own its tables, so a function of the database takes the partition out on its behalf.
+A role that writes a context does not own its tables, so a function of the database drops the partition on its behalf.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Partition(NamedTuple):
 
 
 class PartitionInUse(KoordError):
-    """A partition cannot be dropped while a transaction reads its context; the next look tries again."""
+    """A partition cannot be dropped while a transaction reads its context; the next round tries again."""
 
     def __init__(self, context: str, partition: Partition) -> None:
         super().__init__(
@@ -50,17 +50,18 @@ class PartitionInUse(KoordError):
 
 
 class _Named(msgspec.Struct):
-    """Of an object's event: which resource it is about, where keys of several share a name."""
+    """The resource of an object's event, which tells apart objects of several resources with the same key."""
 
     resource: str = ""
 
 
 async def expired(database: Database, context: str, before: datetime, most_bytes: int | None = None) -> list[Partition]:
-    """The full partitions that go, oldest first; never the one that is being written.
+    """Returns the full partitions to drop, oldest first; never the one that is being written.
 
     Args:
-        before: a partition whose last event is older goes.
-        most_bytes: of a context that takes more on disk, indexes included, the oldest partitions go until it does not.
+        before: a partition whose last event is older is dropped.
+        most_bytes: of a context that takes more on disk, indexes included, the oldest partitions are dropped until it
+            does not.
     """
     query = text(
         "select c.relname, pg_get_expr(c.relpartbound, c.oid) as bounds, pg_total_relation_size(c.oid) as bytes "
@@ -94,7 +95,9 @@ async def expired(database: Database, context: str, before: datetime, most_bytes
 async def carried_forward(
     reader: LogReader, context: str, partition: Partition, ended_by: Mapping[type[Event], type[Event]]
 ) -> list[Draft]:
-    """What must be said again before a partition goes: the last events of live objects, and the configuration in force."""
+    """Returns the events to append again before a partition is dropped: the last events of live objects, and the
+    configuration in force.
+    """
     kept: tuple[type[Event], ...] = (*ended_by, ConfigApplied)
     lives = {kind.type_name(): kind.type_name() for kind in kept}
     lives |= {end.type_name(): kind.type_name() for kind, end in ended_by.items()}
@@ -112,10 +115,10 @@ async def carried_forward(
 
 
 async def drop(database: Database, context: str, partition: Partition) -> None:
-    """Takes a partition out of the log. The server waits for readers of the context for a moment only, then this asks again.
+    """Drops a partition. The server waits only a moment for readers of the context; the call then tries again.
 
     Raises:
-        PartitionInUse: somebody has been reading the context all along.
+        PartitionInUse: a transaction has been reading the context all along.
     """
     query = text("select koord_drop_partition(:context, :name)")
     for attempt in range(DROP_ATTEMPTS):
@@ -132,7 +135,7 @@ async def drop(database: Database, context: str, partition: Partition) -> None:
 
 
 def _original(row: Row) -> Row | None:
-    """The row itself, or what it restates; None for a type that this release does not know."""
+    """Returns the row itself, or the event that it carries forward; None for a type that this release does not have."""
     if row.type != CarriedForward.type_name():
         return row if row.type in EVENT_TYPES else None
     carried = msgspec.json.decode(row.data, type=CarriedForward)
@@ -147,7 +150,7 @@ def _identity(family: str, row: Row) -> tuple[str, str, str]:
 async def _recorded_later(
     reader: LogReader, context: str, partition: Partition, identity: tuple[str, str, str], lives: Mapping[str, str]
 ) -> bool:
-    """Whether a later partition holds an event of the same object."""
+    """Reports whether a later partition holds an event of the same object."""
     async for row in reader.rows(context=context, after=partition.high - 1, key=identity[1]):
         original = _original(row)
         if original is not None and original.type in lives and _identity(lives[original.type], original) == identity:

@@ -1,4 +1,4 @@
-"""Where a follower stands in a context, and what it says when the log disagrees."""
+"""Position of a follower in a context, and the error when the log disagrees with it."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
-"""A State and where it stands in every context it follows: folded together, read from Postgres, replaced as one.
+"""A State and its position in every context it follows: folded together, read from Postgres, replaced as one.
 
-Nothing here knows the bus; a rebuild and a replay need no more than this.
+Nothing here depends on the bus; a rebuild and a replay need no more than this.
 """
 
 import gc
@@ -22,7 +22,7 @@ Reads = Mapping[str, Sequence[type[Event]]]
 BeforeFold = Callable[[RecordedEvent], None]
 
 HOOKED_AT_ONCE = 64
-"""How many seqs are folded at a time while somebody looks at each record first: a look may take a millisecond or two."""
+"""Seqs that are folded at a time while a hook runs before each record: a hook may take a millisecond or two."""
 
 
 class Projection:
@@ -54,9 +54,9 @@ class Projection:
         self._skipped = {name: sorted(seq for context, seq in skips if context == name) for name in codecs}
 
     def start_from(self, snapshot: Snapshot) -> None:
-        """Takes over a snapshot; called once, before anything is folded."""
+        """Restores a snapshot; called once, before anything is folded."""
         collects = gc.isenabled()
-        gc.disable()  # all that comes into being stays: collections would look at it again and again
+        gc.disable()  # all new objects stay: collections would traverse them again and again
         try:
             self.state.restore(snapshot.data)
         finally:
@@ -70,13 +70,13 @@ class Projection:
                 self.state.positions[name] = position.seq
 
     async def load(self, store: ServiceStore) -> None:
-        """Begins at the newest snapshot that the log agrees with, or at the beginning, and reads to the heads.
+        """Begins at the newest snapshot that agrees with the log, or at the beginning, and reads to the heads.
 
         Raises:
             NewerState: a later release has written a snapshot.
             Unreadable: an event cannot be decoded or folded.
             MissingEvents: the log has a hole.
-            LogRewound: the log was put back meanwhile.
+            LogRewound: the log was rewound meanwhile.
         """
         snapshot = await store.newest_snapshot(self.state.SCHEMA, self._reader)
         if snapshot is not None:
@@ -87,7 +87,7 @@ class Projection:
     async def read_to(self, name: str, upto: int) -> None:
         """Folds a context to a committed seq.
 
-        What the bus brings meanwhile may be taken in between: what is read of it then is dropped. Raises as `load` does.
+        Batches from the bus may be folded in between: records read of them are then dropped. Raises as `load` does.
         """
         missed: Position | None = None
         while (position := self.positions[name]).seq < upto:
@@ -99,10 +99,10 @@ class Projection:
                         self._take_page(name, page)
             except MissingEvents:
                 if (await self._reader.head(name)).seq < upto:
-                    raise LogRewound(name, position, None) from None  # put back since the head was read
+                    raise LogRewound(name, position, None) from None  # rewound since the head was read
                 begin = await self._reader.oldest(name) if position.seq == 0 else None
                 if begin is None or begin.seq == 0:
-                    # A log that is put back has a hole for a moment, until its next writer has filled the seqs again.
+                    # A rewound log has a hole for a moment, until its next writer has filled the seqs again.
                     if missed == position:
                         raise
                     missed = position
@@ -126,7 +126,7 @@ class Projection:
         """
         position = self.positions[name]
         found = await self._reader.digest_at(name, position.seq)
-        if found != position.digest and position == self.positions[name]:  # where more was taken, the chain held
+        if found != position.digest and position == self.positions[name]:  # where more was folded, the chain held
             raise LogRewound(name, position, found)
 
     def take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
@@ -159,7 +159,7 @@ class Projection:
                 continue
             try:
                 apply(record)
-            except Exception as error:  # whatever a fold raises, the event cannot be folded
+            except Exception as error:  # any exception of a fold means that the event cannot be folded
                 self.sound = False
                 raise Unreadable(name, record.seq, error) from error
         self.folded += end.seq - self.folded_positions[name].seq
@@ -172,5 +172,5 @@ class Projection:
         self.state.apply(record)
 
     def skips(self, name: str, seq: int) -> bool:
-        """Whether an event is passed over."""
+        """Reports whether an event is skipped."""
         return (name, seq) in self._skips

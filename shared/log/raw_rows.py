@@ -1,6 +1,6 @@
-"""Rows of the log as they are, many at once, for who hands them on without knowing their types.
+"""Stored rows of the log, a page at a time, for readers that pass them on without decoding.
 
-A page comes as one array a column: a row of its own costs the driver more than all that is done with it (see `reader`).
+A page arrives as one array a column: a row of its own costs the driver more than all further processing (see `reader`).
 """
 
 from datetime import datetime
@@ -39,9 +39,9 @@ class RawRow(NamedTuple):
 
 
 async def raw_page(log: LogReader, context: str, after: int, upto: int) -> list[RawRow]:
-    """The rows with `after < seq <= upto`, at most a page of them; `upto` must be committed.
+    """Returns the rows with `after < seq <= upto`, at most a page of them; `upto` must be committed.
 
-    What retention has dropped at the beginning is left out: the first row then is the oldest kept.
+    Rows that retention has dropped at the beginning are left out: the first row then is the oldest kept.
 
     Raises:
         MissingEvents: the range has a hole.
@@ -76,14 +76,14 @@ async def _rows(database: Database, context: str, after: int, upto: int) -> list
 
 
 async def first_kept(database: Database, context: str) -> int:
-    """The oldest seq that is there; 0 in an empty log."""
+    """Returns the oldest kept seq; 0 in an empty log."""
     events = log_of(context)
     async with database.reading() as connection:
         return await connection.scalar(select(func.min(events.c.seq)).where(events.c.context == context)) or 0
 
 
 async def at_of(database: Database, context: str, seq: int) -> datetime | None:
-    """When an event was appended; None when it is not there."""
+    """Returns the instant of an event's append; None when it is not there."""
     events = log_of(context)
     async with database.reading() as connection:
         found = await connection.scalar(select(events.c.at).where(events.c.context == context, events.c.seq == seq))
@@ -91,7 +91,7 @@ async def at_of(database: Database, context: str, seq: int) -> datetime | None:
 
 
 async def first_since(database: Database, context: str, at: datetime) -> int:
-    """The first event that was appended at an instant or later; 0 when there is none. Looks at every row of the log."""
+    """Returns the first event appended at an instant or later; 0 when there is none. Reads every row of the log."""
     events = log_of(context)
     query = select(func.min(events.c.seq)).where(events.c.context == context, events.c.at >= at)
     async with database.reading() as connection:
@@ -101,10 +101,10 @@ async def first_since(database: Database, context: str, at: datetime) -> int:
 async def newest_within(
     database: Database, context: str, head: int, *, since: datetime, most_bytes: int, beside: int
 ) -> int:
-    """The oldest seq from which on the log has at most so many bytes, and begins at `since` or later.
+    """Returns the oldest seq from which on the log has at most `most_bytes`, and begins at `since` or later.
 
     Args:
-        beside: bytes that an event counts beside its data and three times its key.
+        beside: bytes that an event counts besides its data and three times its key.
     """
     events = log_of(context)
     oldest = max(await first_kept(database, context), 1)

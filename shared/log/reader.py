@@ -1,7 +1,7 @@
-"""Reading the log from Postgres: heads, pages of events for folds, rows for people.
+"""Reads the log from Postgres: heads, pages of events for folds, rows for people.
 
-A page is a range of seq and one statement, so a read never holds a snapshot for longer than a page. The server hands
-a page over as a few arrays and one JSON text of all its events: a row of its own would cost more than its fold.
+A page is a range of seq and one statement, so a read never holds a snapshot for longer than a page. The server returns
+a page as a few arrays and one JSON text of all its events: a row of its own would cost more than its fold.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from shared.log.position import UNKNOWN, LogRewound, Position
 from shared.log.tables import contexts, log_of, table_of
 
 PAGE = 5_000
-"""How many seqs a page covers."""
+"""Seqs that a page covers."""
 
 _UNTIL_SENT = 2  # turns of the event loop after which a query is on its way
 
@@ -32,18 +32,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The digest at both ends comes with the page: at the low end it is compared with the follower's own. One statement sees one
 # state of the log, so nothing can be put back between the comparison and the rows. Numbers come as their bytes, eight a row.
 _PAGE_SQL = """
-select count(*) filter (where seq > $1), string_agg(int8send(seq), ''::bytea) filter (where wanted),
-       string_agg(timestamptz_send(at), ''::bytea) filter (where wanted), array_agg(cause) filter (where wanted),
-       string_agg(data, ','::bytea) filter (where wanted),
+select count(*) filter (where seq > $1), string_agg(int8send(seq), ''::bytea) filter (where declared),
+       string_agg(timestamptz_send(at), ''::bytea) filter (where declared), array_agg(cause) filter (where declared),
+       string_agg(data, ','::bytea) filter (where declared),
        (array_agg(digest) filter (where seq = $1))[1], (array_agg(digest) filter (where seq = $2))[1]
-from (select seq, at, cause, data, digest, seq > $1 and type = any($3) and seq <> all($4) as wanted from {table}
+from (select seq, at, cause, data, digest, seq > $1 and type = any($3) and seq <> all($4) as declared from {table}
       where context = '{context}' and seq >= $1 and seq <= $2 order by context, seq) page
 """
 _POSTGRES_EPOCH_NS = 946_684_800_000_000_000  # 2000-01-01, where timestamptz_send counts microseconds from
 
 
 class Row(NamedTuple):
-    """An event as stored, for people and for checking: `data` is the exact JSON text."""
+    """An event as stored, for people and for verification: `data` is the exact JSON text."""
 
     context: str
     seq: int
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class _Basis(msgspec.Struct):
-    """The part of an append's first event that says what it rested on."""
+    """The positions that an append rests on, from its first event."""
 
     seen: dict[str, int] | None = None
 
@@ -75,7 +75,7 @@ class MissingEvents(KoordError):
 
 
 def numbers(packed: bytes) -> Sequence[int]:
-    """Integers from their big-endian bytes, eight each."""
+    """Decodes integers from their big-endian bytes, eight each."""
     numbers = array("q", packed)
     if sys.byteorder == "little":
         numbers.byteswap()
@@ -83,13 +83,13 @@ def numbers(packed: bytes) -> Sequence[int]:
 
 
 def at_us(at: datetime) -> int:
-    """Microseconds since the epoch."""
+    """Returns microseconds since the epoch."""
     delta = at - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
 class Page(NamedTuple):
-    """Some consecutive events of a context: those of declared types, and where the page ends."""
+    """Consecutive events of a context: those of declared types, and the page's end."""
 
     records: list[RecordedEvent]
     end: Position
@@ -102,12 +102,12 @@ class LogReader:
         self.database = database
 
     async def contexts(self) -> list[str]:
-        """All declared contexts, in order."""
+        """Returns all declared contexts, in order."""
         async with self.database.reading() as connection:
             return list(await connection.scalars(select(contexts.c.context).order_by(contexts.c.context)))
 
     async def head(self, context: str) -> Position:
-        """The last event of a context; seq 0 for an empty one."""
+        """Returns the last event of a context; seq 0 for an empty one."""
         events = log_of(context)
         async with self.database.reading() as connection:
             query = select(events.c.seq, events.c.digest).where(events.c.context == context)
@@ -115,7 +115,7 @@ class LogReader:
         return Position(row.seq, row.digest) if row else Position()
 
     async def digest_at(self, context: str, seq: int) -> bytes | None:
-        """The digest of a row, None when there is none; 32 zero bytes at seq 0."""
+        """Returns the digest of a row, None when there is none; 32 zero bytes at seq 0."""
         if seq == 0:
             return Position().digest
         events = log_of(context)
@@ -124,9 +124,11 @@ class LogReader:
             return (await connection.execute(query)).scalar()
 
     async def oldest(self, context: str) -> Position | None:
-        """Where a fold begins that has nothing: before the first kept event. None when that is not a partition's first.
+        """Returns the position before the first kept event, where an empty fold begins. None when that is not a
+        partition's first.
 
-        Retention drops whole partitions; any other hole at the beginning is none of its doing. The digest there is not known.
+        Retention drops whole partitions; any other hole at the beginning has another cause. The digest there is not
+        known.
         """
         events = log_of(context)
         async with self.database.reading() as connection:
@@ -140,7 +142,9 @@ class LogReader:
         return Position(first - 1, UNKNOWN) if rows and first % rows == 0 else None
 
     async def last_seen(self, context: str) -> dict[str, int]:
-        """What the last append of a context rested on: context -> seq. Empty when nothing was appended yet."""
+        """Returns the positions that the last append of a context rested on: context -> seq. Empty when nothing was
+        appended yet.
+        """
         events = log_of(context)
         query = (
             select(events.c.data)
@@ -156,19 +160,20 @@ class LogReader:
         return {}
 
     async def page(self, context: str, after: Position, upto: int, codec: Codec) -> Page:
-        """The declared events with `after.seq < seq <= upto`, at most `PAGE` of them; raises as `pages` does."""
+        """Returns the declared events with `after.seq < seq <= upto`, at most `PAGE` of them; raises as `pages` does."""
         async with aclosing(self.pages(context, after, min(upto, after.seq + PAGE), codec)) as pages:
             return await anext(pages)
 
     async def pages(
         self, context: str, after: Position, upto: int, codec: Codec, skipped: Collection[int] = ()
     ) -> AsyncGenerator[Page, None]:
-        """The declared events with `after.seq < seq <= upto`, in pages; `upto` must be committed, as a head or a batch says.
+        """Yields the declared events with `after.seq < seq <= upto`, in pages; `upto` must be committed, such as a head
+        or the end of a batch.
 
         While a page is folded, Postgres works on the next.
 
         Args:
-            skipped: seqs that are passed over, readable or not.
+            skipped: seqs to skip, readable or not.
 
         Raises:
             LogRewound: the log has another digest at `after`.
@@ -179,7 +184,7 @@ class LogReader:
         async with self.database.reading() as connection:
             postgres = await driver(connection)
 
-            def ask(start: int) -> asyncio.Future[Any]:
+            def fetch(start: int) -> asyncio.Future[Any]:
                 end = min(upto, start + PAGE)
                 inside = [seq for seq in skipped if start < seq <= end]
                 query: asyncio.Future[Any] = asyncio.ensure_future(
@@ -187,12 +192,12 @@ class LogReader:
                 )
                 return query
 
-            ahead = ask(after.seq) if after.seq < upto else None
+            ahead = fetch(after.seq) if after.seq < upto else None
             try:
                 while ahead is not None:
                     found = await ahead
                     end = min(upto, after.seq + PAGE)
-                    ahead = ask(end) if end < upto else None
+                    ahead = fetch(end) if end < upto else None
                     for _ in range(_UNTIL_SENT):
                         await asyncio.sleep(0)
                     page = await self._read(context, after, end, codec, found)
@@ -225,9 +230,9 @@ class LogReader:
         return Page(records, Position(upto, digest))
 
     async def _unreadable(self, context: str, seqs: Sequence[int], codec: Codec) -> Unreadable:
-        wanted = frozenset(seqs)
+        declared = frozenset(seqs)
         async for row in self.rows(context=context, after=seqs[0] - 1, upto=seqs[-1]):
-            if row.seq in wanted:
+            if row.seq in declared:
                 try:
                     codec.one(row.type, row.data)
                 except Exception as error:  # noqa: BLE001
@@ -246,14 +251,14 @@ class LogReader:
         upto: int | None = None,
         newest: int | None = None,
     ) -> AsyncIterator[Row]:
-        """Events as stored, in order of context and seq, a page at a time.
+        """Yields events as stored, in order of context and seq, a page at a time.
 
         Args:
             kind: the end of a type name, such as `PodPlaced` or `PodPlaced.v1`.
             newest: only the newest so many, in the same order.
         """
-        wanted = [context] if context else await self.contexts()
-        for name in wanted:
+        names = [context] if context else await self.contexts()
+        for name in names:
             events = log_of(name)
             query = select(events).where(events.c.context == name)
             if key is not None:
@@ -277,7 +282,7 @@ class LogReader:
     async def _newest(
         self, query: Any, context: str, after: int, upto: int | None, count: int | None
     ) -> AsyncIterator[Row]:
-        """In one statement: few rows, or those of one key, which have an index."""
+        """Reads in one statement: few rows, or those of one key, which have an index."""
         events = log_of(context)
         query = query.where(events.c.seq > after)
         if upto is not None:
@@ -288,7 +293,7 @@ class LogReader:
             yield Row(*row)
 
     async def _pages(self, query: Any, context: str, after: int, upto: int | None) -> AsyncIterator[Row]:
-        """By ranges of seq: a LIMIT makes the server look at everything behind `after` while it has no statistics."""
+        """Reads by ranges of seq: a LIMIT makes the server read everything behind `after` while it has no statistics."""
         events = log_of(context)
         async with self.database.reading() as connection:
             oldest = await connection.scalar(select(func.min(events.c.seq)).where(events.c.context == context))
@@ -304,7 +309,7 @@ class LogReader:
 
 
 def recorded(row: Row, event: Event) -> RecordedEvent:
-    """A stored row as a fold sees it."""
+    """Converts a stored row into the record that a fold gets."""
     return RecordedEvent(
         row.context, row.seq, event, at_us(row.at) * 1000, Cause.parse(row.cause) if row.cause else None
     )

@@ -1,4 +1,4 @@
-"""What a service keeps about itself beside the log: snapshots, parked and skipped events, its registration as a follower."""
+"""Rows of a service next to the log: snapshots, parked and skipped events, its registration as a follower."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -19,13 +19,13 @@ from shared.log.tables import events, followers, parked, skips, snapshots
 log = logging.getLogger(__name__)
 
 KEPT_SNAPSHOTS = 3
-"""Besides the one that the next rebuild begins at."""
+"""Besides the one from which the next rebuild starts."""
 
 FORGOTTEN_AFTER = timedelta(days=7)
 
 
 class Snapshot(NamedTuple):
-    """A State at its positions; `data` is what `State.encode` gave, `at` is its name."""
+    """A State at its positions; `data` is the result of `State.encode`, `at` is its name."""
 
     at: datetime
     positions: dict[str, Position]
@@ -44,7 +44,7 @@ class UnreadableByFollowers(KoordError):
 
 
 class NewerState(KoordError):
-    """A later release has written this service's state: an older one would fold it as it no longer is."""
+    """A later release has written this service's state; an older release would fold it differently."""
 
     def __init__(self, service: str, ours: int, theirs: int, release: str) -> None:
         super().__init__(
@@ -54,21 +54,21 @@ class NewerState(KoordError):
 
 
 class NoSuchEvent(KoordError):
-    """What is to be passed over is not in the log."""
+    """The event to skip is not in the log."""
 
     def __init__(self, context: str, seq: int) -> None:
         super().__init__(f"there is no event {context}/{seq}; koord events --context {context} shows those there are")
 
 
 class ServiceStore:
-    """One service's rows in the tables beside the log."""
+    """The rows of one service in the tables next to the log."""
 
     def __init__(self, database: Database, service: str) -> None:
         self._database = database
         self._service = service
 
     async def skips(self) -> frozenset[tuple[str, int]]:
-        """The events this service passes over, by someone's decision."""
+        """Returns the events that this service skips, by a person's decision."""
         async with self._database.reading() as connection:
             rows = await connection.execute(
                 select(skips.c.context, skips.c.seq).where(skips.c.service == self._service)
@@ -76,7 +76,7 @@ class ServiceStore:
             return frozenset((row.context, row.seq) for row in rows)
 
     async def skip(self, context: str, seq: int, *, reason: str, by: str) -> None:
-        """Passes over an event from the next start on; it is no longer parked.
+        """Skips an event from the next start on; it is no longer parked.
 
         A State is a function of its positions and skips, so snapshots in which the event is folded are dropped.
 
@@ -109,7 +109,7 @@ class ServiceStore:
         digest: bytes,
         keep: Collection[datetime] = (),
     ) -> None:
-        """Stores a snapshot (`packed`: zstd) and drops those that nothing needs any more; `keep` names some that are needed."""
+        """Stores a snapshot (`packed`: zstd) and drops those that are no longer needed; `keep` names some that are."""
         where = {name: [position.seq, position.digest.hex()] for name, position in sorted(positions.items())}
         async with self._database.engine.begin() as connection:
             values = {
@@ -128,21 +128,21 @@ class ServiceStore:
             )
 
     async def snapshots(self, schema: int) -> list[Snapshot]:
-        """The stored snapshots of this schema, newest first, unpacked; a damaged one is left out."""
+        """Returns the stored snapshots of this schema, newest first, unpacked; a damaged one is left out."""
         async with self._database.reading() as connection:
             query = select(snapshots).where(snapshots.c.service == self._service, snapshots.c.schema == schema)
             rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
         return [snapshot for row in rows if (snapshot := _unpacked(row)) is not None]
 
     async def snapshot_names(self, schema: int) -> list[datetime]:
-        """Names of the snapshots that are kept, the oldest first."""
+        """Returns the names of the kept snapshots, the oldest first."""
         async with self._database.reading() as connection:
             mine = (snapshots.c.service == self._service, snapshots.c.schema == schema)
             found = await connection.scalars(select(snapshots.c.at).where(*mine).order_by(snapshots.c.at))
             return list(found)
 
     async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:
-        """The newest snapshot whose positions the log agrees with.
+        """Returns the newest snapshot whose positions agree with the log.
 
         Raises:
             NewerState: a release with a higher schema has written one.
@@ -172,7 +172,7 @@ class ServiceStore:
         return None
 
     async def register(self, positions: Mapping[str, int], reads: Mapping[str, Sequence[str]]) -> None:
-        """Says where this service stands and what it can read."""
+        """Records the positions of this service and the types that it can read."""
         values = {
             "service": self._service,
             "positions": dict(positions),
@@ -187,9 +187,9 @@ class ServiceStore:
             )
 
     async def check_readers(self, context: str, emits: Sequence[str]) -> None:
-        """A writer may emit only what every registered follower of its context can read, or declares not to fold.
+        """Checks that every registered follower of the context can read the types, or declares not to fold them.
 
-        A follower declares the types it folds with their versions; a newer version of a declared type is what it cannot read.
+        A follower declares the types it folds with their versions; it cannot read a newer version of a declared type.
 
         Raises:
             UnreadableByFollowers: names the follower and the types.
@@ -205,7 +205,7 @@ class ServiceStore:
                 raise UnreadableByFollowers(service, context, unreadable)
 
     async def forget(self) -> bool:
-        """Drops the registration; whether there was one."""
+        """Drops the registration. Returns whether there was one."""
         async with self._database.engine.begin() as connection:
             return (
                 await connection.execute(delete(followers).where(followers.c.service == self._service))

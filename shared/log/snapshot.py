@@ -1,7 +1,7 @@
-"""Snapshots without a pause: a forked child encodes the State as it stood while the parent folds on.
+"""Snapshots without a pause: a forked child encodes the State as it was at the fork while the parent folds on.
 
-The child shares the parent's memory copy-on-write, touches no event loop, closes every connection it was born with (while one is
-open in two processes the server does not see that the parent is gone, and keeps its lock), and ends with `_exit`.
+The child shares the parent's memory copy-on-write, touches no event loop, closes every inherited connection (while one
+is open in two processes the server does not notice that the parent is gone, and keeps its lock), and ends with `_exit`.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ class SnapshotFailed(KoordError):
 
 
 def pack(state: State) -> bytes:
-    """SHA-256 of the encoded State, and the encoded State in zstd."""
+    """Returns the SHA-256 of the encoded State, and the encoded State in zstd."""
     encoded = state.encode()
     return sha256(encoded).digest() + zstandard.ZstdCompressor(level=3).compress(encoded)
 
 
 async def pack_in_child(state: State) -> tuple[bytes, bytes]:
-    """Digest and packed bytes of the State as it is at the call.
+    """Returns the digest and the packed bytes of the State as it is at the call.
 
     Raises:
         SnapshotFailed: the child could not encode it.
@@ -62,7 +62,7 @@ async def pack_in_child(state: State) -> tuple[bytes, bytes]:
 
 
 def _encode_and_exit(state: State, write_end: int) -> None:
-    """The child's whole life."""
+    """Runs the child until its exit."""
     status = 1
     try:
         gc.disable()

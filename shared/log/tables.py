@@ -13,7 +13,7 @@ RARE = (
     "type in ('koord.log.ConfigApplied.v1', 'koord.log.ConfigRejected.v1', 'koord.log.CarriedForward.v1', "
     "'koord.log.WriterStarted.v1', 'koord.cluster.MissingPermission.v1', 'koord.cluster.NodeObserved.v1', 'koord.cluster.NodeDeleted.v1')"
 )
-"""The types that people look for without knowing a key; they have an index of their own."""
+"""The types that people search without a key; they have an index of their own."""
 
 events = Table(
     "events",
@@ -96,16 +96,20 @@ checkpoints = Table(
 
 
 def partition_of_events(name: str) -> bool:
-    """Whether a table is a partition of `events`: those are made and dropped by function, never by a migration."""
+    """Reports whether a table is a partition of `events`: those are created and dropped by function, never by a
+    migration.
+    """
     return name.startswith("events_")
 
 
 def table_of(context: str) -> str:
-    """The partition of `events` that holds a context: `metrics-0` -> `events_metrics_0`."""
+    """Returns the partition of `events` that holds a context: `metrics-0` -> `events_metrics_0`."""
     return "events_" + context.replace("-", "_")
 
 
 @cache
 def log_of(context: str) -> Table:
-    """The table of one context: a role may read those of the contexts it follows, and `events` only when it may read all."""
+    """Returns the table of one context: a role may read those of the contexts it follows, and `events` only when it may
+    read all.
+    """
     return events.to_metadata(MetaData(), name=table_of(context))

@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 HOLD_INTERVAL_S = 1.0
 HOLD_DEADLINE_S = 2.0
 SILENT_HOLDER_S = 3
-ASK_AGAIN_S = 0.5
+RETRY_INTERVAL_S = 0.5
 
 
 class LostHead(KoordError):
-    """The writer can no longer know where the log ends: its connection failed, or another writer has taken over."""
+    """The writer no longer knows where the log ends: its connection failed, or another writer has taken over."""
 
     def __init__(self, context: str, reason: object) -> None:
         super().__init__(f"writer of {context} lost its head: {reason}; the process ends and starts over from the log")
@@ -45,7 +45,7 @@ class LostHead(KoordError):
 class LogWriter:
     """The one writer of a context, once `acquire` has returned.
 
-    `committed` is called with every append's records, in order, before anyone else can hear of them.
+    `committed` is called with every append's records, in order, before any other process can receive them.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class LogWriter:
     async def acquire(self) -> Position:
         """Waits for the lock, ending a holder that has gone silent; returns the head as it then is.
 
-        Nothing may be decided on it before `begin` has committed. While Postgres is away it asks again: who waits for the lock
-        has no head to lose, and goes on serving what a standby serves.
+        Nothing may be decided on it before `begin` has committed. While Postgres is away it tries again: a replica that
+        waits for the lock has no head to lose, and continues to serve reads.
 
         Raises:
             LostHead: Postgres refuses, for a reason that waiting does not change.
@@ -87,11 +87,11 @@ class LogWriter:
             try:
                 self.head = self._planned = await self._take_lock()
             except UNREACHABLE as error:
-                if not waited:  # said once an outage
+                if not waited:  # logged once an outage
                     log.warning("cannot wait for the lock", extra={"context": self.context, "error": repr(error)})
                 waited = True
                 await self._disconnect()
-                await asyncio.sleep(ASK_AGAIN_S)
+                await asyncio.sleep(RETRY_INTERVAL_S)
             except FAILURES as error:
                 raise LostHead(self.context, error) from error
             else:
@@ -100,7 +100,7 @@ class LogWriter:
     async def begin(
         self, release: str, emits: Sequence[type[Event]], *, now_ns: int, seen: Mapping[str, int]
     ) -> RecordedEvent:
-        """Append `WriterStarted`; from its commit on this replica decides, answers and has effects."""
+        """Appends `WriterStarted`; from its commit on this replica decides, responds and has effects."""
         try:
             found = await self._driver.fetchrow(
                 f"select (extract(epoch from clock_timestamp()) * 1000)::bigint as clock, "  # noqa: S608
@@ -154,15 +154,15 @@ class LogWriter:
         except FAILURES as error:
             raise self._lose(error) from error
         except BaseException as error:
-            self._lose(error)  # the rows may be committed or not, and what was planned after them cannot follow
+            self._lose(error)  # the rows may be committed or not, and rows planned after them cannot follow
             raise
         return rows.records
 
     async def check_lock(self) -> None:
-        """A round trip on the lock's connection: after it, everything said before still rests on a held lock.
+        """Makes a round trip on the lock's connection: all that was appended before it was appended under a held lock.
 
         Raises:
-            LostHead: the lock is gone, or Postgres did not answer in time.
+            LostHead: the lock is gone, or Postgres did not respond in time.
         """
         async with self._serial:
             try:
@@ -172,7 +172,7 @@ class LogWriter:
                 raise self._lose(error) from error
 
     async def close(self) -> None:
-        """Gives the lock away."""
+        """Releases the lock."""
         await cancel_and_wait(*self._keepers)
         await self._disconnect()
 
@@ -196,7 +196,7 @@ class LogWriter:
         try:
             async with asyncio.timeout(HOLD_DEADLINE_S):
                 await connection.close()
-        except FAILURES:  # a server that hangs need not be told: the lock goes with the socket
+        except FAILURES:  # a server that hangs is left alone: the lock ends with the socket
             self._driver.terminate()
 
     async def _announce(self, batch: Batch) -> None:
@@ -207,7 +207,7 @@ class LogWriter:
                 await self._bus.publish(announcements.batch_subject(self.context), announcements.encode(part))
 
     async def _extend(self, upto: int) -> None:
-        """Makes the partitions that an append needs and two more; it comes to that when `_partitions` was too slow."""
+        """Makes the partitions that an append needs and two more; needed only when `_partitions` was too slow."""
         self._made(upto, await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto))
 
     def _made(self, upto: int, room: int) -> None:
@@ -215,7 +215,7 @@ class LogWriter:
         self._half = (upto + self._room) // 2
 
     async def _hold(self) -> None:
-        """Runs a statement each second, for a lock that is gone must not go unnoticed.
+        """Runs a statement each second, so that a lost lock is noticed.
 
         An append is such a statement, so the deadline is for the statement, not for its turn on the connection.
         """
@@ -248,7 +248,7 @@ class LogWriter:
             await asyncio.sleep(1)
 
     async def _end_silent_holder(self) -> None:
-        """While waiting: end a holder that has been idle for longer than any living one ever is."""
+        """While waiting, ends a holder that has been idle for longer than any living one ever is."""
         while True:
             await asyncio.sleep(1)
             try:
@@ -263,7 +263,7 @@ class LogWriter:
                 log.warning("cannot watch the lock's holder", extra={"context": self.context, "error": str(error)})
 
     def _check_not_lost(self) -> None:
-        """What was lost stays lost: rows that were planned after a failed append must not leave a gap before them."""
+        """Raises what was lost before: rows that were planned after a failed append must not leave a gap before them."""
         if self.lost.done():
             self.lost.result()
 

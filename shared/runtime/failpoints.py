@@ -1,7 +1,8 @@
-"""Named places where a crash test may end the process, as `kill -9` would: between an answer, a commit, an announcement.
+"""Named places where a crash test may end the process, as `kill -9` would: between a response, a commit, an
+announcement.
 
-`KOORD_FAILPOINT=gateway.after-commit` ends the process the first time it gets there, `gateway.after-commit:7` the seventh
-time. Without the variable a place costs one comparison.
+`KOORD_FAILPOINT=gateway.after-commit` ends the process the first time it gets there, `gateway.after-commit:7` the
+seventh time. Without the variable a place costs one comparison.
 """
 
 import os
@@ -21,7 +22,7 @@ def arm(text: str) -> None:
 
 
 def hit(name: str) -> None:
-    """Ends the process at once, without cleaning up, if this is the place the environment names and its time has come."""
+    """Ends the process at once, without cleaning up, if the environment names this place and its count is reached."""
     global _left  # noqa: PLW0603  a process has one failpoint
     if name != _name:
         return

@@ -1,4 +1,4 @@
-"""When Python looks for garbage in cycles."""
+"""Pauses of the cyclic garbage collector."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No collections for as long as something is made that is kept: they would look at all of it, again and again, and find nothing."""
+    """Pauses collections while long-lived objects are built: they would traverse all of them again and again, and free
+    none.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

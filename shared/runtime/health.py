@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/metrics` and `/statusz` of a service: its state for probes, Prometheus and the supervisor."""
+"""`/healthz`, `/readyz`, `/metrics` and `/statusz` of a service, for probes, Prometheus and the supervisor."""
 
 import os
 import time
@@ -15,15 +15,15 @@ _STARTED = time.monotonic()
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What a service says of itself.
+    """Status of a service.
 
     Attributes:
         state: starting, following, waiting-for-lock, leading, draining.
-        lag: events heard of and not folded yet.
+        lag: events that were announced and are not folded yet.
         events_per_s: folded over the last seconds.
-        bus: whether NATS is heard; without it the service polls Postgres.
-        refused: what NATS refuses this service, a login or a subject; empty as it should be.
-        counts: what this service counts of its own, such as silent nodes.
+        bus: NATS is connected; without it the service polls Postgres.
+        refused: the refusal of NATS, of a login or a subject; empty as it should be.
+        counts: counters of this service, such as silent nodes.
         up_s: since the process began.
         cpu_s: seconds of a core that it has used.
         rss_bytes: memory that it holds.
@@ -47,16 +47,17 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Metrics:
-    """What every service counts.
+    """Metrics of every service.
 
     Attributes:
-        texts: asked at each scrape for more of the page, written already; for a metric with more series than a registry can bear.
+        texts: called at each scrape for more of the page, as text; for a metric with more series than a registry can
+            bear.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.texts: list[Callable[[], bytes]] = []
-        self.lag = Gauge("koord_follower_lag_events", "Events heard of and not folded yet", registry=self.registry)
+        self.lag = Gauge("koord_follower_lag_events", "Events announced and not folded yet", registry=self.registry)
         self.folded = Gauge("koord_follower_folded_events", "Events folded since the start", registry=self.registry)
         self.leading = Gauge("koord_writer_leading", "1 while this replica is the writer", registry=self.registry)
         self.appended = Counter("koord_log_appended_events", "Events appended", registry=self.registry)
@@ -75,12 +76,12 @@ class Metrics:
 
 
 class Pages(NamedTuple):
-    """What the probes say, asked at each request.
+    """Contents of the probes, computed at each request.
 
     Attributes:
-        ready: whether the process does its work, and a word on it.
+        ready: readiness, and a word for it.
         metrics: Prometheus' text.
-        status: what `/statusz` prints.
+        status: content of `/statusz`.
     """
 
     ready: Callable[[], tuple[bool, str]]
@@ -140,7 +141,7 @@ async def serve_pages(address: str, pages: Pages) -> web.AppRunner:
 
 
 def _of_this_process(status: Status) -> Status:
-    """The same with what the process uses; as far as the kernel tells."""
+    """Adds the process's uptime, cpu and memory, as far as the kernel reports them."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

@@ -1,6 +1,6 @@
-"""HTTP ports that a service has beside its probes: one with TLS, one without; both serve the same.
+"""HTTP servers of a service besides its probes: one with TLS, one without; both serve the same.
 
-A replica that does not lead answers 503 there, as upstream's do.
+A replica that does not lead responds with 503 there, as upstream's do.
 """
 
 import ssl
@@ -17,11 +17,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class NoCertificate(KoordError):
-    """The secure port was asked for without what it needs."""
+    """The secure port is set without a usable certificate and key."""
 
 
 class Ports(NamedTuple):
-    """Where to listen.
+    """Addresses to listen on.
 
     Attributes:
         prefix: of the settings' names, for errors: `KOORD_SCHEDULER_`.
@@ -60,10 +60,10 @@ async def listening(application: web.Application, ports: Ports) -> AsyncIterator
 
 
 def for_leaders(leads: Callable[[], bool], *, largest: int = 1024**2) -> web.Application:
-    """An application that answers 503 while the replica does not lead, but for `/healthz`.
+    """Returns an application that responds with 503 while the replica does not lead, except on `/healthz`.
 
     Args:
-        largest: bytes of a question.
+        largest: bytes of a request body.
     """
 
     @web.middleware
@@ -81,7 +81,7 @@ def for_leaders(leads: Callable[[], bool], *, largest: int = 1024**2) -> web.App
 
 
 def json_response(value: object, status: int = 200) -> web.Response:
-    """An answer as JSON."""
+    """Returns a response with a JSON body."""
     return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
 
 

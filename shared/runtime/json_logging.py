@@ -1,4 +1,4 @@
-"""Structured JSON logs on stderr: one line a surprise, with keys and units."""
+"""Structured JSON logs on stderr: one line an unexpected condition, with keys and units."""
 
 import logging
 import sys
@@ -11,14 +11,14 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonFormatter(logging.Formatter):
-    """A log record as one JSON object; what was passed in `extra` becomes members of its own."""
+    """Formats a log record as one JSON object; the members of `extra` become members of their own."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Returns the line."""
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -33,7 +33,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(service: str, level: str) -> None:
-    """Log to stderr as JSON; what libraries log below a warning is not for whoever is on call."""
+    """Logs to stderr as JSON; messages of libraries below a warning are left out."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(service))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""What a service may do on the bus and in the log: read without what the service is made of.
+"""Manifest of a service: its rights on the bus and in the log, importable without the service.
 
 Rights are generated from this alone (`cli/credentials/permissions.py`).
 """
@@ -10,18 +10,19 @@ from shared.runtime import sharding
 
 
 class Manifest(NamedTuple):
-    """A service, as others see it.
+    """Contexts and subjects of a service.
 
     Attributes:
         writes: the context to which it appends.
         follows: the contexts that it reads; the own one included.
-        serves: bus subjects of the questions that it answers.
-        subscribes: bus subjects it subscribes to beside those of the logs it follows; with wildcards.
-        publishes: bus subjects it publishes on beside those of the log it writes; with wildcards.
-        requests: subjects of the questions it asks.
-        streams: JetStream streams it makes and fills.
+        serves: bus subjects of the requests that it responds to.
+        subscribes: bus subjects it subscribes to besides those of the logs it follows; with wildcards.
+        publishes: bus subjects it publishes on besides those of the log it writes; with wildcards.
+        requests: subjects of the requests it sends.
+        streams: JetStream streams it creates and fills.
 
-    `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/runtime/sharding.py); `member` puts their members in their place.
+    `writes` and the contexts of `follows` may be sharded names (`metrics-*`, see shared/runtime/sharding.py); `member`
+    replaces them by their members.
     """
 
     name: str
@@ -34,16 +35,16 @@ class Manifest(NamedTuple):
     streams: tuple[str, ...] = ()
 
     def member(self, shard: int, shards: int) -> Self:
-        """This service with families replaced by their members; a sharded one as the shard that it is.
+        """Returns this service with sharded names replaced by their members; a sharded service becomes the given shard.
 
         Raises:
             NoSuchShard: there are not so many.
-            KoordError: it does not follow what it writes, though a service folds what it said.
+            KoordError: it does not follow the context that it writes, although a service folds its own events.
         """
         if self.writes not in self.follows:
             raise KoordError(f"service {self.name} writes {self.writes} and does not follow it")
         name, writes = self.name, self.writes
-        if sharding.is_family(writes):
+        if sharding.is_sharded(writes):
             if not 0 <= shard < shards:
                 raise sharding.NoSuchShard(name, shard, shards)
             name, writes = f"{name}-{shard}", sharding.member(writes, shard)

@@ -1,10 +1,12 @@
-"""Rebuild and compare: in the background a service folds again from the last snapshot that held and compares digests.
+"""Rebuild and compare: in the background a service folds again from the last snapshot that agreed, and compares
+digests.
 
 The next rebuild begins where this one ended, so every event is folded twice and no error can hide in a snapshot.
 
-Leaked and phantom accounting is the largest family of bugs in systems of this kind; a State that differs from the fold of
-its own log is found here, within minutes, with the first event that explains it. Runs in a child process, so that the
-service's loop is not held: `python -m shared.runtime.rebuild services.scheduler.service:SERVICE [snapshot to compare [snapshot to begin at]]`.
+Leaked and phantom accounting is the largest family of bugs in systems of this kind; a State that differs from the fold
+of its own log is found here, within minutes, with the first event that explains it. Runs in a child process, so that
+the service's loop is not blocked: `python -m shared.runtime.rebuild services.scheduler.service:SERVICE [snapshot to
+compare [snapshot to begin at]]`.
 """
 
 import asyncio
@@ -34,11 +36,11 @@ log = logging.getLogger(__name__)
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """What a rebuild found.
+    """Result of a rebuild.
 
     Attributes:
         upto: name of the snapshot that was compared; None when there is none.
-        path: where the State and the fold differ first; empty when they agree.
+        path: first path at which the State and the fold differ; empty when they agree.
         event: `context/seq` of the first event since the base that is about that path.
     """
 
@@ -51,7 +53,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 async def rebuild(
     service: "Service", database: Database, upto: datetime | None = None, base: datetime | None = None
 ) -> Rebuilt:
-    """Folds from a snapshot, or from the beginning, to another one's positions, and compare.
+    """Folds from a snapshot, or from the beginning, to another one's positions, and compares.
 
     Args:
         upto: name of the snapshot to compare; without it, or when it is gone, the newest.
@@ -93,7 +95,9 @@ async def _same_log(reader: LogReader, context: str, position: Position) -> None
 
 
 def first_difference(ours: Any, folded: Any, path: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Where two decoded States differ first, in sorted order of names; rows of a list go by the name they begin with."""
+    """Returns the first path at which two decoded States differ, in sorted order of names; rows of a list go by the
+    name they begin with.
+    """
     ours, folded = _named(ours), _named(folded)
     if isinstance(ours, dict) and isinstance(folded, dict):
         for name in sorted({*ours, *folded}, key=str):
@@ -105,7 +109,7 @@ def first_difference(ours: Any, folded: Any, path: tuple[str, ...] = ()) -> tupl
 
 
 def _named(value: Any) -> Any:
-    """A list as a mapping: by the text each row begins with when that tells them apart, by index otherwise."""
+    """Converts a list to a mapping: by the text each row begins with when those are distinct, by index otherwise."""
     if not isinstance(value, list):
         return value
     names = [row[0] for row in value if isinstance(row, list) and row and isinstance(row[0], str)]
@@ -117,7 +121,7 @@ def _named(value: Any) -> Any:
 async def _explaining(
     reader: LogReader, begin: Mapping[str, Position], end: Mapping[str, Position], path: tuple[str, ...]
 ) -> str:
-    """The first event since the base that names the most specific part of the path that any event names."""
+    """Returns the first event since the base that names the most specific part of the path that any event names."""
     first: dict[str, str] = {}
     for context in sorted(end):
         start = begin[context].seq if context in begin else 0
@@ -129,7 +133,7 @@ async def _explaining(
 
 
 async def watch_rebuilds(runtime: "Runtime") -> None:
-    """Rebuilds every so often; a difference is an alarm, never a repair: the log is right and someone must look."""
+    """Rebuilds at an interval. A difference is an alarm, never a repair: the log is right and a person must examine it."""
     target = _target(runtime.manifest)
     while True:
         await asyncio.sleep(runtime.environment.rebuild_interval_s)
@@ -160,11 +164,11 @@ async def watch_rebuilds(runtime: "Runtime") -> None:
             runtime.metrics.differences.inc()
             log.error("state differs from the fold of its log", extra={"path": found.path, "event": found.event})
         elif found.upto:
-            runtime.rebuilt = runtime.rebuilt or "equal"  # what differed once stays said
+            runtime.rebuilt = runtime.rebuilt or "equal"  # a difference stays reported
 
 
 def _target(service: "Service") -> str:
-    """Where a child process finds the declaration: `services.scheduler.service:SERVICE`."""
+    """Returns the import path of the declaration for a child process: `services.scheduler.service:SERVICE`."""
     for module in list(sys.modules.values()):
         for name, value in list(vars(module).items()):
             if value is service:

@@ -1,7 +1,7 @@
 """The writer's retention: how long its context is kept, and how much of it.
 
-What goes is restated first where it is still true, unless the service declares that its events are of no use when they are old.
-Of what is set for this service, declared by it, and set for all, the first that is there counts.
+Live objects are carried forward before their partition is dropped, unless the service declares that old events have no
+use. The first bound that is set applies: the setting of this service, its declaration, the setting for all.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 60.0
 CHUNK = 2_000
-"""Events of one append: a large one would hold up the others."""
+"""Events of one append: a large one would delay the others."""
 
 DAYS = 30.0
 GB = 10**9
 
 
 class Retention(NamedTuple):
-    """What a service declares of the context that it writes; 0 where it declares nothing.
+    """Retention of a context, as its service declares it; 0 where it declares nothing.
 
     Attributes:
         days: how long its events are kept.
         gigabytes: how much they may take on disk.
-        carries_forward: whether what is still true outlasts its partition.
+        carries_forward: live objects outlast their partition.
     """
 
     days: float = 0.0
@@ -45,7 +45,7 @@ class Retention(NamedTuple):
 
 
 class RetentionSettings(Settings, frozen=True, kw_only=True):
-    """How long the context of a service is kept: `KOORD_<SERVICE>_<FIELD>`, else what it declares, else `KOORD_<FIELD>`."""
+    """Retention of a service's context: `KOORD_<SERVICE>_<FIELD>`, else its declaration, else `KOORD_<FIELD>`."""
 
     retention_days: Annotated[
         float, Meta(ge=0, description="days that events are kept; 0: what the service declares, or 30")
@@ -57,7 +57,7 @@ class RetentionSettings(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, service: str, declared: Retention, environment: Mapping[str, str]) -> Retention:
-        """What holds for a service; a bound of 0 is none.
+        """Returns the retention in force for a service; a bound of 0 is none.
 
         Raises:
             BadSetting: a value is no number.
@@ -71,17 +71,17 @@ class RetentionSettings(Settings, frozen=True, kw_only=True):
 
 
 async def watch_retention(runtime: "Runtime") -> None:
-    """Looks each minute, while this replica is the writer."""
+    """Applies retention each minute, while this replica is the writer."""
     while True:
         try:
             await retain(runtime)
         except FAILURES as error:  # an append that fails ends the process by itself
-            log.warning("cannot look for what is too old", extra={"error": repr(error)})
+            log.warning("cannot apply retention", extra={"error": repr(error)})
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def retain(runtime: "Runtime") -> int:
-    """Drops what is too old, or too much; how many partitions went."""
+    """Drops partitions that are too old, or beyond the size. Returns how many."""
     context, kept = runtime.service.writes, runtime.retention
     now = datetime.fromtimestamp(runtime.now_ns() / SECOND, UTC)
     most_bytes = int(kept.gigabytes * GB) or None
@@ -97,6 +97,8 @@ async def retain(runtime: "Runtime") -> int:
         except PartitionInUse as error:
             log.warning(str(error), extra={"context": context})
             break
-        log.info("partition dropped", extra={"context": context, "table": partition.table, "restated": len(drafts)})
+        log.info(
+            "partition dropped", extra={"context": context, "table": partition.table, "carried_forward": len(drafts)}
+        )
         gone += 1
     return gone

@@ -1,4 +1,4 @@
-"""The runner of every service: follow, wait for the lock, lead, drain.
+"""The runner of every service: it follows, waits for the lock, leads, and drains.
 
 An error that cannot be handled ends the process; the supervisor, or Kubernetes, starts it again.
 """
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 DRAIN_DEADLINE_S = 10.0
 REGISTER_INTERVAL_S = 10.0
 STANDBY_AFTER_S = 0.5
-"""A lock that is free is had sooner: whoever still waits then stands by."""
+"""A free lock is acquired sooner; a replica that still waits then is a standby."""
 
 
 def run(service: Service) -> int:
-    """Runs a service until SIGTERM or SIGINT; the process's exit status."""
+    """Runs a service until SIGTERM or SIGINT. Returns the process's exit status."""
     environment = Environment.load("", os.environ)
     json_logging.set_up(service.name, environment.log_level)
     tracing.set_up(service.name, environment.otlp_endpoint)
@@ -95,7 +95,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
     try:
         await follower.start()
     finally:
-        gc.freeze()  # what was loaded stays: collections need not look at it, not even once
+        gc.freeze()  # loaded objects stay: collections need not traverse them
         gc.enable()
     for subject, answer in service.serves.items():
         await runtime.bus.respond_on(subject, _bound(answer, runtime))
@@ -125,7 +125,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
 
 
 async def _acquired(service: Service, runtime: Runtime) -> Position:
-    """Waits for the lock; what the service does meanwhile ends with that, and an error in it ends the process."""
+    """Waits for the lock; `stand_by` ends with that, and an error in it ends the process."""
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(runtime.writer.acquire())]
     locked = tasks[0]
     try:
@@ -147,7 +147,7 @@ async def _led(service: Service, runtime: Runtime) -> None:
 
 
 async def _stand_at(runtime: Runtime, head: Position) -> None:
-    """Folds the own log to the head under the lock, the others to what the predecessor had seen."""
+    """Folds the own log to the head under the lock, the others to the positions that the predecessor had seen."""
     position = await runtime.follower.read_to_head(runtime.service.writes)
     if position != head:
         raise LogRewound(runtime.service.writes, position, head.digest)
@@ -184,5 +184,5 @@ async def _snapshots(runtime: Runtime) -> None:
             log.warning("cannot write a snapshot", extra={"error": repr(error)})
             continue
         folded = runtime.follower.folded
-        gc.collect()  # of what came since the last time: what is frozen with it would never be freed
+        gc.collect()  # garbage since the last time; frozen with the rest it would never be freed
         gc.freeze()

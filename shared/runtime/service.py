@@ -1,7 +1,7 @@
-"""What a service is to the runner (`running.py`), and what it may do: what a service decides lives in the service.
+"""A service as the runner (`runner.py`) needs it: its manifest, its State, and one coroutine, `lead`. Decisions are in
+the service itself.
 
-A service is a declaration (`Service`) and one coroutine, `lead`, that runs only while this replica is the writer of its
-context; a `Runtime` is what the coroutine works with.
+`lead` runs only while this replica is the writer of its context, and works with a `Runtime`.
 """
 
 import asyncio
@@ -40,25 +40,25 @@ Responder = Callable[["Runtime", bytes], Awaitable[bytes]]
 
 
 class SubjectResponder(NamedTuple):
-    """An answer to questions on a subject with wildcards: it is told which subject it was."""
+    """A responder to requests on a subject with wildcards; it gets the subject of each request."""
 
     respond: Callable[["Runtime", str, bytes], Awaitable[bytes]]
 
 
 class Service(NamedTuple):
-    """What a service is made of.
+    """Declaration of a service.
 
     Attributes:
-        manifest: what it may do.
+        manifest: its contexts and bus subjects.
         follows: context in the manifest -> event types that its State folds.
         emits: every type it may append.
         lead: runs while this replica is the writer; returns when `runtime.draining` is set.
-        serves: bus subject in the manifest -> answer; every replica answers, from followed state.
-        carries_forward: type that says what an object is -> type that says it is gone; what is live outlasts its partition.
-        lifespan: runs around all of it, whether this replica leads or not; what it yields is `runtime.resources`.
-        retention: how long what it writes is kept, where that is not the same as for all.
-        stand_by: runs while the replica has read everything and waits for the lock, and is cancelled when it gets it: for what `lead`
-            would otherwise work out first. It appends nothing.
+        serves: bus subject in the manifest -> responder; every replica responds, from followed state.
+        carries_forward: type that records an object -> type that records its end; a live object outlasts its partition.
+        lifespan: context manager around all of it, whether this replica leads or not; it yields `runtime.resources`.
+        retention: how long its events are kept, where that differs from the default.
+        stand_by: runs while the replica has read everything and waits for the lock, and is cancelled when it gets it:
+            for work that `lead` would otherwise begin with. It appends nothing.
     """
 
     manifest: Manifest
@@ -75,7 +75,7 @@ class Service(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the service, or of the shard."""
+        """Name of the service, or of the shard."""
         return self.manifest.name
 
     @property
@@ -84,21 +84,21 @@ class Service(NamedTuple):
         return self.manifest.writes
 
     def member(self, shard: int, shards: int) -> "Service":
-        """This service with families replaced by their members; a sharded one as the shard that it is.
+        """Returns this service with sharded names replaced by their members; a sharded service becomes the given shard.
 
         Raises:
             NoSuchShard: there are not so many.
-            KoordError: it is made of something else than what is declared.
+            KoordError: it follows or serves other names than its manifest.
         """
         if set(self.follows) != set(self.manifest.follows) or set(self.serves) != set(self.manifest.serves):
-            raise KoordError(f"service {self.name} follows or answers something else than it declares")
+            raise KoordError(f"service {self.name} follows or serves other names than its manifest")
         own = self.manifest.member(shard, shards)
         follows = sharding.expanded({k: v for k, v in self.follows.items() if k != self.writes}, shards)
         return self._replace(manifest=own, follows={**follows, own.writes: self.follows[self.writes]})
 
 
 class Environment(Settings, frozen=True, kw_only=True):
-    """What every service reads: `KOORD_<FIELD>`."""
+    """Settings that every service reads: `KOORD_<FIELD>`."""
 
     postgres: Annotated[
         str,
@@ -129,7 +129,7 @@ class Environment(Settings, frozen=True, kw_only=True):
 
 
 def release() -> str:
-    """The version of this code."""
+    """Returns the version of this code."""
     try:
         return version("koordstream")
     except PackageNotFoundError:
@@ -137,7 +137,7 @@ def release() -> str:
 
 
 class Runtime:
-    """What a service's shell may do: look at the State, append, wait, know the time."""
+    """Interface of a service's shell: the State, appends, waiting, and the clock."""
 
     def __init__(self, declared: Service, settings: Any, environment: Environment) -> None:
         self.manifest = declared
@@ -159,21 +159,21 @@ class Runtime:
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
         self.resources: Any = None
-        self.prepared: Any = None  # what `stand_by` has made ready for `lead`
+        self.prepared: Any = None  # the result of `stand_by`, for `lead`
         self.phase = "starting"
-        self.counts: dict[str, int] = {}  # what the service itself counts, for `/statusz`
+        self.counts: dict[str, int] = {}  # counters of the service itself, for `/statusz`
         self.rebuilt = ""
         self.base: datetime | None = None  # the snapshot at which the next rebuild begins
-        self.compared: datetime | None = None  # the one that is compared, and begins the rebuild after that
+        self.compared: datetime | None = None  # the snapshot that is compared, and begins the rebuild after that
         self._rate = (time.monotonic(), 0, 0.0)
 
     @property
     def state(self) -> Any:
-        """The State, folded; another object after the log was rewound."""
+        """The folded State; another object after the log was rewound."""
         return self.follower.state
 
     def now_ns(self) -> int:
-        """The wall clock, which a shell hands to its decisions."""
+        """Reads the wall clock, which a shell passes to its decisions."""
         return time.time_ns()
 
     async def append(
@@ -182,7 +182,7 @@ class Runtime:
         """Appends in one transaction; on return the events are committed and folded.
 
         Args:
-            seen: the positions that the decision rests on; those of the State at this call when not given.
+            seen: the positions that the decision rests on; by default those of the State at this call.
 
         Raises:
             LostHead: the process must end.
@@ -196,7 +196,9 @@ class Runtime:
         return records
 
     async def changed(self, timeout_s: float | None = None) -> bool:
-        """Waits until the State changed since the last call; False when the time ran out. Returns at once while draining."""
+        """Waits until the State changed since the last call; returns False on a timeout. Returns at once while
+        draining.
+        """
         if self.draining.is_set():
             return False
         return await self.follower.changed(timeout_s)
@@ -206,21 +208,23 @@ class Runtime:
         return self.follower.hold()
 
     def before_fold(self, hook: BeforeFold | None) -> None:
-        """While leading: be called with each record just before it is folded, with the State as it is then; None ends that."""
+        """While leading, calls `hook` with each record just before it is folded, with the State as it is then; None
+        ends that.
+        """
         self.follower.before_fold(hook)
 
     async def check_lock(self) -> None:
-        """A round trip on the lock's connection, before effects or answers that rest on no new event."""
+        """Makes a round trip on the lock's connection, before effects or responses that rest on no new event."""
         await self.writer.check_lock()
 
     def drain(self) -> None:
-        """Ask `lead` to return."""
+        """Makes `lead` return."""
         self.phase = "draining"
         self.draining.set()
         self.follower.wake()
 
     def status(self) -> Status:
-        """For `/statusz`."""
+        """Returns the content of `/statusz`."""
         at, folded, rate = self._rate
         now = time.monotonic()
         if now - at >= 1:

@@ -1,4 +1,4 @@
-"""Ending tasks that were started beside."""
+"""Cancellation of background tasks."""
 
 import asyncio
 from typing import Any
@@ -10,12 +10,12 @@ AGAIN_S = 0.5
 async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
     """Cancels tasks and waits until each has ended, however it does.
 
-    One cancellation may be lost: `asyncio.wait_for` of Python 3.11, which client libraries use, forgets it when what it waits for is there in
-    the same instant. Whoever waits for such a task would wait for ever.
+    One cancellation may be lost: `asyncio.wait_for` of Python 3.11, which client libraries use, drops it when its
+    result arrives in the same instant. Waiting for such a task would then never end.
     """
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=AGAIN_S)
-    await asyncio.gather(*tasks, return_exceptions=True)  # errors count as seen
+    await asyncio.gather(*tasks, return_exceptions=True)  # errors count as retrieved

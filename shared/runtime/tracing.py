@@ -1,4 +1,6 @@
-"""OpenTelemetry spans, when `KOORD_OTLP_ENDPOINT` names an endpoint; otherwise nothing is imported and a span costs nothing."""
+"""OpenTelemetry spans, if `KOORD_OTLP_ENDPOINT` names an endpoint; without one nothing is imported and a span costs
+nothing.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -22,7 +24,7 @@ def set_up(service: str, endpoint: str) -> None:
 
 
 def span(name: str, **attributes: str | float) -> AbstractContextManager[Any]:
-    """A span around a block."""
+    """Returns a span around a block."""
     if _tracer is None:
         return nullcontext()
     return _tracer.start_as_current_span(name, attributes=attributes)  # type: ignore[no-any-return]

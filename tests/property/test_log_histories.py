@@ -271,7 +271,7 @@ class Histories(RuleBasedStateMachine):
     def polls(self, number: int) -> None:
         """It asks for the head; what it reads then arrives with a later rule."""
         if number in self.followers:
-            self.run(self.followers[number]._ask_heads())
+            self.run(self.followers[number]._poll_heads())
 
     @rule(number=st.integers(0, FOLLOWERS - 1))
     def writes_a_snapshot(self, number: int) -> None:
@@ -305,7 +305,7 @@ class Histories(RuleBasedStateMachine):
         async def work() -> None:
             for follower in self.followers.values():
                 for _ in range(4):
-                    await follower._ask_heads()
+                    await follower._poll_heads()
                     await self.settle(follower)
             if hasattr(self, "writer"):
                 connection = await asyncpg.connect(self.url)

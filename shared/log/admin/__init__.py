@@ -1,1 +1,3 @@
-"""Queries that only people run, through `koord`: what the log, its database and its followers look like now. No service imports them."""
+"""Reads of the log for people: the lag of followers, the newest events, followers and parked events, checks of the
+server, verification of digests.
+"""

@@ -1,4 +1,4 @@
-"""What is kept beside the log about those who follow it, for people: who follows and how far, what is parked, what is passed over."""
+"""Followers of the log and the events that stop them, for people: positions, parked events, skipped events."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from shared.log.tables import followers, parked, skips
 
 
 class FollowerSeen(NamedTuple):
-    """A service that follows contexts, as it said itself when it was last seen.
+    """A service that follows contexts, as it registered when it was last seen.
 
     Attributes:
         positions: context -> seq of the last event folded.
@@ -32,7 +32,7 @@ class Parked(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """An event that a service passes over, by someone's decision."""
+    """An event that a service skips, by a person's decision."""
 
     service: str
     context: str
@@ -43,21 +43,21 @@ class Skipped(NamedTuple):
 
 
 async def list_followers(database: Database) -> list[FollowerSeen]:
-    """All registered followers, by name."""
+    """Returns all registered followers, by name."""
     query = select(followers.c.service, followers.c.positions, followers.c.seen_at).order_by(followers.c.service)
     async with database.reading() as connection:
         return [FollowerSeen(*row) for row in await connection.execute(query)]
 
 
 async def list_parked(database: Database) -> list[Parked]:
-    """All parked events, the oldest first."""
+    """Returns all parked events, the oldest first."""
     columns = (parked.c.service, parked.c.context, parked.c.seq, parked.c.error, parked.c.at)
     async with database.reading() as connection:
         return [Parked(*row) for row in await connection.execute(select(*columns).order_by(parked.c.at))]
 
 
 async def list_skips(database: Database) -> list[Skipped]:
-    """All events that are passed over, in the order in which that was decided."""
+    """Returns all skipped events, in the order in which that was decided."""
     columns = (skips.c.service, skips.c.context, skips.c.seq, skips.c.reason, skips.c.by, skips.c.at)
     async with database.reading() as connection:
         return [Skipped(*row) for row in await connection.execute(select(*columns).order_by(skips.c.at))]

@@ -1,4 +1,4 @@
-"""Names of objects for a shell that completes: the first few keys that begin with what was typed."""
+"""Completion of object names in a shell: the first few keys that begin with the typed text."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _OF_TYPE = " and exists (select from {table} e where e.key = found.key and e.typ
 
 
 async def keys_like(database: Database, context: str, prefix: str, most: int, kinds: Sequence[str] = ()) -> list[str]:
-    """Keys of a context that begin with `prefix`, among the `most` that come next to it in the index's order.
+    """Returns keys of a context that begin with `prefix`, among the `most` that follow it in the index's order.
 
     Args:
         kinds: only keys that have an event of one of these types.

@@ -1,4 +1,4 @@
-"""How far followers and node agents are behind, as the log tells: for people, with a login that only reads."""
+"""Lag of followers and of node agents, read from the log: for people, with a login that only reads."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from shared.log.tables import table_of
 
 
 class Behind(NamedTuple):
-    """How far a follower was in a context when it said so last, which it does every 10 s.
+    """Lag of a follower in a context when it last registered, which it does every 10 s.
 
     Attributes:
-        events: those of the context that it had not folded then or that came since.
+        events: events of the context that it had not folded then or that came since.
         oldest_s: age of the first of them; 0 when there is none.
-        unseen_s: since it said so.
+        unseen_s: seconds since it registered.
     """
 
     service: str
@@ -30,23 +30,23 @@ class Behind(NamedTuple):
     unseen_s: float
 
 
-class NodeHeard(NamedTuple):
-    """What the log has of a node's agent.
+class NodeReport(NamedTuple):
+    """The newest report of a node's agent in the log.
 
     Attributes:
-        unheard_s: since its last report was appended; None when it never sent one that is still kept.
-        interval_s: how often it says that it reports.
+        age_s: seconds since it was appended; None when no report is kept.
+        interval_s: the interval at which the agent reports.
         ahead_s: how far its clock was ahead of the writer's then; reports travel, so it is a little negative.
     """
 
     node: str
-    unheard_s: float | None
+    age_s: float | None
     interval_s: int
     ahead_s: float
 
 
 async def behind(database: Database) -> list[Behind]:
-    """Every follower in every context that it follows, by name."""
+    """Returns the lag of every follower in every context that it follows, by name."""
     reader = LogReader(database)
     followers = await list_followers(database)
     heads = {context: (await reader.head(context)).seq for context in await reader.contexts()}
@@ -66,8 +66,8 @@ async def behind(database: Database) -> list[Behind]:
     return found
 
 
-async def nodes_heard(database: Database) -> list[NodeHeard]:
-    """Every node of the cluster, by name, with its agent's last report."""
+async def node_reports(database: Database) -> list[NodeReport]:
+    """Returns the newest report of every node in the cluster, by name."""
     reader = LogReader(database)
     metrics = [context for context in await reader.contexts() if context.startswith("metrics-")]
     last = " union all ".join(
@@ -86,7 +86,7 @@ async def nodes_heard(database: Database) -> list[NodeHeard]:
             and convert_from(data, 'UTF8') like '%"type":"{NodeObserved.type_name()}"%'),
         latest as (select distinct on (key) key, type from said order by key, seq desc),
         nodes as (select key from latest where type <> :deleted)
-        select nodes.key as node, extract(epoch from clock_timestamp() - report.at)::float8 as unheard_s,
+        select nodes.key as node, extract(epoch from clock_timestamp() - report.at)::float8 as age_s,
                (convert_from(report.data, 'UTF8')::jsonb ->> 'interval_s')::integer as interval_s,
                ((convert_from(report.data, 'UTF8')::jsonb ->> 'at_ns')::numeric / 1e9 - extract(epoch from report.at))::float8
                    as ahead_s
@@ -95,4 +95,4 @@ async def nodes_heard(database: Database) -> list[NodeHeard]:
     values = {"reported": NodeReported.type_name(), "deleted": NodeDeleted.type_name()}
     async with database.reading() as connection:
         rows = (await connection.execute(text(sql), values)).all()
-    return [NodeHeard(row.node, row.unheard_s, row.interval_s or 0, row.ahead_s or 0.0) for row in rows]
+    return [NodeReport(row.node, row.age_s, row.interval_s or 0, row.ahead_s or 0.0) for row in rows]

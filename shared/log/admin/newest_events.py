@@ -1,4 +1,6 @@
-"""The newest events of some types in a context, for people: what is in force, who writes. Folds read pages (reader.py)."""
+"""The newest events of some types in a context, for people: the configuration in force, the current writer. Folds read
+pages (reader.py).
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +19,7 @@ WRITER_KEY = "writer"
 
 
 class Found(NamedTuple):
-    """An event with who appended it."""
+    """An event and the actor that appended it."""
 
     record: RecordedEvent
     actor: str
@@ -26,29 +28,32 @@ class Found(NamedTuple):
 async def newest(
     database: Database, context: str, kinds: Sequence[type[Event]], count: int = 1, *, key: str | None = None
 ) -> list[Found]:
-    """The newest events of these types, the newest first; one that retention has said again counts where it was said again.
+    """Returns the newest events of these types, the newest first; one that retention has carried forward counts where
+    it was carried to.
 
-    Without a key, types that are not in models.RARE are looked for backwards from the head.
+    Without a key, types that are not in tables.RARE are searched backwards from the head.
     """
     codec, events = Codec(kinds), log_of(context)
     # As constants, so that the planner sees that an index over the rare types covers them.
     names = [literal(kind.type_name(), literal_execute=True) for kind in kinds]
-    # The table holds this context alone. Saying so again would draw the planner to the index by which it would read backwards.
+    # The table holds this context alone. A condition on it would draw the planner to the index that it reads backwards.
     inside = [] if key is None else [events.c.key == key]
-    said_again = or_(
+    carried_forward = or_(
         *(func.convert_from(events.c.data, "UTF8").like(f'%"type":"{kind.type_name()}"%') for kind in kinds)
     )
-    for kind_of in (events.c.type.in_(names), and_(events.c.type == CarriedForward.type_name(), said_again)):
+    for kind_of in (events.c.type.in_(names), and_(events.c.type == CarriedForward.type_name(), carried_forward)):
         query = select(events).where(*inside, kind_of).order_by(events.c.seq.desc()).limit(count)
         async with database.reading() as connection:
             rows = [Row(*row) for row in await connection.execute(query)]
         if rows:
-            break  # what retention says again is what has not been said since
+            break  # an event is carried forward only if no newer one of its object exists
     decoded = ((row, codec.one(row.type, row.data)) for row in rows)
     return [Found(recorded(row, event), row.actor) for row, event in decoded if event is not None]
 
 
 async def writer_of(database: Database, context: str) -> Found | None:
-    """The newest WriterStarted: who writes the context, or wrote it last. None for one that was never written."""
+    """Returns the newest WriterStarted: the current writer of the context, or the last one. None for a context that was
+    never written.
+    """
     found = await newest(database, context, [WriterStarted], key=WRITER_KEY)
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""SQL that an owner runs: many statements as they are written, in one transaction, one runner at a time."""
+"""SQL that an owner runs: many statements as written, in one transaction, one runner at a time."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ _LOCK = text("select pg_advisory_xact_lock(hashtextextended('koordstream migrati
 
 
 class Existing(NamedTuple):
-    """What grants are about: the roles `koord_...` of the server, the contexts of the database, and its name."""
+    """Input of grants: the roles `koord_...` of the server, the contexts of the database, and its name."""
 
     roles: list[str]
     contexts: list[str]
@@ -26,7 +26,7 @@ async def run_script(database: Database, sql: str) -> None:
 
 
 async def existing_roles(database: Database) -> Existing:
-    """The roles and contexts that there are."""
+    """Returns the existing roles and contexts."""
     async with database.reading() as connection:
         roles = await connection.scalars(text(r"select rolname from pg_roles where rolname like 'koord\_%' order by 1"))
         contexts = await connection.scalars(text("select context from contexts order by context"))

@@ -1,7 +1,4 @@
-"""What a Postgres server says of itself and of our database in it, for people: version, clock, settings, schema, sizes.
-
-Every function is one look with a login that may do little; `koord doctor` and `koord top` make findings and tables of it.
-"""
+"""State of a Postgres server and of the log in it, for people: settings, clocks, schema version, sizes of contexts."""
 
 import time
 from collections.abc import Mapping
@@ -62,22 +59,23 @@ class Schema(NamedTuple):
 
     Attributes:
         found: revision of the database; empty when it was never migrated.
-        known: whether this release has that revision: an older or the same one.
+        required: newest revision of this release.
+        known: this release has the revision `found`: an older or the same one.
     """
 
     found: str
-    wanted: str
+    required: str
     known: bool
 
 
 class ContextSize(NamedTuple):
-    """One context in the database.
+    """Size of one context in the database.
 
     Attributes:
         head: seq of its last event, 0 when it has none.
-        head_at_ns: when that was appended.
+        head_at_ns: instant of its append.
         oldest: seq of its first kept event.
-        partitions: how many tables hold it, those ahead of the head included.
+        partitions: tables that hold it, those ahead of the head included.
         room: how many more events fit before a partition must be made.
         size_bytes: of all of them, with their indexes.
     """
@@ -107,7 +105,7 @@ from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = to_
 
 
 async def look(database: Database) -> Server:
-    """Asks the server what it is."""
+    """Reads version, settings, clock and connections of the server."""
     async with database.reading() as connection:
         row = (await connection.execute(text(_SERVER_SQL))).one()
         ahead_s, round_trip_s = min([await _clock(connection) for _ in range(LOOKS_AT_CLOCK)], key=lambda look: look[1])
@@ -129,18 +127,18 @@ async def look(database: Database) -> Server:
 
 
 async def _clock(connection: AsyncConnection) -> tuple[float, float]:
-    """How far the server's clock is ahead, and the round trip that leaves half of itself open; seconds."""
-    asked = time.time_ns()
+    """Returns how far the server's clock is ahead, and the round trip, half of which is uncertainty; seconds."""
+    sent = time.time_ns()
     now_us = await connection.scalar(text("select (extract(epoch from clock_timestamp()) * 1000000)::bigint"))
-    answered = time.time_ns()
-    return (now_us * 1000 - (asked + answered) // 2) / 1e9, (answered - asked) / 1e9
+    received = time.time_ns()
+    return (now_us * 1000 - (sent + received) // 2) / 1e9, (received - sent) / 1e9
 
 
 async def schema(database: Database) -> Schema:
-    """How far the database is migrated.
+    """Compares the migrations of the database with those of this release.
 
     Raises:
-        DatabaseDenied: this login may not look.
+        DatabaseDenied: this login may not read them.
     """
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -150,7 +148,7 @@ async def schema(database: Database) -> Schema:
     script = ScriptDirectory.from_config(config)
     try:
         async with database.reading() as connection:
-            # By its whole name: a login that may not look into the schema is told so, and not that there is no such table.
+            # By its whole name: a login without rights to the schema gets that error, and not that there is no such table.
             found = await connection.scalar(text("select version_num from public.alembic_version"))
     except DBAPIError as error:
         if sqlstate(error) != UNDEFINED_TABLE:
@@ -161,14 +159,14 @@ async def schema(database: Database) -> Schema:
 
 
 async def declared(database: Database) -> Mapping[str, int]:
-    """The contexts that the database has a log for -> events that one of its partitions holds."""
+    """Returns the contexts that the database has a log for -> events that one of its partitions holds."""
     async with database.reading() as connection:
         rows = await connection.execute(text("select context, partition_rows from contexts order by context"))
         return {row.context: row.partition_rows for row in rows}
 
 
 async def size_of(database: Database, context: str) -> ContextSize:
-    """How large a context is."""
+    """Returns the size of a context."""
     table = table_of(context)
     async with database.reading() as connection:
         head = (
@@ -198,8 +196,10 @@ async def size_of(database: Database, context: str) -> ContextSize:
 
 
 def refused_settings(server: Server) -> list[str]:
-    """The session settings that were asked for and are not in force: something between us and the server keeps them."""
-    asked = {"tcp_user_timeout": SERVER_SETTINGS["tcp_user_timeout"]}
-    asked |= {name: SERVER_SETTINGS[name] for name in server.settings if name.startswith("tcp_keepalives")}
-    asked["client_connection_check_interval"] = SERVER_SETTINGS["client_connection_check_interval"]
-    return sorted(name for name, value in asked.items() if server.settings.get(name) != value)
+    """Returns the session settings that were requested and are not in force, because a proxy between us and the server
+    drops them.
+    """
+    requested = {"tcp_user_timeout": SERVER_SETTINGS["tcp_user_timeout"]}
+    requested |= {name: SERVER_SETTINGS[name] for name in server.settings if name.startswith("tcp_keepalives")}
+    requested["client_connection_check_interval"] = SERVER_SETTINGS["client_connection_check_interval"]
+    return sorted(name for name, value in requested.items() if server.settings.get(name) != value)

@@ -1,4 +1,4 @@
-"""A database opened for one purpose and closed again, with errors that a person can act on. For commands, not for services."""
+"""A database opened for one command and closed again, with errors that a person can act on. Not for services."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,16 +12,16 @@ from shared.log.reader import LogReader
 
 
 class DatabaseUnreachable(KoordError):
-    """Nothing answers there."""
+    """No server responds there."""
 
 
 class DatabaseRefused(KoordError):
-    """The server answers, and not as a migrated database of ours would."""
+    """The server responds, but not as a migrated database of Koordstream would."""
 
 
 @asynccontextmanager
 async def opened(dsn: str) -> AsyncIterator[Database]:
-    """A database, closed at the end.
+    """Opens a database and closes it at the end.
 
     Raises:
         DatabaseUnreachable: no server there.
@@ -30,7 +30,7 @@ async def opened(dsn: str) -> AsyncIterator[Database]:
     database = Database(dsn, pool_size=1, application="koord command")
     try:
         yield database
-    except BrokenPipeError:  # of the command's own output: who reads it has seen enough
+    except BrokenPipeError:  # of the command's own output: its reader has closed the pipe
         raise
     except (OSError, TimeoutError) as error:
         raise DatabaseUnreachable(f"Postgres at {without_password(dsn)} cannot be reached: {error}") from error
@@ -45,6 +45,6 @@ async def opened(dsn: str) -> AsyncIterator[Database]:
 
 @asynccontextmanager
 async def reading(dsn: str) -> AsyncIterator[LogReader]:
-    """The log of a database; raises as `opened` does."""
+    """Opens the log of a database; raises as `opened` does."""
     async with opened(dsn) as database:
         yield LogReader(database)

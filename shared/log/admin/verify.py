@@ -1,8 +1,8 @@
-"""Checking a log against its own chain, and against what checkpoints saw: the first row that does not fit is named.
+"""Verifies a log against its own digest chain and against signed checkpoints; names the first row that does not fit.
 
 Every row's digest covers the one before it, so an altered, removed, added or reordered row breaks the chain where it
-stands. A log that was cut short at its end, or written anew with all its digests, still fits its chain; a checkpoint that was
-kept outside the database shows that. At its beginning only whole partitions may be gone: that is what retention drops.
+stands. A log that was cut short at its end, or rewritten with all its digests, still fits its chain; a checkpoint kept
+outside the database shows that. At its beginning only whole partitions may be missing: retention drops those.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ from shared.log.reader import LogReader, Row, at_us
 
 
 class Verified(NamedTuple):
-    """What a check of one context found.
+    """Result of verifying one context.
 
     Attributes:
         checked: how many rows fit before the first that does not, or all.
         first: seq of the oldest kept row; the chain is checked from its predecessor's digest on only if that is seq 1.
         broken: seq of the first row that does not fit; 0 when all do.
-        reason: what does not fit there.
-        compared: how many heads of checkpoints the log agrees with.
-        dropped: how many heads of checkpoints are older than the oldest kept row, so that nothing can be said of them.
+        reason: the mismatch there.
+        compared: how many heads of checkpoints agree with the log.
+        dropped: how many heads of checkpoints are older than the oldest kept row and therefore cannot be compared.
     """
 
     context: str
@@ -36,7 +36,7 @@ class Verified(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether every row fits."""
+        """True when every row fits."""
         return self.broken == 0
 
 
@@ -44,7 +44,7 @@ async def verify(reader: LogReader, context: str, signed: Iterable[Position] = (
     """Walks a context from its oldest row to its head.
 
     Args:
-        signed: its heads, as genuine checkpoints saw them.
+        signed: its heads, as genuine checkpoints recorded them.
     """
     heads: dict[int, set[bytes]] = {}
     for head in signed:
@@ -55,7 +55,7 @@ async def verify(reader: LogReader, context: str, signed: Iterable[Position] = (
     dropped = sum(seq < found.first for seq in heads)
     last = found.first + found.checked - 1
     if later := [seq for seq in heads if seq > last]:
-        reason = f"is missing: the log ends before it, and a checkpoint saw it reach {max(later)}; it was cut short"
+        reason = f"is missing: the log ends before it, and a checkpoint recorded that it reached {max(later)}; it was cut short"
         return found._replace(broken=max(last, 0) + 1, reason=reason, dropped=dropped)
     return found._replace(compared=len(heads) - dropped, dropped=dropped)
 
@@ -77,9 +77,7 @@ async def _walk(reader: LogReader, context: str, heads: dict[int, set[bytes]]) -
                 return Verified(context, checked, first, row.seq, reason)
         if not heads.get(row.seq, set()) <= {row.digest}:
             since = f"between {agreed + 1} and {row.seq}" if agreed else f"up to {row.seq}"
-            reason = (
-                f"is not what a checkpoint saw there: rows {since} were written anew, with digests that fit each other"
-            )
+            reason = f"is not what a checkpoint recorded there: rows {since} were rewritten, with digests that fit each other"
             return Verified(context, checked, first, row.seq, reason)
         if row.seq in heads:
             agreed = row.seq
@@ -90,12 +88,12 @@ async def _walk(reader: LogReader, context: str, heads: dict[int, set[bytes]]) -
 
 
 def digest_of(row: Row, previous: bytes) -> bytes:
-    """The digest a stored row must have after `previous`."""
+    """Returns the digest that a stored row must have after `previous`."""
     chain = Chain(row.context, previous, at_us=at_us(row.at), actor=row.actor)
     return chain.add(row.seq, row.type, row.schema, row.key, row.cause, row.correlation, row.data)
 
 
 def raw_digest_of(row: RawRow, context: str, previous: bytes) -> bytes:
-    """As `digest_of`, of a row that was read as it is."""
+    """Returns the same for a row that was read as stored."""
     chain = Chain(context, previous, at_us=row.at_us, actor=row.actor)
     return chain.add(row.seq, row.type, row.schema, row.key, row.cause, row.correlation, row.data)

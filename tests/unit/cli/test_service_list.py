@@ -24,7 +24,7 @@ def test_a_service_is_made_of_what_it_declares(name: str) -> None:
 
 def test_one_that_is_made_of_something_else_is_refused() -> None:
     other = manifest("gateway")._replace(follows=("cluster",))
-    with pytest.raises(KoordError, match="service gateway follows or answers something else than it declares"):
+    with pytest.raises(KoordError, match="service gateway follows or serves other names than its manifest"):
         load("gateway")._replace(manifest=other).member(0, 1)
 
 
