@@ -82,7 +82,7 @@ class RejectionLog:
 
 
 async def serve(runtime: Runtime, inbox: Inbox, take: Callable[[Incoming, Batch], None], accepted: Counter) -> None:
-    """Decides on messages until the process is asked to stop. One without an answer by then is sent again.
+    """Decides on messages until the process drains. One without an answer by then is sent again.
 
     Args:
         take: decides on one message, and adds its events and its receipt to the batch.

@@ -55,7 +55,7 @@ class ActionIngest:
         self._recorded_in_batch: dict[str, RecordedActions] = {}
 
     async def run(self) -> None:
-        """Takes actions until the process is asked to stop."""
+        """Takes actions until the process drains."""
         await self._runtime.bus.handle(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(self._pod_publisher.run()), group.create_task(self._forget())]

@@ -39,7 +39,7 @@ class NodeSloPublisher:
         self._retained: dict[str, NodeSloRecord] = {}
 
     async def run(self) -> None:
-        """Publishes until the process is asked to stop, or until cancelled."""
+        """Publishes until the process drains, or until cancelled."""
         logged = False
         while not self._runtime.draining.is_set():  # once draining, `changed` returns at once
             try:

@@ -78,7 +78,7 @@ class Ingest:
         return state
 
     async def run(self) -> None:
-        """Takes reports until the process is asked to stop."""
+        """Takes reports until the process drains."""
         parts = [NodeSloPublisher(self._runtime, self._inbox.concerns, self._mqtt).run()]
         if self._mqtt is not None:
             parts.append(self._mqtt.run())

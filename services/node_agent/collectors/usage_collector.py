@@ -45,7 +45,7 @@ class Collector:
         hierarchy: the cgroup file systems.
         kube: the layout of pods; None while there are none.
         gpus: None where GPUs are not measured.
-        cold: the kernel scans for cold pages (kidled), so hot page cache can be told from cold.
+        cold: the kernel scans for cold pages (kidled), so hot page cache is distinguished from cold.
     """
 
     def __init__(

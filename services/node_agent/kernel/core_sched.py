@@ -1,8 +1,7 @@
-"""Core scheduling: processes of one group get one cookie, and only those of one cookie run on a core at a time.
+"""Core scheduling: a group's processes share one cookie, and only processes with the same cookie share a core.
 
+It needs a kernel with CONFIG_SCHED_CORE and a processor with SMT. All cookies are cleared at the end.
 Source: spec/node-agent.md 4.8.
-
-It needs a kernel with CONFIG_SCHED_CORE and a processor with SMT. What was given is taken away at the end.
 """
 
 import ctypes
@@ -32,29 +31,29 @@ class CoreSchedUnavailable(KoordError):
 
 
 class CookieApi(Protocol):
-    """What the kernel does with cookies. OSError: the process has ended, or the kernel refuses."""
+    """The kernel's operations on cookies. They raise OSError when the process has ended, or the kernel refuses."""
 
     def get(self, pid: int) -> int:
-        """The cookie of a process; 0: none."""
+        """Returns the cookie of a process; 0: none."""
 
     def create(self, pid: int) -> None:
-        """Gives a process a cookie of its own."""
+        """Creates a cookie for a process."""
 
     def share(self, source: int, pids: Iterable[int]) -> None:
-        """Gives processes the cookie of another one; those that have ended are passed over."""
+        """Copies the cookie of a process to others; processes that have ended are skipped."""
 
     def clear(self, pids: Iterable[int]) -> None:
-        """Takes cookies away; processes that have ended are passed over."""
+        """Clears cookies; processes that have ended are skipped."""
 
 
 class KernelCookieApi:
-    """The kernel's own, by prctl."""
+    """The kernel's operations, by prctl."""
 
     def __init__(self) -> None:
-        """Asks whether there are any.
+        """Checks that the kernel supports them.
 
         Raises:
-            CoreSchedUnavailable: there are none.
+            CoreSchedUnavailable: it does not.
         """
         self._libc = ctypes.CDLL(None, use_errno=True)
         try:
@@ -82,7 +81,7 @@ class KernelCookieApi:
         self._in_thread(None, pids)
 
     def _in_thread(self, source: int | None, pids: Iterable[int]) -> None:
-        """A thread of its own takes the cookie on, so that the agent itself has never one; a new thread has none."""
+        """Runs the operation in a new thread, which takes on the cookie: the agent itself must never have one."""
         failed: list[OSError] = []
 
         def run() -> None:
@@ -115,21 +114,21 @@ class CoreSchedGroups:
     """Keeps the processes of containers in the cookies of their groups."""
 
     def __init__(self, processes: Processes, cookies: CookieApi | None) -> None:
-        """Begins.
+        """Makes an empty set of groups.
 
         Args:
-            cookies: None where there are none.
+            cookies: None where they are not supported.
         """
         self._processes, self._cookies = processes, cookies
         self._members: dict[str, dict[int, None]] = {}
         """Group -> processes that have its cookie."""
         self._containers: dict[str, tuple[str, dict[str, str]]] = {}
-        """Id of a container -> its group, and whose it is."""
+        """Id of a container -> its group, and its labels in metrics."""
         self._begun = False
         self._logged: set[str] = set()
 
     def round(self, rule: CoreRule, pods: Iterable[PodCgroups]) -> None:
-        """Give and take cookies as a NodeSLO asks for."""
+        """Sets and clears cookies as the NodeSLO's rule requires."""
         if self._cookies is None or not (rule.enabled or self._members):
             return
         desired = {cid: (group, folder, labels) for cid, group, folder, labels in _grouped(rule, pods)}
@@ -154,19 +153,19 @@ class CoreSchedGroups:
         self._members, self._containers = alive, now
 
     def gauges(self) -> Iterator[Gauge]:
-        """A 1 for each container that has a cookie."""
+        """Yields 1 for each container that has a cookie."""
         for cid, (group, labels) in self._containers.items():
             yield Gauge("koordlet_container_core_sched_cookie", {**labels, "container_id": cid, "group": group}, 1)
 
     def release(self) -> None:
-        """Takes all cookies away."""
+        """Clears all cookies."""
         if self._cookies is not None:
             for members in self._members.values():
                 self._try(self._cookies.clear, list(members))
         self._members, self._containers = {}, {}
 
     def _find(self, cookies: CookieApi, desired: dict[str, tuple[str | None, str, dict[str, str]]]) -> None:
-        """After a restart: the first process of a group that has a cookie counts for its group."""
+        """Adopts cookies after a restart: the first process of a group that has one counts for its group."""
         for group, folder, _ in desired.values():
             if group is None:
                 continue
@@ -178,7 +177,7 @@ class CoreSchedGroups:
                     continue
 
     def _assign(self, cookies: CookieApi, held: dict[int, None], pids: list[int], *, moved: bool) -> bool:
-        """Brings processes into a group; whether they are in it."""
+        """Brings processes into a group; reports whether they are in it."""
         new = [pid for pid in pids if moved or pid not in held]
         if not new:
             return True
@@ -213,7 +212,7 @@ class CoreSchedGroups:
 
 
 def _grouped(rule: CoreRule, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, str | None, str, dict[str, str]]]:
-    """(id of a container, its group, its cgroup, whose it is), sandboxes included."""
+    """Yields (id of a container, its group, its cgroup, its labels), sandboxes included."""
     for each in pods:
         meta = each.pod.metadata
         group = rule.group(meta.uid, meta.labels or {}, kubernetes_qos(each.pod))

@@ -1,4 +1,4 @@
-"""Settings of the kernel as a whole: written where they differ, put back at the end.
+"""Node-wide kernel settings: written where they differ, restored at the end.
 
 Source: spec/node-agent.md 3.8, 4.3, 4.8.
 """
@@ -15,7 +15,7 @@ FILE = "found-system.jsonl"
 SCHED_CORE = "proc/sys/kernel/sched_core"
 GROUP_IDENTITY = "proc/sys/kernel/sched_group_identity_enabled"
 FEATURES = ("sys/kernel/debug/sched_features", "sys/kernel/debug/sched/features")
-"""Where the scheduler's features are, in older and newer kernels: words, those that are off with NO_ before them."""
+"""The scheduler's features, in older and newer kernels: words, those that are off with the prefix NO_."""
 CORE_SCHED = "CORE_SCHED"
 
 
@@ -29,11 +29,11 @@ class KernelSettings:
         self._logged: set[str] = set()
 
     def has(self, file: str) -> bool:
-        """Whether this kernel has a setting."""
+        """Reports whether this kernel has a setting."""
         return self._path(file).exists()
 
     def put(self, file: str, text: str) -> None:
-        """Makes a file hold a value. One that this kernel does not have is left out."""
+        """Sets a file to a value, unless this kernel does not have the file."""
         path = self._path(file)
         try:
             before = path.read_text().strip()
@@ -48,7 +48,7 @@ class KernelSettings:
             self._warn_once(f"{file} cannot be set to {text}: {error}")
 
     def features(self, desired: Mapping[str, bool]) -> None:
-        """Switches features of the scheduler; those that it does not know are left out. One word a write."""
+        """Switches features of the scheduler; unknown ones are skipped. The kernel takes one word a write."""
         for name, on in sorted(desired.items()):
             file = next((file for file in FEATURES if self._feature(file, name)), None)
             if file is None:
@@ -64,7 +64,10 @@ class KernelSettings:
                 self._warn_once(f"{file} does not take {word}: {error}")
 
     def share_cores_by_group(self) -> None:
-        """Lets core scheduling decide who shares a core, not group identity. Kernels from kernel.org need no switch."""
+        """Lets core scheduling, not group identity, decide about sharing of cores.
+
+        Kernels from kernel.org need no switch.
+        """
         if self.has(GROUP_IDENTITY):
             self.put(GROUP_IDENTITY, "0")
         if self.has(SCHED_CORE):
@@ -73,13 +76,13 @@ class KernelSettings:
             self.features({CORE_SCHED: True})
 
     def share_cores_by_identity(self) -> None:
-        """Lets group identity decide who goes first on a core."""
+        """Lets group identity decide about precedence on a core."""
         if self.has(GROUP_IDENTITY):
             self.put(SCHED_CORE, "0")
             self.put(GROUP_IDENTITY, "1")
 
     def release(self) -> None:
-        """Puts them back, where they still hold our value."""
+        """Restores settings that still hold our value."""
         for (file, feature), (before, ours) in self._original_values.entries():
             path = self._path(file)
             try:
@@ -91,7 +94,7 @@ class KernelSettings:
         self._original_values.clear()
 
     def _feature(self, file: str, name: str) -> str:
-        """A feature as it is; empty when the file does not know it."""
+        """Returns a feature as it is; empty when the file does not have it."""
         try:
             words = self._path(file).read_text().split()
         except OSError:
@@ -103,7 +106,7 @@ class KernelSettings:
         return self._roots[root] / rest
 
     def _warn_once(self, text: str) -> None:
-        """A warning, once."""
+        """Logs a warning unless its text was logged before."""
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text)

@@ -1,4 +1,7 @@
-"""What is written outside of cgroups: kernel settings, resctrl groups, OOM scores, cookies of core scheduling, network shares. Source: spec/node-agent.md 3, 4."""
+"""Applies settings outside of cgroups: kernel settings, resctrl groups, OOM scores, core scheduling, network shares.
+
+Source: spec/node-agent.md 3, 4.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class NonCgroupFiles:
-    """Writes them, only where they differ, and puts back at the end what docs/node-agent.md says."""
+    """Writes settings that differ, and restores at the end those that docs/node-agent.md names."""
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class NonCgroupFiles:
         self._traffic = TrafficControl(proc, processes) if gates["TCNetworkQoS"] else None
 
     def round(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
-        """Makes all of them hold what they should.
+        """Applies all settings of a NodeSLO.
 
         Args:
             spec: merged with the defaults.
@@ -74,7 +77,7 @@ class NonCgroupFiles:
             self._traffic.round(spec, pod_cgroups)
 
     def class_ids(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, int]]:
-        """Cgroup -> what its `net_cls.classid` is to be: labelled pods and their containers, while tc shares the network."""
+        """Yields (cgroup, desired `net_cls.classid`) of labelled pods and their containers, while tc is in use."""
         if self._traffic is None or not self._traffic.card:
             return
         for each in pods:
@@ -84,11 +87,11 @@ class NonCgroupFiles:
                     yield folder, network_qos.class_id(minor)
 
     def gauges(self) -> Iterator[Gauge]:
-        """What it shows of itself."""
+        """Yields gauges of core scheduling."""
         return self._cookies.gauges()
 
     def release(self) -> None:
-        """Puts back what was found."""
+        """Restores the original settings."""
         self._cookies.release()
         if self._terway is not None:
             self._terway.release()

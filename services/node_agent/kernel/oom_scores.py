@@ -1,4 +1,4 @@
-"""`oom_score_adj` of containers' processes, as their pods' annotations state it. They stay at the end.
+"""Sets `oom_score_adj` of containers' processes from their pods' annotations. The values stay at the end.
 
 Source: spec/node-agent.md 4.10.
 """
@@ -14,14 +14,14 @@ log = logging.getLogger(__name__)
 
 
 class OomScores:
-    """Writes them where they differ."""
+    """Writes scores that differ."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._logged: set[str] = set()
 
     def round(self, pods: Iterable[PodCgroups]) -> None:
-        """Looks at all pods that state one."""
+        """Applies the scores of all pods that have the annotation."""
         for each in pods:
             annotations = each.pod.metadata.annotations or {}
             if not annotations.keys() & {oom_score.ANNOTATION, oom_score.SPEC}:

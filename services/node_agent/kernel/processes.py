@@ -1,4 +1,4 @@
-"""The processes of a cgroup, and what /proc says of them."""
+"""Processes of a cgroup, and their addresses from /proc."""
 
 import ipaddress
 import re
@@ -20,7 +20,7 @@ class Processes:
         self._base = root if self._v2 else root / "cpu"
 
     def of(self, folder: str, *, threads: bool = False) -> list[int]:
-        """Ids of the processes, or threads, of a cgroup; none when it is gone."""
+        """Returns the ids of a cgroup's processes, or threads; none when it is gone."""
         file = ("cgroup.threads" if self._v2 else "tasks") if threads else "cgroup.procs"
         try:
             return sorted(int(pid) for pid in (self._base / folder / file).read_text().split())
@@ -28,9 +28,9 @@ class Processes:
             return []
 
     def addresses(self, pid: int) -> tuple[str, ...]:
-        """The IPv4 and IPv6 addresses of the network name space of a process, without those that stay inside.
+        """Returns the IPv4 and IPv6 addresses of a process's network namespace, without loopback and link-local ones.
 
-        None when it has ended.
+        Empty when the process has ended.
         """
         found: set[str] = set()
         try:

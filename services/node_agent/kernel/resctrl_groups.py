@@ -1,9 +1,7 @@
-"""Groups of resctrl: of the classes LSR, LS and BE, and of single pods that state a share of their own.
+"""Groups of resctrl: of the classes LSR, LS and BE, and of single pods with the annotation for a share of their own.
 
-Source: spec/node-agent.md 3.6, 4.9.
-
-Groups of classes stay at the end, with the schemata of the root, and processes stay in them; a pod's group goes with
-its pod.
+Groups of classes stay at the end, with the schemata of the root and their processes; a pod's group is removed with its
+pod. Source: spec/node-agent.md 3.6, 4.9.
 """
 
 import ctypes
@@ -22,13 +20,13 @@ from shared.kube.slo_config import QosClass
 log = logging.getLogger(__name__)
 
 OF_POD = "koordlet-"
-"""How the name of a pod's group begins; its uid follows."""
+"""Prefix of a pod's group; its uid follows."""
 YOUNG_NS = 10 * SECOND_NS
-"""A group whose pod is not known is left alone so long: the pod may be new."""
+"""Nanoseconds before a group without a known pod is removed: the pod may be new."""
 
 
 class ResctrlGroups:
-    """What lies below sysfs' fs/resctrl."""
+    """Keeps the groups below sysfs' fs/resctrl."""
 
     def __init__(self, sys: Path, processes: Processes, clock_ns: Callable[[], int]) -> None:
         self._folder = sys / "fs/resctrl"
@@ -38,7 +36,7 @@ class ResctrlGroups:
         self._orphans: dict[str, int] = {}
 
     def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], gates: Mapping[str, bool]) -> None:
-        """Makes groups hold what they should, with the processes that belong to them."""
+        """Brings groups to their schemata, with the processes that belong to them."""
         pod_cgroups = list(pods)
         qos = spec.resource_qos_strategy
         classes: dict[str, QosClass | None] = (
@@ -76,7 +74,7 @@ class ResctrlGroups:
         self._join(name, each)
 
     def _remove_orphans(self, own: Mapping[str, PodCgroups]) -> None:
-        """Takes away the groups of pods that are gone; their processes fall back to the root."""
+        """Removes the groups of pods that are gone; the kernel moves their processes to the root."""
         now_ns = self._clock_ns()
         names = {path.name for path in self._folder.glob(f"{OF_POD}*") if path.name.removeprefix(OF_POD) not in own}
         self._orphans = {name: self._orphans.get(name, now_ns) for name in sorted(names)}
@@ -86,9 +84,9 @@ class ResctrlGroups:
                 del self._orphans[name]
 
     def _mounted(self, *, mount: bool) -> bool:
-        """Whether the file system is there.
+        """Reports whether the file system is mounted.
 
-        It is mounted once, where it is needed and the processor can share its caches.
+        It is mounted once, when it is needed and the processor can share its caches.
         """
         if (self._folder / "info/L3/cbm_mask").exists():
             return True
@@ -108,7 +106,7 @@ class ResctrlGroups:
         return []
 
     def _group(self, name: str, shares: resctrl.Shares, caches: list[int]) -> None:
-        """Makes a group with its schemata; what the processor does not share is left out."""
+        """Creates a group with its schemata; resources that the processor does not share are skipped."""
         file = self._folder / name / "schemata"
         file.parent.mkdir(mode=0o755, exist_ok=True)
         current = {line.strip().rstrip(";") for line in file.read_text().splitlines()} if file.exists() else set()
@@ -129,7 +127,7 @@ class ResctrlGroups:
             for pid in self._processes.of(folder, threads=True):
                 if str(pid) not in there:
                     try:
-                        with tasks.open("a") as file:  # one id a write
+                        with tasks.open("a") as file:  # the kernel takes one id a write
                             file.write(str(pid))
                     except OSError:
                         continue  # it has ended
@@ -152,7 +150,7 @@ class ResctrlGroups:
         return ""
 
     def _warn_once(self, text: str) -> None:
-        """A warning, once."""
+        """Logs a warning unless its text was logged before."""
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text)

@@ -1,8 +1,7 @@
-"""Files by which Terway, Alibaba Cloud's network plugin, learns of shares of the network.
+"""Writes the files from which Terway, Alibaba Cloud's network plugin, reads shares of the network.
 
+The plugin and its kernel part enforce them; without Terway the files have no effect.
 Source: spec/node-agent.md 3.9.
-
-The plugin and its kernel part do the rest; without them the files say nothing to anybody.
 """
 
 import logging
@@ -25,9 +24,9 @@ _PRIORITY = {QoS.SYSTEM: 0, QoS.LSE: 1, QoS.LSR: 1, QoS.LS: 1, QoS.BE: 2}
 
 
 def node_text(shares: Shares) -> str:
-    """The node's file: a line `name value` each, bytes a second.
+    """Returns the node's file: a line `name value` each, bytes a second.
 
-    Q: a share that is stated as a percentage is in bits, as upstream writes it.
+    Q: a share that is given as a percentage is in bits, as upstream writes it.
     """
     whole = shares.total // 8
 
@@ -50,7 +49,7 @@ def node_text(shares: Shares) -> str:
 
 
 def pods_text(pods: Iterable[PodCgroups]) -> str:
-    """The pods' file: by uid; a pod whose limits cannot be read is left out."""
+    """Returns the pods' file: JSON by uid; a pod with an invalid annotation is left out."""
     found: dict[str, Any] = {}
     for each in pods:
         limits = network_qos.limits_of(each.pod)
@@ -70,14 +69,14 @@ def pods_text(pods: Iterable[PodCgroups]) -> str:
 
 
 class TerwayFiles:
-    """Writes both while the policy is chosen, and removes them otherwise."""
+    """Writes both files while the policy is `terway-qos`, and removes them otherwise."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._logged = False
 
     def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
-        """Makes them say what a NodeSLO asks for."""
+        """Brings the files to the content that a NodeSLO requires."""
         if network_qos.policy(spec) != network_qos.TERWAY:
             self.release()
             return
@@ -85,7 +84,7 @@ class TerwayFiles:
         self._put(PODS_FILE, pods_text(pods))
 
     def release(self) -> None:
-        """Removes them."""
+        """Removes the files."""
         for name in (NODE_FILE, PODS_FILE):
             try:
                 (self._folder / name).unlink(missing_ok=True)

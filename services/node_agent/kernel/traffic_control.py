@@ -1,9 +1,11 @@
-"""Traffic control on the node's network card: classes of HTB for SYSTEM, LS and BE, and of single pods with a limit of their own.
+"""Traffic control on the node's network card: HTB classes for SYSTEM, LS and BE, and for single pods with a limit.
 
-Packets find their class by the sender's cgroup (`net_cls`) and, as those of a pod with a network of its own leave without one, by its
-address. Upstream keeps addresses in ipsets that iptables marks; here the classifier reads them itself, so neither tool is needed.
+Packets are classified by the sender's cgroup (`net_cls`) and by the source address: packets of a pod with a network of
+its own leave without a cgroup. Upstream keeps addresses in ipsets that iptables marks; here the classifier matches them
+itself.
 
-Needs the program `tc`, HTB and u32 in the kernel, and for processes in the node's network cls_cgroup. Source: spec/node-agent.md 3.9.
+It needs the program `tc`, HTB and u32 in the kernel, and for processes in the node's network cls_cgroup. Source:
+spec/node-agent.md 3.9.
 """
 
 import ipaddress
@@ -32,7 +34,7 @@ log = logging.getLogger(__name__)
 FIRST_POD_MINOR, LAST_MINOR = 5, 0xFFFE
 CGROUP_PRIO, V4_PRIO, V6_PRIO = 10, 11, 12
 LEAST_BITS = 8_000
-"""HTB takes no class without a rate."""
+"""HTB rejects a class without a rate."""
 RUNS_FOR_S = 5.0
 
 
@@ -43,7 +45,7 @@ class PodClass(NamedTuple):
         minor: of its class.
         egress: bits a second of a class of its own; 0: it shares its QoS class's.
         prio: of such a class.
-        addresses: that no other pod has; none of one in the node's network.
+        addresses: of its own network; none for a pod in the node's network.
     """
 
     minor: int
@@ -53,7 +55,7 @@ class PodClass(NamedTuple):
 
 
 def classes(card: str, shares: Shares, pods: Iterable[PodClass]) -> Iterator[str]:
-    """Commands for tc that make every class what it should be; those that are there are changed."""
+    """Yields commands for tc that create or change every class."""
     total = shares.total
     system = max(total - shares.ls_out.least - shares.be_out.least, 0)
 
@@ -75,7 +77,7 @@ def classes(card: str, shares: Shares, pods: Iterable[PodClass]) -> Iterator[str
 
 
 def filters(card: str, pods: Iterable[PodClass]) -> Iterator[str]:
-    """Commands for tc that send packets to their classes."""
+    """Yields commands for tc that send packets to their classes."""
     yield f"filter replace dev {card} parent {MAJOR}: protocol all prio {CGROUP_PRIO} handle 1: cgroup"
     for pod in pods:
         for text in pod.addresses:
@@ -91,7 +93,7 @@ class TrafficControl:
     """Runs tc when something has changed.
 
     Attributes:
-        card: the network card that it shares; empty while it shares none.
+        card: the network card under control; empty while there is none.
     """
 
     def __init__(self, proc: Path, processes: Processes, tc: tuple[str, ...] = ("tc",)) -> None:
@@ -103,7 +105,7 @@ class TrafficControl:
         self._logged: set[str] = set()
 
     def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
-        """Makes traffic control what a NodeSLO asks for; nothing while it states no bandwidth."""
+        """Brings traffic control to the shares of a NodeSLO; nothing while it has no total bandwidth."""
         shares = network_qos.shares(spec)
         if network_qos.policy(spec) != network_qos.TC or shares.total <= 0:
             self.release()
@@ -122,12 +124,12 @@ class TrafficControl:
             self.card, self._done = card, what
 
     def minor_of(self, pod: Pod) -> int | None:
-        """The class of a pod: its own, else its QoS class's; None without a label."""
+        """Returns the class of a pod: its own, else its QoS class's; None without a label."""
         minor = network_qos.minor_of(pod)
         return None if minor is None else self._own.get(pod.metadata.uid, minor)
 
     def release(self) -> None:
-        """Gives the card the kernel's own discipline back."""
+        """Restores the kernel's default queueing discipline."""
         if self.card:
             self._run([f"qdisc del dev {self.card} root"])
         self.card, self._done, self._own = "", (), {}
@@ -150,7 +152,7 @@ class TrafficControl:
                     yield uid, PodClass(minor, 0, 0, addresses)
 
     def _minor(self, uid: str) -> int:
-        """The number of a pod's own class: the first that is free."""
+        """Returns the number of a pod's own class: the first that is free."""
         if uid not in self._own:
             taken = set(self._own.values())
             self._own[uid] = next(n for n in range(FIRST_POD_MINOR, LAST_MINOR) if n not in taken)
@@ -164,7 +166,10 @@ class TrafficControl:
         return ()
 
     def _write(self, card: str, shares: Shares, pods: tuple[PodClass, ...]) -> bool:
-        """Classes first, then filters; those for addresses are made anew, old classes of pods go last."""
+        """Writes classes, then filters. Filters for addresses are replaced as a whole.
+
+        Classes of gone pods are removed last.
+        """
         shown = self._output("qdisc", "show", "dev", card, "root")
         if shown is None:
             return False
@@ -199,7 +204,7 @@ class TrafficControl:
         return None if done is None or done.returncode else done.stdout
 
     def _run(self, commands: list[str]) -> bool:
-        """Runs commands in one go; whether all were taken."""
+        """Runs commands in one call of tc; reports whether all succeeded."""
         done = self._call(("-force", "-batch", "-"), "\n".join(commands) + "\n")
         if done is not None and done.returncode:
             self._warn_once(f"tc does not take {commands[0]!r}: {' '.join(done.stderr.split())}")
@@ -215,14 +220,14 @@ class TrafficControl:
             return None
 
     def _warn_once(self, text: str) -> None:
-        """A warning, once."""
+        """Logs a warning unless its text was logged before."""
         if text not in self._logged:
             self._logged.add(text)
             log.warning("the network is not shared as it should be", extra={"why": text})
 
 
 def default_card(proc: Path) -> str:
-    """The network card of the node's default route with the lowest metric; empty without one."""
+    """Returns the network card of the default route with the lowest metric; empty without one."""
     try:
         lines = (proc / "1/net/route").read_text().splitlines()[1:]
     except OSError:

@@ -1,4 +1,6 @@
-"""The agent's figures for Prometheus, made when they are asked for. What upstream's agent has too is named as there.
+"""The agent's metrics in Prometheus' exposition format, computed on request.
+
+Series that koordlet has too keep its names.
 
 Source: spec/node-agent.md 7.5.
 """
@@ -42,7 +44,7 @@ TEXTS = {
     "koordlet_container_oom_score_adj": "What a pod states for its container",
     "koordlet_container_core_sched_cookie": "1 for each container that shares cores only with its group",
 }
-"""Gauges with labels of their own."""
+"""Series with labels of their own -> help text."""
 
 
 def _families(node: str, gauges: Iterable[Gauge]) -> Iterable[Metric]:
@@ -56,7 +58,7 @@ def _families(node: str, gauges: Iterable[Gauge]) -> Iterable[Metric]:
 
 
 class AgentMetrics(Collector):
-    """Turns figures into Prometheus' text."""
+    """Converts the agent's figures to metric families."""
 
     def __init__(self, figures: Callable[[], Figures], connected: Callable[[], bool]) -> None:
         self._figures = figures
@@ -65,15 +67,15 @@ class AgentMetrics(Collector):
         self._registry.register(self)
 
     def text(self) -> bytes:
-        """The page."""
+        """Returns the page."""
         return generate_latest(self._registry)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is checked ahead, so nothing is collected when this is registered."""
+        """Returns no descriptions, so that registration collects nothing."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """The figures of this moment."""
+        """Yields the present figures."""
         now = self._figures()
         cpu, memory, _ = now.usage or (None, None, None)
         gauges: list[tuple[str, str, float | None]] = [

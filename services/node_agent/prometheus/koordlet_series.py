@@ -1,4 +1,4 @@
-"""Series of koordlet's page that tell what the agent knows and holds, worked out when somebody reads it.
+"""Series of koordlet's metrics page, computed on request from pods, NodeSLO and cgroups.
 
 Source: spec/node-agent.md 7.5.
 """
@@ -31,14 +31,14 @@ UNITS = {
 
 
 def node_allocatable(node: Node | None) -> Iterator[Gauge]:
-    """Batch and mid resources of the node."""
+    """Yields batch and mid resources of the node."""
     allocatable = {} if node is None else node.status.allocatable or {}
     for name, size in _amounts(allocatable):
         yield Gauge("koordlet_node_resource_allocatable", {"resource": name, "unit": UNITS[name]}, size)
 
 
 def container_requests(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
-    """What containers ask for and are bounded by, of batch and mid resources."""
+    """Yields requests and limits of batch and mid resources by container."""
     for each in pods:
         for container in each.pod.spec.containers:
             resources = container.resources
@@ -52,7 +52,7 @@ def container_requests(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
 
 
 def share_pools(topology: Mapping[str, str] | None) -> Iterator[Gauge]:
-    """The CPUs that pods without CPUs of their own share, and of these the ones that best effort may use."""
+    """Yields the CPUs of the share pools, and of the share pools of best effort."""
     if topology is None:
         return
     rule = CpuRule.of(topology)
@@ -64,10 +64,10 @@ def share_pools(topology: Mapping[str, str] | None) -> Iterator[Gauge]:
 
 
 def suppressed(policy: str, held: tuple[frozenset[int], int] | None) -> Iterator[Gauge]:
-    """What best effort may use.
+    """Yields the CPU that best effort may use.
 
     Args:
-        policy: that holds it.
+        policy: the policy that suppresses it.
         held: its CPUs and its quota; None while it has no cgroup.
     """
     if held is None:
@@ -80,10 +80,10 @@ def suppressed(policy: str, held: tuple[frozenset[int], int] | None) -> Iterator
 
 
 def used(found: UsageSnapshot, best_effort: frozenset[str]) -> Iterator[Gauge]:
-    """What suppress compares: cpu of best effort, and of all other pods.
+    """Yields the cpu used by best effort, and by all other pods.
 
     Args:
-        best_effort: uids of the pods that are.
+        best_effort: uids of best-effort pods.
     """
     others = sum(usage.cpu for uid, usage in found.pods.items() if usage.cpu and uid not in best_effort)
     yield Gauge("koordlet_be_suppress_ls_used_cpu_cores", {}, others / MICRO)
@@ -92,10 +92,10 @@ def used(found: UsageSnapshot, best_effort: frozenset[str]) -> Iterator[Gauge]:
 
 
 def burst(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
-    """Quotas of containers that CPU burst has raised, and what containers may save up.
+    """Yields quotas that CPU burst has raised, and burst buffers, by container.
 
     Args:
-        pods: that are its concern.
+        pods: those under CPU burst.
     """
     for each in pods:
         for container in each.pod.spec.containers:
@@ -104,7 +104,7 @@ def burst(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
             if cid is None or base <= 0:
                 continue
             labels = each.labels_of(container.name)
-            del labels["pod_uid"]  # koordlet's have none
+            del labels["pod_uid"]  # koordlet's series have no such label
             now = executor.cached_value(QUOTA, each.containers[cid])
             if now is not None and int(now) > base:
                 yield Gauge("koordlet_container_scaled_cfs_quota_us", labels, int(now))
@@ -114,7 +114,7 @@ def burst(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
 
 
 def oom_scores(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
-    """What pods state for their containers."""
+    """Yields the OOM scores of pods' annotations by container."""
     for each in pods:
         for name in each.seen.ids:
             if (score := oom_score.score(each.pod.metadata.annotations, name)) is not None:

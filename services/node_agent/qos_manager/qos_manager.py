@@ -1,9 +1,6 @@
-"""The agent's hands: after each round of measuring, the strategies that are due.
+"""The QoS manager: runs the strategies after each collection cycle, and restores at the end what they changed.
 
-What it changes it puts back at the end.
-
-It works from the last NodeSLO and the last pods that it heard, so also when the bus is away. Source: spec/node-agent.md
-3, 4.
+It works from the newest NodeSLO and pods received, so also without the bus. Source: spec/node-agent.md 3, 4.
 """
 
 import logging
@@ -46,24 +43,24 @@ log = logging.getLogger(__name__)
 
 RECONCILE_INTERVAL_NS = 10 * SECOND
 POD_KEPT_NS = 12 * SECOND
-"""What is looked back at of a pod."""
+"""Nanoseconds of a pod's usage that are kept: the longest time that strategies look back."""
 LATEST_NS = 2 * SECOND
 BURST_WINDOW_NS = 5 * SECOND
 CGROUP_POLL_INTERVAL_NS = 5 * SECOND
-"""A pod's new containers are found within this time."""
+"""Nanoseconds within which a pod's new containers are found."""
 
 
 class HostPaths(NamedTuple):
-    """Where the agent finds things.
+    """Paths on the host.
 
     Attributes:
         root: where cgroup hierarchies are mounted.
-        parent: the cgroup that kubepods lies in, relative to a controller's root.
+        parent: the cgroup above kubepods, relative to a controller's root.
         proc, sys: procfs and sysfs.
         logs: the kubelet's links to the logs of containers.
-        kubelet: its folder, below which it mounts volumes.
+        kubelet: the kubelet's folder, below which it mounts volumes.
         terway: where Terway reads shares of the network.
-        kubelet_config: the file of its configuration.
+        kubelet_config: the kubelet's configuration file.
     """
 
     root: Path
@@ -77,11 +74,11 @@ class HostPaths(NamedTuple):
 
 
 class EnforcementStatus(NamedTuple):
-    """What the strategies did since the start.
+    """Counts since the start.
 
     Attributes:
-        written, refused: files of cgroups written, and those that the kernel did not take.
-        pods: pods that the agent was told of; None before it was told.
+        written, refused: cgroup files written, and writes that the kernel rejected.
+        pods: pods of the newest NodePods; None before the first one.
     """
 
     written: int
@@ -93,8 +90,8 @@ class QosManager:
     """Runs the strategies of one node.
 
     Attributes:
-        executor: what writes; None before there is a cgroup of pods.
-        state: how busy shared CPUs are, by CPU burst's last round.
+        executor: writes cgroups; None before there is a cgroup of pods.
+        state: load of the shared CPUs, from CPU burst's last cycle.
     """
 
     def __init__(
@@ -140,10 +137,10 @@ class QosManager:
     def round(
         self, found: UsageSnapshot, hierarchy: Hierarchy, kube: KubepodsLayout | None, folders: Mapping[str, str]
     ) -> None:
-        """After a round of measuring.
+        """Runs all strategies after a collection cycle.
 
         Args:
-            kube: how pods are laid out; None while there are none.
+            kube: the layout of pods; None while there are none.
             folders: uid -> folder of each pod, below `hierarchy`'s.
         """
         self._record_usage(found)
@@ -163,7 +160,7 @@ class QosManager:
         self._extra_metrics.round(self._pod_cgroups)
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
-        """Values are worked out when something has changed, and looked at now and then."""
+        """Computes values when their inputs have changed, and checks the files at intervals."""
         known = self._pods.in_force
         assert self.executor is not None, "made before any strategy runs"
         if known is None or not (changed or now_ns - self._reconciled_ns >= RECONCILE_INTERVAL_NS):
@@ -185,7 +182,7 @@ class QosManager:
 
     @property
     def enforcement(self) -> EnforcementStatus:
-        """What was done so far."""
+        """Counts of the enforcers."""
         known = self._pods.in_force
         pods = None if known is None else len(known.pods)
         if self.executor is None:
@@ -193,7 +190,7 @@ class QosManager:
         return EnforcementStatus(self.executor.written, self.executor.refused, pods)
 
     def gauges(self) -> Iterator[Gauge]:
-        """What it knows, holds, and has measured besides usage."""
+        """Yields gauges of node objects, cgroups and extra metrics."""
         known, found = self._pods.in_force, self._latest_usage
         if known is not None:
             yield from koordlet_series.node_allocatable(known.object)
@@ -216,7 +213,7 @@ class QosManager:
             yield from self._files.gauges()
 
     def release(self) -> None:
-        """Puts back what was found."""
+        """Restores the original values."""
         if self.executor is None:
             return
         self._suppress_enforcer.release(self._cgroups())
@@ -268,12 +265,12 @@ class QosManager:
 
     @property
     def _keeps_pods(self) -> bool:
-        """Whether CPU burst, which looks back at pods, has anything to do."""
+        """CPU burst, which looks back at pods, is on."""
         burst = self._spec.cpu_burst_strategy
         return self._gates["CPUBurst"] and burst is not None and burst.policy not in {"", "none"}
 
     def _find_pod_cgroups(self, folders: Mapping[str, str], now_ns: int) -> bool:
-        """Looks containers up when pods have changed, and now and then; whether anything is new."""
+        """Finds containers' cgroups when pods have changed, and at intervals; reports whether any is new."""
         known = self._pods.in_force
         what = (known, self._spec_of, frozenset(folders))
         if (what, now_ns // CGROUP_POLL_INTERVAL_NS) == self._pod_cgroups_key:
@@ -318,7 +315,7 @@ class QosManager:
         if not self._gates["BECPUSuppress"] or known is None or threshold is None:
             return
         if self._slo.spec is None and not self._suppress_enforcer.used:
-            return  # nobody has said anything
+            return  # no NodeSLO yet, and nothing to restore
         current = self._suppress_enforcer.current(self._folders.best_effort)
         if current is None:
             return
@@ -341,7 +338,7 @@ class QosManager:
         self._suppress_enforcer.round(threshold, at, self._cgroups, self._folders.best_effort, now_ns)
 
     def _uids_of(self, known: NodePods) -> frozenset[str]:
-        """Uids of best effort among the pods that are known."""
+        """Returns the uids of best-effort pods."""
         if self._best_effort_uids[0] is not known:
             self._best_effort_uids = (known, best_effort_of(known.pods))
         return self._best_effort_uids[1]
@@ -397,7 +394,7 @@ class QosManager:
         self._eviction_enforcer.round(threshold, known.object, known.pods, load, now_ns)
 
     def _sample_best_effort(self, found: UsageSnapshot) -> None:
-        """What best effort uses, asks for and is current to, for BECPUEvict."""
+        """Samples usage, request and limit of best effort, for BECPUEvict."""
         known = self._pods.in_force
         if known is None or found.best_effort is None or found.best_effort.cpu is None:
             return

@@ -1,1 +1,1 @@
-"""What upstream's runtime hooks give to pods and containers, here as values that are reconciled. Pure."""
+"""The values of koordlet's runtime hooks for pods and containers; here the QoS manager reconciles them. Pure."""

@@ -1,4 +1,4 @@
-"""Shares, quota and memory limit of BE pods out of their batch resources. Source: spec/node-agent.md 4.5."""
+"""CPU shares, quota and memory limit of BE pods from their batch resources. Source: spec/node-agent.md 4.5."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ NO_LIMIT = -1
 
 
 class Batch(NamedTuple):
-    """What a container states of batch resources: milli-cores and bytes; a limit of -1 is none."""
+    """Batch resources of a container: milli-cores and bytes; a limit of -1 is none."""
 
     cpu_request: int
     cpu_limit: int
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What a cgroup gets."""
+    """The values of a cgroup."""
 
     shares: int
     quota_us: int
@@ -35,24 +35,24 @@ class Values(NamedTuple):
 
 
 class BatchRule(NamedTuple):
-    """What of the node matters.
+    """The settings of the node that apply to batch resources.
 
     Attributes:
-        quota: whether quotas are set; None before a NodeSLO was seen. Suppress by quota holds best effort as a whole.
-        ratio: CPU normalisation; None before a node was seen, -1 for none.
+        quota: quotas are set; None before the first NodeSLO. Suppress by quota limits best effort as a whole instead.
+        ratio: CPU normalization; None before the first Node, -1 for none.
     """
 
     quota: bool | None = None
     ratio: float | None = None
 
     def with_threshold(self, threshold: ResourceThreshold | None) -> "BatchRule":
-        """The rule under a NodeSLO."""
+        """Returns the rule under a NodeSLO."""
         by_quota = threshold is not None and threshold.cpu_suppress_policy == "cfsQuota" and threshold.enable is True
         return self._replace(quota=not by_quota)
 
 
 def batch_requests(pod: Pod) -> Mapping[str, Batch] | None:
-    """Batch resources by container: of the spec, else of the annotation; None when there are none."""
+    """Returns batch resources by container: of the spec, else of the annotation; None when there are none."""
     found = {
         container.name: batch
         for container in pod.spec.containers
@@ -71,7 +71,7 @@ def _annotated(pod: Pod) -> Mapping[str, Batch] | None:
         return None
     if containers is None:
         return None
-    nothing = Batch(0, NO_LIMIT, NO_LIMIT)  # a container that the annotation names counts, whatever it says
+    nothing = Batch(0, NO_LIMIT, NO_LIMIT)  # a container that the annotation names counts, even without amounts
     return {name: _batch(resources) or nothing for name, resources in containers.items()}
 
 
@@ -98,15 +98,12 @@ def _amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def container_values(batch: Batch, rule: BatchRule) -> Values:
-    """What a container's cgroup gets."""
+    """Returns the values of a container's cgroup."""
     return Values(cgroup_values.shares(batch.cpu_request), _quota(batch.cpu_limit, rule), batch.memory_limit)
 
 
 def pod_values(containers: Mapping[str, Batch], rule: BatchRule) -> Values:
-    """What a pod's cgroup gets: sums over the containers that state batch resources.
-
-    No limit if one of them has none.
-    """
+    """Returns the values of a pod's cgroup: sums over the containers with batch resources; no limit if one has none."""
     cpu = [batch.cpu_limit for batch in containers.values()]
     memory = [batch.memory_limit for batch in containers.values()]
     return Values(
@@ -117,7 +114,7 @@ def pod_values(containers: Mapping[str, Batch], rule: BatchRule) -> Values:
 
 
 def applies(pod: Pod) -> bool:
-    """Whether a pod is concerned at all."""
+    """Reports whether the hook applies to a pod."""
     return raw_qos(pod) is QoS.BE
 
 

@@ -1,4 +1,4 @@
-"""Core scheduling: which pods may share a core, as group names, and `cpu.idle` of the kube-QoS cgroups.
+"""Core scheduling: groups of pods that may share a core, and `cpu.idle` of the kube-QoS cgroups.
 
 Source: spec/node-agent.md 4.8.
 """
@@ -21,7 +21,7 @@ class _Class(NamedTuple):
 
 
 class CoreRule(NamedTuple):
-    """What a NodeSLO asks for of each class."""
+    """A NodeSLO's settings of each class."""
 
     lsr: _Class
     ls: _Class
@@ -29,7 +29,7 @@ class CoreRule(NamedTuple):
 
     @classmethod
     def of(cls, strategy: ResourceQos | None) -> Self:
-        """Reads it; nothing unless core scheduling is the policy."""
+        """Reads a strategy; all classes are disabled unless core scheduling is the policy."""
         policies = strategy.policies if strategy else None
         if strategy is None or policies is None or policies.cpu_policy != "coreSched":
             return cls(_Class(), _Class(), _Class())
@@ -38,16 +38,16 @@ class CoreRule(NamedTuple):
 
     @property
     def enabled(self) -> bool:
-        """Whether any class is."""
+        """Reports whether any class is enabled."""
         return self.lsr.enabled or self.ls.enabled or self.be.enabled
 
     def idle(self) -> dict[str, int]:
-        """`cpu.idle` by Kubernetes class: where LSR, LS and BE pods lie."""
+        """Returns `cpu.idle` by Kubernetes class, of the cgroups in which LSR, LS and BE pods lie."""
         guaranteed = self.lsr if self.lsr.enabled else self.ls
         return {"Guaranteed": int(guaranteed.idle), "Burstable": int(self.ls.idle), "BestEffort": int(self.be.idle)}
 
     def group(self, uid: str, labels: Mapping[str, str], kube_qos: str) -> str | None:
-        """A pod's group; None when it is in none. Pods of one group may share a core, others not with them."""
+        """Returns a pod's group; None when it is in none. Pods of one group may share a core with each other only."""
         found = self._of_pod(labels, kube_qos)
         policy = labels.get(POLICY, "")
         if not found.enabled or policy == "none":

@@ -1,4 +1,4 @@
-"""Quotas on faster CPUs: a core that is worth 1.2 of the fleet's is given for 1/1.2 of the time.
+"""CPU normalization: shorter quotas on faster CPUs. A core worth 1.2 of the fleet's is allocated for 1/1.2 of the time.
 
 Source: spec/node-agent.md 4.6.
 """
@@ -19,7 +19,7 @@ NONE = -1.0
 
 
 class BadRatio(KoordError):
-    """A node's ratio that is no positive number; the last good one stays."""
+    """A node's ratio that is not a positive number; the last good one stays."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -34,10 +34,10 @@ class Normalization(NamedTuple):
     ratio: float = NONE
 
     def with_annotation(self, text: str | None) -> "Normalization":
-        """The rule under a node's annotation; changes below 0.01 are no change.
+        """Returns the rule under a node's annotation; changes below 0.01 are ignored.
 
         Raises:
-            BadRatio: it is no positive number.
+            BadRatio: it is not a positive number.
         """
         ratio = parse(text)
         if ratio is None:
@@ -48,10 +48,10 @@ class Normalization(NamedTuple):
 
 
 def parse(text: str | None) -> float | None:
-    """The ratio that a node states; None without one.
+    """Parses a node's ratio; None without one.
 
     Raises:
-        BadRatio: it is no positive number.
+        BadRatio: it is not a positive number.
     """
     if text is None:
         return None
@@ -65,16 +65,16 @@ def parse(text: str | None) -> float | None:
 
 
 def scaled(quota_us: int, ratio: float | None) -> int:
-    """A quota on a node of that ratio; only ratios above 1 shorten it."""
+    """Returns a quota on a node of that ratio; only ratios above 1 shorten it."""
     if quota_us <= 0 or ratio is None or ratio <= 1:
         return quota_us
     return math.ceil(quota_us / ratio)
 
 
 def concerns(pod: Pod) -> bool:
-    """Whether a pod's quotas are scaled: LS pods and those without a class, unless they hold CPUs.
+    """Reports whether a pod's quotas are scaled: LS pods and those without a class, unless they have CPUs of their own.
 
-    Q: only a pod that has labels, none of them a QoS class, is spared for the CPUs that it holds.
+    Q: of pods without a class, only one that has labels is spared for its CPUs.
     """
     qos = raw_qos(pod)
     if qos is QoS.NONE and pod.metadata.labels:
@@ -83,13 +83,13 @@ def concerns(pod: Pod) -> bool:
 
 
 def container_quota(container: Container, rule: Normalization) -> int | None:
-    """A container's quota in microseconds a period; None leaves it."""
+    """Returns a container's quota in microseconds a period; None leaves it."""
     limit = _limit_milli(container)
     return scaled(cgroup_values.quota(limit), rule.ratio) if rule.enabled and limit > 0 else None
 
 
 def pod_quota(pod: Pod, rule: Normalization) -> int | None:
-    """A pod's quota: of the sum of the limits that are set."""
+    """Returns a pod's quota, from the sum of the limits that are set."""
     limit = sum(_limit_milli(container) for container in pod.spec.containers)
     return scaled(cgroup_values.quota(limit), rule.ratio) if rule.enabled and limit > 0 else None
 

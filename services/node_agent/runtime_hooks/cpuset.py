@@ -1,4 +1,4 @@
-"""Which CPUs a container may run on, outside of suppress. Source: spec/node-agent.md 4.4."""
+"""CPUs on which a container may run, apart from suppress. Source: spec/node-agent.md 4.4."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
@@ -20,10 +20,11 @@ class _Pool(msgspec.Struct):
 
 
 class CpuRule(NamedTuple):
-    """What the NodeResourceTopology says: share pools by NUMA node, CPUs of SYSTEM pods, whether the kubelet gives out CPUs.
+    """Settings of the NodeResourceTopology: share pools by NUMA node, CPUs of SYSTEM pods, the kubelet's policy.
 
     Attributes:
-        best_effort_too: the agent gives CPUs to best effort pod by pod (gate BECPUManager).
+        static: the kubelet allocates CPUs by its static policy.
+        best_effort_too: the agent assigns CPUs to best effort pod by pod (gate BECPUManager).
     """
 
     ls: Mapping[int, str]
@@ -45,10 +46,10 @@ class CpuRule(NamedTuple):
 
 
 def container_cpus(pod: Pod, rule: CpuRule | None) -> str | None:
-    """The CPUs of a pod's containers; "" takes a set away, None leaves it.
+    """Returns the CPUs of a pod's containers; "" removes a set, None leaves it.
 
     Args:
-        rule: None without a NodeResourceTopology: only what the scheduler gave counts.
+        rule: None without a NodeResourceTopology: only the scheduler's allocation counts.
     """
     status = resource_status(pod)
     if status.cpuset:
@@ -70,12 +71,12 @@ def container_cpus(pod: Pod, rule: CpuRule | None) -> str | None:
 
 
 def shared_cpus(rule: CpuRule) -> str:
-    """The CPUs of all share pools: where an LS host application runs."""
+    """Returns the CPUs of all share pools, on which LS host applications run."""
     return _joined(rule.ls.values())
 
 
 def unlimited(pod: Pod) -> bool:
-    """Whether the pod's quota is taken away, as it has CPUs for itself."""
+    """Reports whether the pod's quota is removed, as it has CPUs of its own."""
     return bool(resource_status(pod).cpuset)
 
 

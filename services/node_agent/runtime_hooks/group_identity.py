@@ -1,4 +1,4 @@
-"""Group identity: whose threads go first on a shared core, by `cpu.bvt_warp_ns`. Source: spec/node-agent.md 4.3."""
+"""Group identity: precedence of threads on a shared core, by `cpu.bvt_warp_ns`. Source: spec/node-agent.md 4.3."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Self
@@ -16,7 +16,7 @@ DEFAULTS = {QoS.LSR: 2, QoS.LS: 2, QoS.BE: -1}
 
 
 class BadCpuQos(KoordError):
-    """A pod's annotation that cannot be read; the pod keeps what it has."""
+    """A pod's annotation that is invalid; the pod keeps its value."""
 
     def __init__(self, pod: str, reason: str) -> None:
         super().__init__(f"pod {pod}: annotation {ANNOTATION}: {reason}")
@@ -34,7 +34,7 @@ class Identities(NamedTuple):
 
     @classmethod
     def of(cls, strategy: ResourceQos | None) -> Self:
-        """What a NodeSLO asks for; nothing when another policy keeps classes apart."""
+        """Reads a NodeSLO's strategy; all classes are disabled when it has another policy."""
         policies = strategy.policies if strategy else None
         ours = not policies or (policies.cpu_policy or "groupIdentity") == "groupIdentity"
         values, enabled = dict.fromkeys(DEFAULTS, 0), set()
@@ -45,11 +45,11 @@ class Identities(NamedTuple):
         return cls(frozenset(enabled), values)
 
     def of_class(self, qos: QoS) -> int | None:
-        """The value of a stated class; None when it has none of its own."""
+        """Returns the value of a QoS class; None when it has none of its own."""
         return self.values.get(QoS.LSR if qos is QoS.LSE else qos)
 
     def of_kube(self, kube_qos: str) -> int:
-        """The value of a pod by its Kubernetes class alone; 0 for an unknown one."""
+        """Returns the value of a pod by its Kubernetes class alone; 0 for an unknown one."""
         match kube_qos:
             case "Guaranteed":
                 return self.values[QoS.LSR] if QoS.LSR in self.enabled else self.values[QoS.LS]
@@ -60,14 +60,14 @@ class Identities(NamedTuple):
         return 0
 
     def of_folder(self, kube_qos: str) -> int:
-        """The value of one of the three cgroups that hold pods; the one that holds all stays at 0."""
+        """Returns the value of one of the three cgroups that hold pods; the one above all stays at 0."""
         return 0 if kube_qos == "Guaranteed" else self.of_kube(kube_qos)
 
     def of_pod(self, pod: Pod) -> int:
-        """The value of a pod; an LS pod may state its own.
+        """Returns the value of a pod; an LS pod may have its own.
 
         Raises:
-            BadCpuQos: its annotation cannot be read.
+            BadCpuQos: its annotation is invalid.
         """
         own, qos = _annotated(pod), raw_qos(pod)
         if own is not None and qos is QoS.LS:

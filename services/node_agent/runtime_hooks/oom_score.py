@@ -1,4 +1,4 @@
-"""`oom_score_adj` of a container's processes, as its pod's annotations state it. Source: spec/node-agent.md 4.10."""
+"""`oom_score_adj` of a container's processes, from its pod's annotations. Source: spec/node-agent.md 4.10."""
 
 import re
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ LEAST, MOST = -1000, 1000
 
 
 def score(annotations: Mapping[str, str] | None, container: str) -> int | None:
-    """The value of a container: its own, else its pod's.
+    """Returns the value of a container: its own, else its pod's.
 
-    None leaves its processes alone, also when what is stated cannot be used.
+    None, also for an invalid annotation, leaves its processes alone.
     """
     texts = annotations or {}
     found: int | None = None

@@ -1,1 +1,1 @@
-"""Enforcers: apply the strategies' decisions to cgroups and block devices, and restore the original values at the end."""
+"""Enforcers: apply decisions of the strategies to cgroups and block devices, and restore original values at the end."""

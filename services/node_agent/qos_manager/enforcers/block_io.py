@@ -1,4 +1,7 @@
-"""Block I/O limits on this node's devices: finds them in sysfs, writes the lines that differ, takes them away at the end. Source: spec/node-agent.md 3.7."""
+"""Enforces block I/O limits: finds devices in sysfs, writes lines that differ, and removes them at the end.
+
+Source: spec/node-agent.md 3.7.
+"""
 
 import logging
 import re
@@ -26,14 +29,13 @@ log = logging.getLogger(__name__)
 CSI = "volumes/kubernetes.io~csi"
 """Where the kubelet mounts the CSI volumes of a pod, below the pod's folder."""
 ROOT = ""
-"""The cgroup of everything."""
+"""The root cgroup."""
 
 
 def storage(sys: Path) -> Storage:
-    """Disks, partitions, and volume groups that lie on one device, by what the kernel shows of them.
+    """Reads disks, partitions, and volume groups on a single device from sysfs.
 
-    Names of logical volumes are those of the device mapper, in which `-` parts group and volume and `--` stands for
-    `-`.
+    Logical volumes are named as in the device mapper: `-` separates group and volume, and `--` stands for `-`.
     """
     disks: dict[str, str] = {}
     partitions: dict[str, str] = {}
@@ -62,7 +64,7 @@ def storage(sys: Path) -> Storage:
 
 
 def mounts(proc: Path) -> dict[str, str]:
-    """Mount point -> device, of the node's own name space; the last of those that lie over each other."""
+    """Returns mount point -> device, of the host's mount namespace; of stacked mounts the last."""
     try:
         lines = (proc / "1/mountinfo").read_text().splitlines()
     except OSError:
@@ -77,7 +79,7 @@ def mounts(proc: Path) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    r"""A name as it is: the kernel writes blanks and the like as `\040`."""
+    r"""Returns a name without the kernel's escapes, such as `\040` for a blank."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
@@ -89,7 +91,7 @@ def _names(folder: Path) -> list[str]:
 
 
 class BlockIoEnforcer:
-    """Holds best effort, single pods and the node to what is asked for. Only cgroup v1 has these files."""
+    """Enforces the limits of best effort, single pods and the node. Only cgroup v1 has these files."""
 
     def __init__(self, executor: Executor, sys: Path, proc: Path, kubelet: Path) -> None:
         self._executor = executor
@@ -99,7 +101,7 @@ class BlockIoEnforcer:
         self._logged: set[str] = set()
 
     def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[PodCgroups], claims: Mapping[str, str]) -> None:
-        """Makes all targets hold what is asked for.
+        """Brings the files of all targets to their limits.
 
         Args:
             claims: `namespace/name` of a claim -> its PersistentVolume.
@@ -109,7 +111,7 @@ class BlockIoEnforcer:
         found = storage(self._sys)._replace(mounts=mounts(self._proc), kubelet=str(self._kubelet))
         current = self._current_lines
         for folder, qos_class in ((best_effort, qos.be_class), (ROOT, qos.cgroup_root)):
-            if _is_on(qos_class) or folder in self._ours:  # what nobody ever asked for is another's
+            if _is_on(qos_class) or folder in self._ours:  # limits that the NodeSLO never set belong to somebody else
                 self._try(folder, lambda f=folder, s=qos_class: block_io.of_class(s, found, current(f), root=f == ROOT))  # type: ignore[misc]
         for each in pods:
             if BLOCK_IO in (each.pod.metadata.annotations or {}):
@@ -119,7 +121,7 @@ class BlockIoEnforcer:
                 self._try(folder, lambda p=pod, f=folder, v=volumes: block_io.of_pod(p, found, v, current(f)))  # type: ignore[misc]
 
     def release(self) -> None:
-        """Takes the lines of ours away."""
+        """Removes our lines."""
         for folder, devices in self._ours.items():
             files = (QOS,) if folder == ROOT else (*THROTTLES, WEIGHT)
             lines = {file: [f"{device} 1" for device in devices] for file in files}

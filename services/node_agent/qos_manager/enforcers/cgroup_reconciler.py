@@ -1,4 +1,4 @@
-"""Values that cgroups are to hold as long as nothing changes: memory QoS, and what upstream's runtime hooks give.
+"""Reconciles cgroup values that change only with their inputs: memory QoS, and the values of the runtime hooks.
 
 Source: spec/node-agent.md 3.5, 4.2-4.6, 4.10.
 """
@@ -40,7 +40,7 @@ class KubepodsFolders(NamedTuple):
 
 
 class CgroupReconciler:
-    """Works out the values of all levels, and writes those that differ."""
+    """Computes the values of all levels, and writes those that differ."""
 
     def __init__(self, executor: Executor, gates: Mapping[str, bool], page: int) -> None:
         self._executor = executor
@@ -59,7 +59,7 @@ class CgroupReconciler:
         folders: KubepodsFolders,
         pods: Sequence[PodCgroups],
     ) -> None:
-        """Works out what the cgroups should hold, and make them hold it.
+        """Computes the desired values and writes them.
 
         Args:
             spec: merged with the defaults.
@@ -93,7 +93,7 @@ class CgroupReconciler:
         self.again()
 
     def again(self) -> None:
-        """Makes the cgroups hold what was worked out last."""
+        """Writes the values that were computed last, where they differ."""
         self._executor.update_levels(self._levels)
 
     def _take_ratio(self, node: Node | None) -> None:
@@ -108,7 +108,7 @@ class CgroupReconciler:
     ) -> None:
         rule = Identities.of(qos)
         if not rule.enabled and not self._identities_used:
-            return  # what nobody asked for is left alone
+            return  # never enabled by a NodeSLO, so the values may belong to somebody else
         if not self._executor.supports("cpu.bvt_warp_ns", folders.guaranteed):
             return
         self._identities_used = bool(rule.enabled)
@@ -165,7 +165,7 @@ class CgroupReconciler:
     def _hosts(
         self, spec: NodeSloSpec, topology: Mapping[str, str] | None, folders: KubepodsFolders, kube: list[CgroupValue]
     ) -> None:
-        """Host applications: the identity of their class, and for LS the CPUs of all share pools.
+        """Adds the values of host applications: the identity of their class, and for LS the CPUs of all share pools.
 
         Source: spec/node-agent.md 3.11.
         """
@@ -199,7 +199,7 @@ class CgroupReconciler:
                 levels[2].extend(_memory_values(each.containers[cid], found.containers.get(cid, {})))
 
     def _warn_once(self, text: str) -> None:
-        """A warning, once."""
+        """Logs a warning unless its text was logged before."""
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text)

@@ -1,4 +1,4 @@
-"""Carries CPU burst out on the cgroups of pods and containers. Source: spec/node-agent.md 3.4."""
+"""Enforces CPU burst on the cgroups of pods and containers. Source: spec/node-agent.md 3.4."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ STAT_BYTES = 1_024
 
 
 class _Counters(NamedTuple):
-    """Of a container: when, its CPU time, periods in all and throttled."""
+    """Counters of a container at an instant: CPU time, periods, and throttled periods."""
 
     at_ns: int
     cpu_ns: int
@@ -38,7 +38,7 @@ class _Counters(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """A container's cpu.stat, and in v1 its cpuacct.usage, current open."""
+    """A container's open cpu.stat, and in v1 its cpuacct.usage."""
 
     stat: OpenFile
     usage: OpenFile | None
@@ -50,7 +50,7 @@ class _Files(NamedTuple):
 
 
 class CpuBurstEnforcer:
-    """Lets throttled containers burst.
+    """Raises the quotas of throttled containers for a while.
 
     Attributes:
         bursts: the limiters.
@@ -70,7 +70,7 @@ class CpuBurstEnforcer:
         self._concerned: tuple[CpuBurst | None, list[PodCgroups], list[PodCgroups]] = (None, [], [])
 
     def concerned(self, strategy: CpuBurst, pods: list[PodCgroups]) -> list[PodCgroups]:
-        """The pods whose turn it is: under a policy, or with something to take back."""
+        """Returns the pods to be handled: those under a policy, and those with values to restore."""
         on = strategy.policy not in {"", "none"}
         if on and self._concerned[0] is strategy and self._concerned[1] is pods:
             return self._concerned[2]
@@ -86,10 +86,10 @@ class CpuBurstEnforcer:
     def round(
         self, strategy: CpuBurst, state: Callable[[], NodeState], pods: Iterable[PodCgroups], now_ns: int
     ) -> NodeState | None:
-        """One round for the pods that are concerned; the node's state, if it was asked for.
+        """Runs one cycle for the given pods; returns the node's state, if it was computed.
 
-        A pod that is not throttled, holds its own quota and has its buffer already is passed over, unless a limiter
-        counts its usage.
+        A pod that is not throttled, has its own quota and has its buffer already is skipped, unless a limiter counts
+        its usage.
         """
         seen: set[str] = set()
         uids: set[str] = set()
@@ -142,10 +142,10 @@ class CpuBurstEnforcer:
         return cpu_burst.CurrentLimits(int(quota) if quota is not None else None, None)
 
     def _measure(self, cid: str, folder: str, now_ns: int, *, usage: bool) -> bool:
-        """Takes a sample of a container; whether it was throttled since the one before.
+        """Samples a container; reports whether it was throttled since the last sample.
 
         Args:
-            usage: take its CPU time too, which only limiters look at.
+            usage: sample its CPU time too, which only limiters need.
         """
         try:
             files = self._files.get(cid)
@@ -170,7 +170,7 @@ class CpuBurstEnforcer:
         return part > 0
 
     def _opened(self, folder: str) -> _Files:
-        """A container's files.
+        """Opens a container's files.
 
         Raises:
             OSError: one cannot be opened.
@@ -207,7 +207,7 @@ class CpuBurstEnforcer:
         (self._scaled.add if above else self._scaled.discard)(desired.uid)
 
     def _report(self, uid: str, cid: str, us: int, base: int, now_ns: int) -> None:
-        """Tells that a container leaves its quota, comes back to it, and what it has now and then in between."""
+        """Reports when a container leaves its quota or returns to it, and in between its quota at intervals."""
         reported_ns = self._reported_ns.get(cid)
         if us != base and reported_ns is not None and now_ns - reported_ns < REPORT_INTERVAL_NS:
             return
@@ -218,9 +218,9 @@ class CpuBurstEnforcer:
         self._report_action(Burst(uid, cid, cfs_quota_us=us))
 
     def _buffer(self, folder: str, burst_us: int, limit: int) -> None:
-        """Lets a cgroup save up.
+        """Sets the burst buffer of a cgroup.
 
-        Kernels from kernel.org take no more than its quota, so that is the bound once one has refused.
+        Kernels from kernel.org accept no more than its quota, so that is the bound once a write was rejected.
         """
         most = quota(limit)
         bounded = min(burst_us, most) if self._capped and most > 0 else burst_us

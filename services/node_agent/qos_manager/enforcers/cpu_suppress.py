@@ -1,4 +1,4 @@
-"""Carries CPU suppress out on the cgroups of best effort, and takes it back at the end.
+"""Enforces CPU suppress on the cgroups of best effort, and restores them at the end.
 
 Source: spec/node-agent.md 3.1.
 """
@@ -17,9 +17,9 @@ from shared.kube.slo_config import ResourceThreshold
 
 CPUS, QUOTA = "cpuset.cpus", "cpu.cfs_quota_us"
 CGROUP_POLL_INTERVAL_NS = 10 * SECOND
-"""A new container begins with its parent's set, so cgroups are looked through so often only."""
+"""Nanoseconds between two scans of the cgroups; a new container inherits its parent's cpuset in between."""
 REPORT_INTERVAL_NS = 10 * SECOND
-"""What best effort may use moves each second; it is told so often, the newest."""
+"""Nanoseconds between two reports of the cpu that best effort may use, which changes each second."""
 
 
 class BestEffortCgroups(NamedTuple):
@@ -35,7 +35,7 @@ class BestEffortCgroups(NamedTuple):
 
 
 class CpuSuppressEnforcer:
-    """Holds best effort to what the others leave."""
+    """Limits best effort to the cpu that other pods leave."""
 
     def __init__(self, executor: Executor, report_action: Callable[[AnyAction], None]) -> None:
         self._executor = executor
@@ -49,16 +49,16 @@ class CpuSuppressEnforcer:
 
     @property
     def used(self) -> bool:
-        """Whether best effort is held to anything."""
+        """Reports whether best effort is suppressed."""
         return self.policy is not None
 
     @property
     def policy(self) -> str | None:
-        """The policy that holds best effort; None: none does."""
+        """The policy that suppresses best effort; None: none does."""
         return next((policy for policy, last in self._status.items() if last is Policy.USING), None)
 
     def current(self, top: str) -> tuple[frozenset[int], int] | None:
-        """The CPUs and the quota of best effort; None while it has no cgroup."""
+        """Returns the CPUs and the quota of best effort; None while it has no cgroup."""
         cpus, quota = self._executor.read(CPUS, top), self._executor.read(QUOTA, top)
         if cpus is None or quota is None:
             return None
@@ -74,10 +74,10 @@ class CpuSuppressEnforcer:
         top: str,
         now_ns: int,
     ) -> None:
-        """One round.
+        """Runs one cycle.
 
         Args:
-            cgroups: looks the cgroups of best effort up.
+            cgroups: finds the cgroups of best effort.
         """
         decision = cpu_suppress.decide(threshold, at, self._status)
         self._status = decision.status
@@ -93,7 +93,7 @@ class CpuSuppressEnforcer:
         self._report(decision, threshold, now_ns)
 
     def release(self, cgroups: BestEffortCgroups) -> None:
-        """Gives best effort all CPUs that it had when the agent first saw it, and no quota."""
+        """Restores the CPUs of best effort as the agent first found them, and removes the quota."""
         if self._original_cpus and self.used:
             cpus = annotations.cpus(self._original_cpus)
             self._enforce(Levels(cpus, cpus), cgroups)
@@ -122,7 +122,7 @@ class CpuSuppressEnforcer:
             self._executor.update_levels(values, cached=False)
 
     def _report(self, decision: cpu_suppress.Decision, threshold: ResourceThreshold, now_ns: int) -> None:
-        """Tells what has changed."""
+        """Reports a change."""
         if decision.suppress_milli is None:
             if self._reported and threshold.enable is False:
                 self._report_action(Suppressed("cpuset"))

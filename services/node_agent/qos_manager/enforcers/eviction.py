@@ -16,7 +16,7 @@ from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold
 
 EVICTION_RETRY_NS = 120 * SECOND
-"""A pod whose eviction was requested so long ago and that is still there is requested again."""
+"""Nanoseconds after which the eviction of a pod that is still there is requested again."""
 
 
 class EvictionEnforcer:
@@ -39,7 +39,7 @@ class EvictionEnforcer:
         return any(self._gates[feature] for each in self._strategies for feature in each.features)
 
     def round(self, threshold: ResourceThreshold, node: Node, pods: Sequence[Pod], load: Load, now_ns: int) -> None:
-        """Runs one round of all strategies that are on and do not pause."""
+        """Runs the strategies whose gate is on and whose pause is over."""
         for uid in [uid for uid, at_ns in self._requested_ns.items() if now_ns - at_ns > EVICTION_RETRY_NS]:
             del self._requested_ns[uid]
 

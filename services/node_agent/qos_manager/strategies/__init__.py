@@ -1,1 +1,1 @@
-"""QoS strategies as pure decisions: what was measured and what is asked for in, wanted cgroup values and evictions out."""
+"""QoS strategies as pure decisions: usage and NodeSLO in, desired cgroup values and evictions out."""

@@ -35,7 +35,7 @@ _MODEL = {
 
 
 class UnknownDevice(KoordError):
-    """A block that names nothing on this node; its target is left as it is."""
+    """A block that names no device of this node; its target is left as it is."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"blkioQOS block {name!r} of type {kind!r} names no device of this node")
@@ -61,7 +61,7 @@ class Storage(NamedTuple):
     kubelet: str = "/var/lib/kubelet"
 
     def number(self, device: str) -> str | None:
-        """`MAJ:MIN` of a disk, of a partition's disk, of a logical volume's."""
+        """Returns `MAJ:MIN` of a disk, of a partition's disk, of a logical volume's."""
         disk = self.partitions.get(device, device)
         if disk in self.disks:
             return self.disks[disk]
@@ -70,7 +70,7 @@ class Storage(NamedTuple):
 
 
 class Volumes(NamedTuple):
-    """What a pod mounts.
+    """A pod's volumes.
 
     Attributes:
         claims: volume -> name of the PersistentVolume behind its claim.
@@ -83,7 +83,7 @@ class Volumes(NamedTuple):
 
 
 def volumes_of(pod: Pod, claims: Mapping[str, str], inline: Iterable[str]) -> Volumes:
-    """A pod's volumes.
+    """Returns a pod's volumes.
 
     Args:
         claims: `namespace/name` of a claim -> its PersistentVolume.
@@ -98,13 +98,13 @@ def volumes_of(pod: Pod, claims: Mapping[str, str], inline: Iterable[str]) -> Vo
 
 
 CurrentLines = Mapping[str, Iterable[str]]
-"""File -> its lines."""
+"""File -> its present lines."""
 Writes = dict[str, list[str]]
 """File -> lines to write."""
 
 
 def of_class(qos_class: QosClass | None, storage: Storage, current: CurrentLines, *, root: bool = False) -> Writes:
-    """What to write for a class: nothing when it says nothing; everything is taken away when it is disabled.
+    """Returns the writes for a class: none without a configuration; one that is disabled resets all devices.
 
     Raises:
         UnknownDevice: one of its blocks names no device.
@@ -116,7 +116,7 @@ def of_class(qos_class: QosClass | None, storage: Storage, current: CurrentLines
 
 
 def of_pod(pod: Pod, storage: Storage, volumes: Volumes, current: CurrentLines) -> Writes:
-    """What to write for a pod; nothing unless it runs, has a QoS class, and states blocks.
+    """Returns the writes for a pod; none unless it runs, has a QoS class, and has the annotation.
 
     Raises:
         UnknownDevice: one of its blocks names no device.
@@ -134,7 +134,7 @@ def of_pod(pod: Pod, storage: Storage, volumes: Volumes, current: CurrentLines) 
 def desired_lines(
     blocks: Iterable[Block], storage: Storage, volumes: Volumes, current: CurrentLines, *, root: bool
 ) -> Writes:
-    """Lines for the blocks, and those that reset devices which no block names any more.
+    """Returns lines for the blocks, and lines that reset devices which no block names any more.
 
     Raises:
         UnknownDevice: one of the blocks names no device.

@@ -1,4 +1,4 @@
-"""CPU burst: a container that is throttled may use more for a while, if the node has room.
+"""CPU burst: a throttled container may exceed its limit for a while, if the node has spare cpu.
 
 Source: spec/node-agent.md 3.4.
 """
@@ -25,11 +25,11 @@ _SCALED = frozenset(("auto", "cfsQuotaBurstOnly"))
 _LEFT_ALONE = frozenset((QoS.LSE, QoS.LSR, QoS.BE))
 _UP, _DOWN = 1.2, 0.8
 COOLING = 0.9
-"""From this part of the threshold on, nothing is raised any more."""
+"""From this part of the threshold on, no quota is raised any more."""
 
 
 class NodeState(Enum):
-    """How much of the CPUs that pods share is in use."""
+    """Load of the CPUs that pods share."""
 
     IDLE = "idle"
     COOLING = "cooling"
@@ -38,12 +38,12 @@ class NodeState(Enum):
 
 
 class Limiter(NamedTuple):
-    """A bucket of CPU percent x seconds that a container may use beyond its limit.
+    """A token bucket of CPU percent x seconds that a container may use beyond its limit.
 
     Attributes:
         capacity, token: percent x seconds; the token lies within +-capacity.
-        at_ns: when it was looked at last.
-        keep_ns: it is dropped when nobody looks for so long.
+        at_ns: last update.
+        keep_ns: it is dropped this long after its last update.
     """
 
     capacity: int
@@ -53,11 +53,11 @@ class Limiter(NamedTuple):
 
     @property
     def allows(self) -> bool:
-        """Whether the container may go beyond its limit."""
+        """Reports whether the container may exceed its limit."""
         return self.token > 0
 
     def spent(self, percent: int, now_ns: int) -> "Limiter":
-        """The bucket after a while at a usage of so many percent of the limit."""
+        """Returns the bucket after an interval at a usage of so many percent of the limit."""
         seconds = (now_ns - self.at_ns) // SECOND
         token = self.token
         if percent >= 100:
@@ -68,18 +68,18 @@ class Limiter(NamedTuple):
 
 
 class CurrentLimits(NamedTuple):
-    """What a container's or a pod's cgroup holds: microseconds a period; None where it cannot be read."""
+    """Present values of a container's or a pod's cgroup: microseconds a period; None where it cannot be read."""
 
     quota_us: int | None
     burst_us: int | None
 
 
 class Measured(NamedTuple):
-    """What was measured of a container lately; None without a sample.
+    """Newest measurements of a container; None without a sample.
 
     Attributes:
         throttled: the part of periods in which it was throttled.
-        cores: what it used.
+        cores: its usage.
     """
 
     throttled: float | None
@@ -87,7 +87,7 @@ class Measured(NamedTuple):
 
 
 class PodAnnotation(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod's annotation: as CpuBurst, without its bounds, which nobody checks in a pod."""
+    """A pod's annotation: as CpuBurst, without its bounds, which upstream does not check in pods."""
 
     policy: str = ""
     cpu_burst_percent: int | None = None
@@ -97,10 +97,10 @@ class PodAnnotation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodBurst(NamedTuple):
-    """What a pod and its containers are to hold; containers by id. None leaves a file.
+    """Desired values of a pod and its containers; containers by id. None leaves a file.
 
     Attributes:
-        grows: the pod's quota goes first when it grows.
+        grows: containers whose quota grows; the pod's quota is written before these.
     """
 
     uid: str
@@ -112,7 +112,7 @@ class PodBurst(NamedTuple):
 
 
 def config_of(strategy: CpuBurst, pod: Pod) -> CpuBurst:
-    """The node's strategy, overlaid by the pod's annotation."""
+    """Returns the node's strategy, overlaid by the pod's annotation."""
     text = (pod.metadata.annotations or {}).get(ANNOTATION)
     if not text:
         return strategy
@@ -131,10 +131,10 @@ def node_state(
     pod_cores: Mapping[str, float],
     pods: Iterable[Pod],
 ) -> NodeState:
-    """How busy the CPUs are that pods share: all but those that LSE and LSR pods ask for. System usage counts.
+    """Returns the load of the shared CPUs: all but those that LSE and LSR pods request. System usage counts.
 
     Args:
-        processors: None when it is not known how many there are.
+        processors: None when their number is unknown.
         node_cores, pod_cores: means over the window; pods by uid.
     """
     if processors is None or node_cores is None or threshold_percent is None:
@@ -154,28 +154,28 @@ def node_state(
 
 
 def concerns(pod: Pod) -> bool:
-    """Whether a pod takes part."""
+    """Reports whether CPU burst applies to a pod."""
     return is_active(pod) and raw_qos(pod) not in _LEFT_ALONE
 
 
 def limit_milli(container: Container) -> int:
-    """A container's cpu limit; 0 without one."""
+    """Returns a container's cpu limit in milli-cores; 0 without one."""
     limits = (container.resources and container.resources.limits) or {}
     return milli(nanos(limits["cpu"])) if "cpu" in limits else 0
 
 
 class Bursts:
-    """The limiters of a node's containers, and the decision of a round.
+    """Limiters of a node's containers, and the decision of a cycle.
 
     Attributes:
         limiters: id of a container -> its bucket.
     """
 
     def __init__(self, new_token: Callable[[str, int], int]) -> None:
-        """Begins without limiters.
+        """Makes an instance without limiters.
 
         Args:
-            new_token: (id, capacity) -> what a new bucket holds.
+            new_token: (id, capacity) -> initial token of a bucket.
         """
         self.limiters: dict[str, Limiter] = {}
         self._new_token = new_token
@@ -189,11 +189,11 @@ class Bursts:
         measured: Callable[[str], Measured],
         now_ns: int,
     ) -> PodBurst:
-        """One round for one pod that takes part.
+        """Decides on one pod in one cycle.
 
         Args:
-            current: id of a container, or empty for the pod -> what its cgroup holds.
-            measured: id of a container -> its newest samples.
+            current: id of a container, or empty for the pod -> present values of its cgroup.
+            measured: id of a container -> its newest measurements.
         """
         config = config_of(strategy, each.pod)
         bursts = {
@@ -266,7 +266,7 @@ class Bursts:
 
 
 def _buffer(config: CpuBurst, container: Container) -> int:
-    """What a container may save up, in microseconds: so many percent of its limit over one period."""
+    """Returns a container's burst buffer in microseconds: so many percent of its limit over one period."""
     if config.policy not in _BUFFERED:
         return 0
     return limit_milli(container) * (config.cpu_burst_percent or 0)

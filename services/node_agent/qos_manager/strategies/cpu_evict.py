@@ -1,4 +1,4 @@
-"""CPU evictions: best effort that gets far less than it asks for, a node that is too busy, too much promised.
+"""CPU evictions: best effort far below its request, a node with high usage, a node with too large requests.
 
 Source: spec/node-agent.md 3.2.
 """
@@ -19,7 +19,7 @@ DEFAULT_USAGE_PERCENT = 90
 
 
 class BestEffort(NamedTuple):
-    """What best effort uses, asks for, and is held to; milli-cores."""
+    """Usage, request and limit of best effort; milli-cores."""
 
     usage: float
     request: float
@@ -27,11 +27,11 @@ class BestEffort(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Means over a window, and how long its samples reach.
+    """Means over a window, and the number of their samples.
 
     Attributes:
         best_effort: None when one of the three has no sample.
-        samples: how many there are of the first of them.
+        samples: of the first of the three.
         node_cores: mean of the node's usage, None without a sample.
     """
 
@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 def real_limit(sets: Iterable[frozenset[int]], quota_us: int) -> int:
-    """What best effort is held to, in milli-cores: by the smallest of its sets of CPUs, and by its quota if it has one.
+    """Returns the limit of best effort in milli-cores: its smallest cpuset, and its quota if it has one.
 
     Source: spec/node-agent.md 1.2.
     """
@@ -50,7 +50,7 @@ def real_limit(sets: Iterable[frozenset[int]], quota_us: int) -> int:
 
 
 def window_s(threshold: ResourceThreshold, collect_interval_s: int) -> int:
-    """How far back means reach."""
+    """Returns the window of the means."""
     return max(collect_interval_s, threshold.cpu_evict_time_window_seconds or 0)
 
 
@@ -64,11 +64,11 @@ def best_effort(
     last: BestEffort | None,
     collect_interval_s: int,
 ) -> Outcome:
-    """BECPUEvict: best effort is held to less than `lower` percent of its request and uses nearly all of it.
+    """BECPUEvict: best effort has less than `lower` percent of its request and uses nearly all of it.
 
     Args:
         pod_cores: uid -> last usage.
-        last: the newest values, which must say so as well.
+        last: the newest values, which must exceed the bounds as well.
     """
     lower = threshold.cpu_evict_be_satisfaction_lower_percent or 0
     upper = threshold.cpu_evict_be_satisfaction_upper_percent or 0
@@ -81,7 +81,7 @@ def best_effort(
     for pod in eviction_order.best_effort(pods, "BECPUEvict"):
         request = eviction_order.request_of(pod, BATCH_CPU)
         candidates.append((pod, _milli(pod_cores, pod) / request if request else 0.0))
-    # Without a priority on both sides, only the share in use decides.
+    # Without a priority on both sides, only the ratio of usage to request decides.
     ordered = sorted(candidates, key=_BeOrder)
     return Task(
         "BECPUEvict",
@@ -97,7 +97,7 @@ def _milli(pod_cores: Mapping[str, float], pod: Pod) -> int:
 
 
 class _BeOrder:
-    """Lower priority first; equal, or not stated: more in use first."""
+    """Lower priority first; of equal or missing ones, higher usage first."""
 
     __slots__ = ("priority", "ratio")
 
@@ -159,7 +159,7 @@ def by_usage(
     pod_cores: Mapping[str, float],
     mean: Window,
 ) -> Outcome:
-    """CPUEvict: the node uses more than `threshold` percent of its cpu; down to `lower`."""
+    """CPUEvict: the node uses more than `threshold` percent of its cpu; evicts down to `lower`."""
     percent, most = threshold.cpu_evict_threshold_percent, threshold.evict_enabled_priority_threshold
     if percent is None or percent < 0 or most is None:
         return NoTask.INVALID
@@ -185,7 +185,7 @@ def by_allocatable(
     pods: Iterable[Pod],
     pod_cores: Mapping[str, float],
 ) -> Outcome:
-    """CPUAllocatableEvict: pods request more than the node has, of cpu and what stands for it in lower classes."""
+    """CPUAllocatableEvict: pods request more cpu than the node has, natively or as batch and mid cpu."""
     return allocatable_task(
         "CPUAllocatableEvict",
         "cpu",
@@ -210,7 +210,7 @@ def allocatable_task(
 ) -> Outcome:
     """Returns the task of an allocatable strategy; a pod releases its request if its class owns a short resource.
 
-    Of equal priorities the larger request goes first, whether or not its resource is short.
+    Of equal priorities the larger request is evicted first, even if its resource is not short.
 
     Args:
         used: a pod's usage; None keeps it from being a candidate.

@@ -1,4 +1,4 @@
-"""Which logical CPUs best-effort pods get when they are held to a number of them. Source: spec/node-agent.md 3.1."""
+"""Selects the logical CPUs of best-effort pods under a limit on their number. Source: spec/node-agent.md 3.1."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Processor(NamedTuple):
-    """A logical CPU and where it sits."""
+    """A logical CPU with its core, socket and NUMA node."""
 
     cpu: int
     core: int
@@ -15,17 +15,17 @@ class Processor(NamedTuple):
 
 
 def select(want: int, processors: Iterable[Processor]) -> list[int]:
-    """CPUs in the order in which they are picked; none when there are fewer than wanted.
+    """Returns CPUs in the order in which they are selected; none when there are too few.
 
     CPUs lie in buckets by NUMA node and socket, larger ones first. Whole cores are picked bucket by bucket in turn, a
-    pair each, while more than one CPU is wanted; then single CPUs likewise, from the bucket at which the pairs stopped.
+    pair each, while more than one CPU is needed; then single CPUs likewise, from the bucket at which the pairs stopped.
     """
     buckets = _buckets(processors)
     if want <= 0 or want > sum(map(len, buckets)):
         return []
     picked: list[int] = []
     taken: set[int] = set()
-    at, lap = 0, 0  # a lap without progress ends the pairs; it is looked at when the first bucket's turn comes again
+    at, lap = 0, 0  # a lap without progress ends the pairs; this is checked when the first bucket's turn comes again
     while want - len(picked) > 1:
         if at == 0:
             if lap and len(picked) == lap - 1:
@@ -53,7 +53,7 @@ def _buckets(processors: Iterable[Processor]) -> list[list[Processor]]:
 
 
 def _pair(bucket: Sequence[Processor], taken: set[int]) -> tuple[int, int] | None:
-    """The first two neighbours of one core that are free."""
+    """Returns the first two free neighbours of one core."""
     for one, other in pairwise(bucket):
         if one.core == other.core and one.cpu not in taken and other.cpu not in taken:
             return one.cpu, other.cpu

@@ -1,4 +1,7 @@
-"""CPU suppress: best-effort pods may use what the others leave below a threshold. Source: spec/node-agent.md 3.1."""
+"""CPU suppress: best-effort pods may use the cpu that others leave below a threshold.
+
+Source: spec/node-agent.md 3.1.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -23,10 +26,10 @@ DEFAULT_THRESHOLD = 65
 
 
 class HostApp(NamedTuple):
-    """A process group outside of pods that the NodeSLO names.
+    """A host application: processes outside of pods that the NodeSLO names.
 
     Attributes:
-        best_effort: it lies in the best-effort cgroup and states QoS BE.
+        best_effort: it lies in the best-effort cgroup and has QoS BE.
     """
 
     name: str
@@ -34,7 +37,7 @@ class HostApp(NamedTuple):
 
     @classmethod
     def of(cls, app: HostApplication) -> "HostApp":
-        """One entry of `hostApplications`."""
+        """Converts one entry of `hostApplications`."""
         path = app.cgroup_path
         return cls(app.name, app.qos == "BE" and path is not None and path.base == "KubepodsBesteffort")
 
@@ -54,19 +57,19 @@ class Usage(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What best effort may use, and the node's own reserve that was taken into account; milli-cores."""
+    """The cpu that best effort may use, and the node's own reservation that was subtracted; milli-cores."""
 
     suppress_milli: int
     reserved_milli: int
 
 
 def is_best_effort(pod: Pod) -> bool:
-    """Whether a pod's cpu is not counted as that of others."""
+    """Reports whether a pod counts as best effort."""
     return raw_qos(pod) is QoS.BE or kubernetes_qos(pod) == "BestEffort"
 
 
 def best_effort_of(pods: Iterable[Pod]) -> frozenset[str]:
-    """Uids of the pods that are best effort."""
+    """Returns the uids of best-effort pods."""
     return frozenset(pod.metadata.uid for pod in pods if is_best_effort(pod))
 
 
@@ -80,16 +83,16 @@ def share(
     least_percent: int | None,
     best_effort: frozenset[str] | None = None,
 ) -> Share:
-    """What best effort may use, from the newest samples.
+    """Returns the cpu that best effort may use, from the newest samples.
 
 
         capacity * threshold - pods that are not best effort - host applications that are not - system
         system = max(node - all pods - all host applications, reserved)
 
-    Each term is cut to milli-cores.
+    Each term is truncated to milli-cores.
 
     Args:
-        best_effort: as `best_effort_of` gives it, when that is known already.
+        best_effort: the result of `best_effort_of`, when it was computed before.
     """
     assert usage.node is not None, "asked for with a sample of the node"
     capacity = node.status.capacity or {}
@@ -116,14 +119,17 @@ def share(
 
 
 def how_many(suppress_milli: int, now: int, processors: int) -> int:
-    """CPUs for best effort: at least 2; a tenth of the node's more than now at most, and fewer at once."""
+    """Returns the number of CPUs for best effort: at least 2.
+
+    Grows by a tenth of the node's at most, and shrinks at once.
+    """
     want = max(-(-suppress_milli // 1000), LEAST_CPUS)
     step = -(-processors // 10)
     return now + step if want - now > step else want
 
 
 def pool(processors: Iterable[Processor], pods: Iterable[Pod], reserved_cpus: ReservedCpus) -> frozenset[int]:
-    """All CPUs that best effort may ever have: not the node's own, not those of SYSTEM pods alone, not those of LSE pods."""
+    """Returns all CPUs that best effort may ever have: all but those of the node, of SYSTEM pods and of LSE pods."""
     own = frozenset[int]().union(*(pod_cpus(pod) for pod in pods if raw_qos(pod) is QoS.LSE))
     return frozenset(one.cpu for one in processors) - reserved_cpus.reserved - reserved_cpus.system - own
 
@@ -135,9 +141,9 @@ def chosen(
     pods: Iterable[Pod],
     reserved_cpus: ReservedCpus,
 ) -> frozenset[int]:
-    """The CPUs that best effort gets: shared with LSR pods and with the rest in proportion to how many there are.
+    """Returns the CPUs of best effort, divided between CPUs of LSR pods and others in proportion to their numbers.
 
-    Empty: leave it.
+    Empty: leave the present set.
     """
     left = {one.cpu: one for one in processors if one.cpu not in reserved_cpus.reserved | reserved_cpus.system}
     shared_with_lsr: set[int] = set()
@@ -158,7 +164,9 @@ def chosen(
 
 
 def quota(suppress_milli: int, now: int, cores: int) -> int | None:
-    """The best-effort quota in microseconds a period; None: leave it, as the difference is below 1 % of the node.
+    """Returns the best-effort quota in microseconds a period.
+
+    None: leave it, as the difference is below 1 % of the node.
 
     It grows by a tenth of the node at a time and shrinks at once.
     """
@@ -172,7 +180,7 @@ def quota(suppress_milli: int, now: int, cores: int) -> int | None:
 
 
 class Policy(Enum):
-    """What a policy has last done to the cgroups."""
+    """The last effect of a policy on the cgroups."""
 
     USING = "using"
     RECOVERED = "recovered"
@@ -185,7 +193,7 @@ class Levels(NamedTuple):
         folders: the best-effort folder and those of its pods.
         containers: all containers of those pods, or those that `spares` does not name.
         spares: uids of pods whose containers are left alone.
-        by_steps: a set that moves: widened to the union from above, then narrowed from below.
+        by_steps: widen to the union from above, then narrow from below.
     """
 
     folders: frozenset[int] | None
@@ -195,13 +203,13 @@ class Levels(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One round's outcome.
+    """The outcome of one cycle.
 
     Attributes:
-        suppress_milli: None when it was not worked out.
-        cpus: in the order in which they are carried out.
+        suppress_milli: None when it was not computed.
+        cpus: in the order in which they are applied.
         quota_us: None: leave it.
-        status: policy -> what it has done, for the next round.
+        status: policy -> its last effect, for the next cycle.
     """
 
     suppress_milli: int | None
@@ -211,11 +219,11 @@ class Decision(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What a round looks at.
+    """The inputs of a cycle.
 
     Attributes:
         now_cpus, now_quota_us: of the best-effort cgroup.
-        manager: whether the agent gives CPUs to best effort pod by pod (gate BECPUManager).
+        manager: the agent assigns CPUs to best effort pod by pod (gate BECPUManager).
         best_effort: as in `share`.
     """
 
@@ -232,7 +240,7 @@ class Situation(NamedTuple):
 
 
 def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[str, Policy]) -> Decision:
-    """One round of suppress. Without `enable` nothing happens, not even a recovery."""
+    """Decides one cycle of suppress. Without `enable` nothing happens, not even a recovery."""
     if threshold is None or threshold.enable is None:
         return Decision(None, (), None, status)
     if at.manager:
@@ -261,7 +269,9 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
         whole = pool(at.processors, at.pods, at.reserved_cpus)
         return Decision(left, (Levels(whole, whole),), quota(left, at.now_quota_us, cores), using)
     cpus = chosen(left, at.now_cpus, at.processors, at.pods, at.reserved_cpus)
-    if at.reserved_cpus.static:  # the kubelet moves its own CPUs between these levels
+    if (
+        at.reserved_cpus.static
+    ):  # the kubelet changes its own CPUs on the levels in between, so each level gets its own set
         steps: tuple[Levels, ...] = (Levels(pool(at.processors, at.pods, at.reserved_cpus), None),)
         if cpus:
             steps += (Levels(None, cpus),)
@@ -271,7 +281,7 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
 
 
 def _recovered_quota(decision: Decision) -> Decision:
-    """The quota is taken away once after it was in use, or after the start."""
+    """Adds the removal of the quota, once after it was in use or after the start."""
     if decision.status.get(CFS_QUOTA) is Policy.RECOVERED:
         return decision
     return decision._replace(quota_us=-1, status={**decision.status, CFS_QUOTA: Policy.RECOVERED})

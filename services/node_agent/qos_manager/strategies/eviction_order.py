@@ -1,4 +1,4 @@
-"""What cpu and memory evictions share: who may be evicted, in which order, and when enough is released.
+"""Candidates of cpu and memory evictions, their order, and the release that ends an eviction.
 
 Source: spec/node-agent.md 3.2, 3.3.
 """
@@ -28,7 +28,7 @@ Amounts = Mapping[str, int]
 
 
 class Kind(Enum):
-    """By what a pod's part is counted."""
+    """The unit in which the release of a pod is counted."""
 
     REQUEST = "podResourceRequest"
     USED = "podUsed"
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     """A pod that may be evicted.
 
     Attributes:
-        used: what it uses, in milli-cores or bytes.
+        used: its usage, in milli-cores or bytes.
     """
 
     pod: Pod
@@ -46,10 +46,10 @@ class Candidate(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What must be released, and whose turn it is in which order.
+    """An amount to release, and the candidates in order.
 
     Attributes:
-        part: what the eviction of any pod releases in the eyes of this task.
+        part: the amount that the eviction of a pod releases for this task.
     """
 
     feature: str
@@ -60,7 +60,7 @@ class Task(NamedTuple):
 
 
 class NoTask(Enum):
-    """Why a strategy evicts nothing."""
+    """The reason why a strategy evicts nothing."""
 
     NONE = "none"
     INVALID = "invalidConfig"
@@ -70,7 +70,7 @@ Outcome = Task | NoTask
 
 
 class Eviction(NamedTuple):
-    """A pod that was to be evicted."""
+    """An attempted eviction."""
 
     pod: Pod
     feature: str
@@ -78,7 +78,7 @@ class Eviction(NamedTuple):
 
 
 def allows(pod: Pod, feature: str) -> bool:
-    """Whether the pod lets itself be evicted for that reason; an annotation that is no list of names allows none."""
+    """Reports whether the pod allows evictions by a feature; an annotation that is not a list of names allows none."""
     text = (pod.metadata.annotations or {}).get(POLICY)
     if text is None:
         return True
@@ -89,12 +89,12 @@ def allows(pod: Pod, feature: str) -> bool:
 
 
 def best_effort(pods: Iterable[Pod], feature: str) -> list[Pod]:
-    """The pods that a best-effort strategy may evict: those whose label says BE."""
+    """Returns the pods that a best-effort strategy may evict: those labelled BE."""
     return [pod for pod in pods if raw_qos(pod) is QoS.BE and allows(pod, feature)]
 
 
 def by_priority(pods: Iterable[Pod], feature: str, most: int) -> list[Pod]:
-    """The pods that a strategy by priority may evict: active ones up to a priority that say so."""
+    """Returns the candidates of strategies by priority: active, up to a priority, with the label that allows it."""
     return [
         pod
         for pod in pods
@@ -106,10 +106,7 @@ def by_priority(pods: Iterable[Pod], feature: str, most: int) -> list[Pod]:
 
 
 def order(pod: Pod) -> tuple[int, int, int]:
-    """By what pods of a strategy by priority are ordered: eviction priority, priority, sub-priority.
-
-    The least goes first.
-    """
+    """Returns the sort key of strategies by priority: eviction priority, priority, sub-priority; lowest first."""
     annotations, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
     return (
         _number(annotations.get(EVICTION_PRIORITY), 31),
@@ -119,7 +116,7 @@ def order(pod: Pod) -> tuple[int, int, int]:
 
 
 def _number(text: str | None, bits: int, otherwise: int = 0) -> int:
-    """A number of so many bits; another value when it is none."""
+    """Parses a number of so many bits; returns another value when it is invalid."""
     if text is None or not re.fullmatch(r"[+-]?\d{1,19}", text):
         return otherwise
     found = int(text)
@@ -127,7 +124,10 @@ def _number(text: str | None, bits: int, otherwise: int = 0) -> int:
 
 
 def request_of(pod: Pod, extended: str) -> int:
-    """Returns a pod's request of an extended resource, in whole units: the sum over its containers and sidecars, 0 without one."""
+    """Returns a pod's request of an extended resource, in whole units, 0 without one.
+
+    The sum over its containers and sidecars.
+    """
     running = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
     texts = [
         requests[extended] for c in running if extended in (requests := (c.resources and c.resources.requests) or {})
@@ -136,9 +136,10 @@ def request_of(pod: Pod, extended: str) -> int:
 
 
 def class_request(pod: Pod, resource: str) -> tuple[str, int]:
-    """Returns the resource that a pod of this class requests in place of `cpu` or `memory`, and its request, 0 without one.
+    """Returns the resource that a pod of this class requests in place of `cpu` or `memory`, and its request.
 
-    Mid and batch pods request extended resources. Every other pod counts as a pod on a node does, with init containers and overhead.
+    0 without one. Mid and batch pods request extended resources. Every other pod counts as a pod on a node does, with
+    init containers and overhead.
     """
     class_ = priority(pod)
     if class_ in {Priority.MID, Priority.BATCH}:
@@ -148,11 +149,11 @@ def class_request(pod: Pod, resource: str) -> tuple[str, int]:
 
 
 class Allocatable(NamedTuple):
-    """What is requested for beyond what the node has, of `cpu` or `memory` and what stands for it in lower classes.
+    """Limit of requests for `cpu` or `memory` and its batch and mid counterparts.
 
     Attributes:
         resource: `cpu` or `memory`.
-        threshold_percent, lower_percent: above the first something is released, down to the second.
+        threshold_percent, lower_percent: requests above the first are released down to the second.
         most: the highest priority that counts.
     """
 
@@ -162,9 +163,9 @@ class Allocatable(NamedTuple):
     most: int
 
     def short(self, pods: Iterable[Pod], allocatable: Mapping[str, str]) -> dict[str, int]:
-        """What must be released of each resource.
+        """Returns the amount to release of each resource.
 
-        All known pods up to the priority count, also those that have finished or may not be evicted.
+        All pods up to the priority count, also those that have finished or may not be evicted.
         """
         requested: dict[str, int] = {}
         for pod in pods:
@@ -194,9 +195,8 @@ def evict_until_released(
     """Evicts candidates task by task until each task's release is covered.
 
     Args:
-        evict: (pod, the task it is evicted for) -> whether it was evicted.
-        terminating: whether a pod was evicted in an earlier round and is still there; it counts without being evicted
-            again.
+        evict: (pod, the task it is evicted for) -> it was evicted.
+        terminating: the pod was evicted in an earlier cycle and is still there; it counts without being evicted again.
     """
     released: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
     counted: set[str] = set()
@@ -205,7 +205,7 @@ def evict_until_released(
     def count(each: Candidate) -> None:
         counted.add(each.pod.metadata.uid)
         for kind in Kind:
-            most: dict[str, int] = {}  # the most that a task of this kind says, not their sum
+            most: dict[str, int] = {}  # the largest release of the tasks of this kind, not their sum
             for task in tasks:
                 if task.kind is kind:
                     for name, size in task.part(each).items():

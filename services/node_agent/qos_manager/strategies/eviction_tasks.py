@@ -1,4 +1,4 @@
-"""The eviction strategies of cpu and of memory: which tasks a round has, and the pause after evictions.
+"""The eviction strategies of cpu and of memory: the tasks of a cycle, and the pause after evictions.
 
 Source: spec/node-agent.md 3.2, 3.3.
 """
@@ -15,11 +15,11 @@ from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold
 
 Outcomes = dict[str, Outcome]
-"""Feature -> its task, or why it has none; in the order in which tasks are carried out."""
+"""Feature -> its task, or the reason for none; in the order of evictions."""
 
 
 class Load(NamedTuple):
-    """Measured values of a round.
+    """Measured values of a cycle.
 
     Attributes:
         window: means over the threshold's window.
@@ -42,7 +42,7 @@ class Strategies:
 
     Attributes:
         features: their names, which are the feature gates.
-        evicted_ns: when they evicted last; None: never.
+        evicted_ns: time of their last eviction; None: never.
     """
 
     def __init__(self, features: tuple[str, ...], cooling_ns: int, evicted_ns: int | None) -> None:
@@ -89,7 +89,7 @@ def memory_strategies() -> Strategies:
 
 
 def reason(feature: str) -> str:
-    """Returns the reason of an eviction in upstream's words, which alerts match on."""
+    """Returns the reason of an eviction in upstream's words, on which alerts match."""
     return f"trigger by koordlet feature {feature}"
 
 

@@ -1,4 +1,4 @@
-"""Memory evictions: a node that runs short of memory, or has promised too much of it.
+"""Memory evictions: a node with high memory usage, or with too large requests.
 
 Source: spec/node-agent.md 3.3.
 """
@@ -14,12 +14,14 @@ from shared.kube.quantity import nanos, value
 from shared.kube.slo_config import ResourceThreshold
 
 PRIORITY_SCALE = 1000
-"""Q: the memory of a pod that came from a priority list counts a thousand times, so that one eviction is mostly
-enough until the next round."""
+"""Factor on the memory of a pod from a priority list, so that one eviction mostly suffices until the next cycle.
+
+Q: upstream does the same.
+"""
 
 
 def to_release(threshold: ResourceThreshold, node: Node, used: float | None) -> int | NoTask:
-    """Bytes to release: down to `lower` once the node uses `threshold` percent."""
+    """Returns bytes to release: down to `lower` once the node uses `threshold` percent."""
     percent = threshold.memory_evict_threshold_percent
     if percent is None or percent < 0:
         return NoTask.INVALID
@@ -36,7 +38,7 @@ def to_release(threshold: ResourceThreshold, node: Node, used: float | None) -> 
 def best_effort(
     threshold: ResourceThreshold, node: Node, pods: Iterable[Pod], pod_bytes: Mapping[str, float], used: float | None
 ) -> Outcome:
-    """BEMemoryEvict: pods whose label says BE go, of one priority the largest first."""
+    """BEMemoryEvict: evicts pods labelled BE, of one priority the largest first."""
     release = to_release(threshold, node, used)
     if isinstance(release, NoTask):
         return release
@@ -50,7 +52,7 @@ def _part(each: Candidate) -> Mapping[str, int]:
 
 
 class _BeOrder:
-    """Lower priority first; equal, or not stated: more in use first, those without a sample last, by name downwards."""
+    """Lower priority first; of equal or missing ones, higher usage first, without a sample last, by name downwards."""
 
     __slots__ = ("name", "priority", "used")
 
@@ -69,7 +71,7 @@ class _BeOrder:
 def by_usage(
     threshold: ResourceThreshold, node: Node, pods: Iterable[Pod], pod_bytes: Mapping[str, float], used: float | None
 ) -> Outcome:
-    """MemoryEvict: pods up to a priority that say so."""
+    """MemoryEvict: evicts pods up to a priority that have the label for it."""
     most = threshold.evict_enabled_priority_threshold
     release = to_release(threshold, node, used)
     if release is NoTask.INVALID or most is None:
@@ -88,7 +90,7 @@ def by_allocatable(
     pods: Iterable[Pod],
     pod_bytes: Mapping[str, float],
 ) -> Outcome:
-    """MemoryAllocatableEvict: pods request more than the node has, of memory and what stands for it in lower classes."""
+    """MemoryAllocatableEvict: pods request more memory than the node has, natively or as batch and mid memory."""
     return allocatable_task(
         "MemoryAllocatableEvict",
         "memory",

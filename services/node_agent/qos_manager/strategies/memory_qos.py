@@ -1,4 +1,4 @@
-"""Memory QoS: what is kept for a class, a pod, a container, and how early its memory is reclaimed.
+"""Memory QoS: protection and reclaim of memory for a class, a pod, a container.
 
 Source: spec/node-agent.md 3.5.
 """
@@ -26,7 +26,7 @@ Values = dict[str, int]
 
 
 class MemoryQosValues(NamedTuple):
-    """What the cgroups of each level are to hold.
+    """Desired values of each level.
 
     Attributes:
         kube: by Kubernetes class; Guaranteed is the cgroup of all pods.
@@ -40,7 +40,7 @@ class MemoryQosValues(NamedTuple):
 
 
 class _Own(MemoryQos, frozen=True):
-    """The annotation of a pod."""
+    """A pod's annotation."""
 
     policy: str = ""
 
@@ -48,13 +48,13 @@ class _Own(MemoryQos, frozen=True):
 def desired_values(
     strategy: ResourceQos, pods: Iterable[NodePod], allocatable: int, page: int, version: int
 ) -> MemoryQosValues:
-    """The values of all levels.
+    """Returns the values of all levels.
 
     Args:
         strategy: merged with the defaults.
         allocatable: the node's memory in bytes, which counts as the limit of containers without one.
         page: the size of a page in bytes.
-        version: of cgroups; v1 knows no limit of the page cache.
+        version: of cgroups; v1 has no limit of the page cache.
     """
     found = MemoryQosValues({}, {}, {})
     protected: dict[str, list[int]] = {}
@@ -89,7 +89,7 @@ def desired_values(
 
 
 def config_of(strategy: ResourceQos, pod: Pod) -> MemoryQos | None:
-    """What a pod's memory gets: its class's configuration, overlaid by its annotation; None when its class has none."""
+    """Returns a pod's configuration: its class's, overlaid by its annotation; None when its class has none."""
     config = _of_class(strategy, qos(pod))
     own = _annotated(pod)
     if own is None:
@@ -106,7 +106,7 @@ def config_of(strategy: ResourceQos, pod: Pod) -> MemoryQos | None:
 
 
 def _of_class(strategy: ResourceQos, of: QoS) -> MemoryQos | None:
-    """What a strategy says of a class; LSE is as LSR."""
+    """Returns a strategy's configuration of a class; LSE is treated as LSR."""
     qos_class: QosClass | None = {
         QoS.LSE: strategy.lsr_class,
         QoS.LSR: strategy.lsr_class,
@@ -129,7 +129,7 @@ def _annotated(pod: Pod) -> _Own | None:
 
 
 def _protected(config: MemoryQos, request: int) -> Values:
-    """The `min` and `low` of a request; a low below min is raised to it. What is not configured is not written."""
+    """Returns `min` and `low` of a request; a low below min is raised to it. Absent settings are not written."""
     values: Values = {}
     if config.min_limit_percent is not None:
         values["memory.min"] = request * config.min_limit_percent // 100
@@ -172,7 +172,7 @@ def _container(config: MemoryQos, pod: Pod, container: Container, allocatable: i
 
 
 def _page_cache(config: MemoryQos, limit: int) -> Values:
-    """The page-cache limit of a pod (Anolis kernels with cgroup v2)."""
+    """Returns the page-cache limit of a pod (Anolis kernels with cgroup v2)."""
     size: int | None = None
     if config.page_cache_limit_size is not None:
         size = min(config.page_cache_limit_size, limit) if limit > 0 else config.page_cache_limit_size
@@ -192,7 +192,10 @@ Which = Literal["requests", "limits"]
 
 
 def _pod_amount(pod: Pod, which: Which) -> int:
-    """Bytes that a pod asks for or is held to; 0 without a limit. A BE pod's are of batch memory, sidecars included."""
+    """Returns a pod's request or limit in bytes; 0 without a limit.
+
+    A BE pod's are of batch memory, sidecars included.
+    """
     if qos(pod) is not QoS.BE:
         if which == "limits" and not any(_amounts(each, which).get("memory") for each in pod.spec.containers):
             return 0

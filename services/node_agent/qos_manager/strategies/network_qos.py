@@ -1,8 +1,7 @@
-"""Shares of the node's network by class: what LS and BE are kept, and what they may have at most.
+"""Network QoS: guaranteed and maximal bandwidth of LS and BE on the node's network card.
 
+Amounts are bits a second, as in `totalNetworkBandwidth` and in the annotation of a pod.
 Source: spec/node-agent.md 3.9, E25, E26.
-
-Amounts are bits a second, as `totalNetworkBandwidth` and the annotation of a pod state them.
 """
 
 from typing import NamedTuple
@@ -30,7 +29,7 @@ _MINOR_OF = {
 
 
 class Share(NamedTuple):
-    """One class in one direction: kept, and at most; whether each was stated as a percentage."""
+    """One class in one direction: guaranteed and maximal bandwidth; each may have been given as a percentage."""
 
     least: int = 0
     most: int = 0
@@ -39,10 +38,10 @@ class Share(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The whole node.
+    """The shares of the node.
 
     Attributes:
-        total: of the network card; 0: not stated.
+        total: of the network card; 0: not set.
     """
 
     total: int = 0
@@ -53,20 +52,20 @@ class Shares(NamedTuple):
 
 
 class PodLimits(NamedTuple):
-    """What one pod may have at most; 0: no limit of its own."""
+    """Maximal bandwidth of one pod; 0: no limit of its own."""
 
     ingress: int = 0
     egress: int = 0
 
 
 def policy(spec: NodeSloSpec) -> str:
-    """By what means classes are kept apart; `tc` when nothing is stated."""
+    """Returns the policy that separates classes; `tc` when none is set."""
     policies = spec.resource_qos_strategy.policies if spec.resource_qos_strategy else None
     return (policies.net_qos_policy if policies else None) or TC
 
 
 def shares(spec: NodeSloSpec) -> Shares:
-    """What a NodeSLO asks for; a class that is not enabled, and an amount beyond the total, has no share."""
+    """Returns the shares of a NodeSLO; a disabled class, and an amount beyond the total, has none."""
     total = _bits((spec.system_strategy and spec.system_strategy.total_network_bandwidth) or 0)
     qos = spec.resource_qos_strategy
     ls, be = (_enabled(qos.ls_class), _enabled(qos.be_class)) if qos else (NetworkQos(), NetworkQos())
@@ -80,7 +79,7 @@ def shares(spec: NodeSloSpec) -> Shares:
 
 
 def limits_of(pod: Pod) -> PodLimits | None:
-    """A pod's own limits; None when its annotation cannot be read."""
+    """Returns a pod's own limits; None when its annotation is invalid."""
     text = (pod.metadata.annotations or {}).get(ANNOTATION)
     if not text:
         return PodLimits()
@@ -92,12 +91,12 @@ def limits_of(pod: Pod) -> PodLimits | None:
 
 
 def minor_of(pod: Pod) -> int | None:
-    """The traffic class of a pod by its label; None without one."""
+    """Returns the traffic class of a pod by its label; None without one."""
     return _MINOR_OF.get(raw_qos(pod))
 
 
 def class_id(minor: int) -> int:
-    """What `net_cls.classid` holds: E26."""
+    """Returns the value of `net_cls.classid`: E26."""
     return (MAJOR << 16) + minor
 
 
@@ -116,7 +115,7 @@ def _share(total: int, least: int | str | None, most: int | str | None) -> Share
 
 
 def _of(total: int, amount: int | str | None) -> int:
-    """An amount: an integer is percent of the total."""
+    """Returns an amount; an integer is percent of the total."""
     if isinstance(amount, str):
         found = _bits(amount)
         return found if found <= total else 0

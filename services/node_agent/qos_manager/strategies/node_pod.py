@@ -1,4 +1,4 @@
-"""A pod of this node, as strategies see it: what the cluster says, and which of its containers the node runs."""
+"""A pod of this node with the ids and states of its containers, the input of strategies."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,11 +7,11 @@ from shared.kube.pod import Pod
 
 
 class NodePod(NamedTuple):
-    """A pod.
+    """A pod with its containers on this node.
 
     Attributes:
-        ids: name of a container -> its id, for those that the node has made.
-        running: names of those that run.
+        ids: name of a container -> its id, for those that the node has created.
+        running: names of running containers.
     """
 
     pod: Pod
@@ -20,5 +20,5 @@ class NodePod(NamedTuple):
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether a pod has still work to do."""
+    """Reports whether a pod is pending or running."""
     return pod.status.phase in {"Pending", "Running"}

@@ -1,4 +1,4 @@
-"""Shares of last-level cache and memory bandwidth: schemata of the groups LSR, LS and BE.
+"""Resctrl: shares of last-level cache and memory bandwidth, as schemata of the groups LSR, LS and BE.
 
 Source: spec/node-agent.md 3.6.
 
@@ -23,12 +23,12 @@ _GROUP_OF = {QoS.LSE: "LSR", QoS.LSR: "LSR", QoS.LS: "LS", QoS.BE: "BE"}
 
 
 def group_of(pod: Pod) -> str | None:
-    """The group of a pod's processes; None for SYSTEM pods."""
+    """Returns the group of a pod's processes; None for SYSTEM pods."""
     return _GROUP_OF.get(qos(pod))
 
 
 def cache_mask(root: str, start_percent: int, end_percent: int) -> int | None:
-    """The ways of the cache from one percentage to another, rounded up; None when there are no such.
+    """Returns the ways of the cache from one percentage to another, rounded up; None for an empty range.
 
     Args:
         root: the mask of all ways, hexadecimal.
@@ -42,9 +42,9 @@ def cache_mask(root: str, start_percent: int, end_percent: int) -> int | None:
 
 
 def bandwidth(percent: int, vendor: str) -> int | None:
-    """The value of MB: Intel takes tens of percent, AMD eighths of GB/s (2048 for all).
+    """Returns the value of MB: tens of percent for Intel, eighths of GB/s for AMD (2048 for all).
 
-    None when it is no percentage.
+    None when it is not a percentage.
     """
     if not 0 < percent <= 100:
         return None
@@ -54,17 +54,17 @@ def bandwidth(percent: int, vendor: str) -> int | None:
 
 
 def line(kind: str, value: str, caches: Iterable[int]) -> str:
-    """A line of schemata with one value for all caches, such as `L3:0=f;1=f;`, with its newline."""
+    """Returns a line of schemata with one value for all caches, such as `L3:0=f;1=f;`, with its newline."""
     return lines(kind, dict.fromkeys(caches, value))
 
 
 def lines(kind: str, values: Mapping[int, str]) -> str:
-    """A line of schemata with a value a cache; empty without any."""
+    """Returns a line of schemata with a value for each cache; empty without any."""
     return f"{kind}:{''.join(f'{cache}={values[cache]};' for cache in sorted(values))}\n" if values else ""
 
 
 class Shares(NamedTuple):
-    """What a group gets; None and absent caches: the root's.
+    """The shares of a group; None and absent caches: the root's.
 
     Attributes:
         mask, share: ways of each cache, and the value of MB.
@@ -77,16 +77,16 @@ class Shares(NamedTuple):
     share_of: Mapping[int, int] = {}
 
     def masks(self, caches: Iterable[int]) -> dict[int, int]:
-        """The ways by cache, of those that there are."""
+        """Returns the ways by cache, of the present caches."""
         return {cache: mask for cache in caches if (mask := self.mask_of.get(cache, self.mask or 0))}
 
     def bandwidths(self, caches: Iterable[int]) -> dict[int, int]:
-        """The values of MB by cache, of those that there are."""
+        """Returns the values of MB by cache, of the present caches."""
         return {cache: share for cache in caches if (share := self.share_of.get(cache, self.share or 0))}
 
 
 class BadShare(KoordError):
-    """A pod's annotation that cannot be read; the pod shares as its class does."""
+    """A pod's annotation that is invalid; the pod has the share of its class."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"annotation {ANNOTATION}: {reason}")
@@ -118,12 +118,12 @@ class _Own(msgspec.Struct):
 
 
 def of_pod(text: str, root: str, caches: Iterable[int], vendor: str) -> Shares:
-    """What a pod states for itself; what it leaves out, and ranges that hold no way, are the root's.
+    """Returns the shares of a pod's annotation; omitted values, and ranges without a way, are the root's.
 
     Source: spec/node-agent.md 4.9.
 
     Raises:
-        BadShare: it cannot be read, or names a cache that is not there.
+        BadShare: it is invalid, or names an absent cache.
     """
     try:
         annotation: _Own = read_json(text, _Own)

@@ -1,14 +1,15 @@
-"""Settings of the kernel as a whole, from a NodeSLO's `systemStrategy`. Source: spec/node-agent.md 3.8."""
+"""System config: node-wide kernel settings from a NodeSLO's `systemStrategy`. Source: spec/node-agent.md 3.8."""
 
 from services.node_agent.cgroup.cgroup_files import SYSTEM_FILES
 from shared.kube.slo_config import SystemStrategy
 
 SCHED_FEATURES = "sys/kernel/debug/sched_features"
-"""Scheduler features by name, those that are off with NO_ before it. Newer kernels have it at `sched/features`."""
+"""Scheduler features by name, those that are off with the prefix NO_. Newer kernels have the file at
+`sched/features`."""
 
 
 def desired_settings(strategy: SystemStrategy, memory_capacity: int) -> dict[str, str]:
-    """File below procfs or sysfs -> what it is to hold. What lies outside of a file's range is left out.
+    """Returns file below procfs or sysfs -> desired value. Values outside of a file's range are left out.
 
     Args:
         memory_capacity: the node's, in bytes.
