@@ -81,6 +81,6 @@ async def test_a_standby_has_an_index_ready_that_decides_what_a_new_one_would() 
     await until(lambda: not (dirty.nodes or dirty.pods))
     standing_by.cancel()
     assert replica.prepared is first, "brought up to date, not made anew"
-    ready = decide(first.derived, world.now_ns, 16)
+    ready = decide(first.cache, world.now_ns, 16)
     assert ready == decide(SchedulingCache(world.view, config_of(world.view).profiles), world.now_ns, 16)
     assert len(ready) == 4  # the cycle and its three pods
