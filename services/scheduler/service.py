@@ -144,7 +144,7 @@ async def lead(runtime: Runtime) -> None:
 def _wait_s(cache: SchedulingCache, now_ns: int) -> float:
     """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where questions wait."""
     next_ns = cache.queue.next_at_ns()
-    longest_s = QUESTIONS_INTERVAL_S if cache.view.questions else LONGEST_WAIT_S
+    longest_s = QUESTIONS_INTERVAL_S if cache.view.explanations else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s
     return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)

@@ -158,7 +158,7 @@ class ClusterCache:
     def _assign(self, uid: str, assignment: Assignment) -> None:
         row, pod_class = self.table.row(assignment.node), assignment.pod_class
         self._moves.append((row, pod_class, +1))
-        self.pod_index.move(row, pod_class, ending=assignment.ending, sign=+1)
+        self.pod_index.move(row, pod_class, terminating=assignment.terminating, sign=+1)
         for plugin_cache in self._caches_of(pod_class):
             plugin_cache.assign(row, uid, assignment)
         there = self.on.get(row)
@@ -169,7 +169,7 @@ class ClusterCache:
     def _release(self, uid: str, assignment: Assignment) -> None:
         row, pod_class = self.table.row(assignment.node), assignment.pod_class
         self._moves.append((row, pod_class, -1))
-        self.pod_index.move(row, pod_class, ending=assignment.ending, sign=-1)
+        self.pod_index.move(row, pod_class, terminating=assignment.terminating, sign=-1)
         for plugin_cache in self._caches_of(pod_class):
             plugin_cache.release(row, uid, assignment)
         del self.on[row][uid]

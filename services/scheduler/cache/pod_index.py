@@ -59,11 +59,11 @@ class RowCounts:
 class _Class:
     """Where the pods of a class run, and the counts that they are in."""
 
-    __slots__ = ("all", "counted_in", "ending")
+    __slots__ = ("all", "counted_in", "terminating")
 
     def __init__(self) -> None:
         self.all: dict[int, int] = {}
-        self.ending: dict[int, int] = {}
+        self.terminating: dict[int, int] = {}
         self.counted_in: list[tuple[RowCounts, bool]] = []
 
 
@@ -79,30 +79,30 @@ class PodIndex:
         self._unanchored: dict[Question, None] = {}
         self._entries = 0
 
-    def move(self, row: int, pod_class: PodClass, *, ending: bool, sign: int) -> None:
+    def move(self, row: int, pod_class: PodClass, *, terminating: bool, sign: int) -> None:
         """A pod of the class counts on the row from now on (+1), or does no more (-1).
 
         Args:
-            ending: whether it is being deleted.
+            terminating: it is being deleted.
         """
         class_ = self._classes.get(pod_class)
         if class_ is None:
             class_ = self._classes[pod_class] = self._meet(pod_class)
-        for rows in (class_.all, class_.ending) if ending else (class_.all,):
+        for rows in (class_.all, class_.terminating) if terminating else (class_.all,):
             after = rows.get(row, 0) + sign
             if after:
                 rows[row] = after
             else:
                 del rows[row]
-        for counts, with_ending in class_.counted_in:
-            if with_ending or not ending:
+        for counts, with_terminating in class_.counted_in:
+            if with_terminating or not terminating:
                 counts.add(row, sign)
         if not class_.all:
             self._part(pod_class)
 
-    def counts(self, matchers: tuple[Matcher, ...], *, with_ending: bool) -> RowCounts:
+    def counts(self, matchers: tuple[Matcher, ...], *, with_terminating: bool) -> RowCounts:
         """How many pods that all matchers match run on each row; kept up to date from now on."""
-        question = (matchers, with_ending)
+        question = (matchers, with_terminating)
         counts = self._counts.pop(question, None)
         if counts is None:
             counts = self._count(question)
@@ -137,7 +137,7 @@ class PodIndex:
             _discard(self._by_label, pair, pod_class)
 
     def _count(self, question: Question) -> RowCounts:
-        matchers, with_ending = question
+        matchers, with_terminating = question
         counts = RowCounts()
         found = _anchors_of(matchers)
         if found:
@@ -160,9 +160,9 @@ class PodIndex:
             if not _all_match(matchers, pod_class):
                 continue
             class_ = self._classes[pod_class]
-            class_.counted_in.append((counts, with_ending))
+            class_.counted_in.append((counts, with_terminating))
             for row, pods in class_.all.items():
-                pods -= 0 if with_ending else class_.ending.get(row, 0)  # noqa: PLW2901 (what counts of them)
+                pods -= 0 if with_terminating else class_.terminating.get(row, 0)  # noqa: PLW2901 (what counts of them)
                 if pods:
                     counts.add(row, pods)
         return counts

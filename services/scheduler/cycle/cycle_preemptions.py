@@ -74,7 +74,7 @@ class CyclePreemptions:
         return [
             assignment
             for uid, assignment in there.items()
-            if assignment.pod_class.priority < priority and (assignment.ending or self.is_evicted(uid))
+            if assignment.pod_class.priority < priority and (assignment.terminating or self.is_evicted(uid))
         ]
 
     def evicted_pods(self) -> Iterator[PodRecord]:

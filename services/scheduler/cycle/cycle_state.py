@@ -69,6 +69,6 @@ class CycleState:
         self.snapshot.move(assignment.pod_class, row, sign)
         for state in self.plugin_states.values():
             if is_kind(state, Preemptable):
-                state.move(assignment.pod_class, row, ending=assignment.ending, sign=sign)
+                state.move(assignment.pod_class, row, terminating=assignment.terminating, sign=sign)
             if is_kind(state, Releasable):
                 state.release(assignment, row, sign)

@@ -41,22 +41,22 @@ Json = dict[str, Any]
 def answers(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
     """What is to be said to the questions there are: nothing for most, most of the time. Judges each of them: not for each cycle."""
     view = cache.view
-    if not view.questions:
+    if not view.explanations:
         return ()
     drafts: list[Draft] = []
     pods = _asked_about(view)
     by_age = sorted(
-        (before.at_ns if (before := _before(view.answered, key, question)) else 0, key)
-        for key, question in view.questions.items()
+        (before.at_ns if (before := _before(view.explanation_answers, key, question)) else 0, key)
+        for key, question in view.explanations.items()
     )
     for _, key in by_age[:MOST_AT_ONCE]:
-        question = view.questions[key]
+        question = view.explanations[key]
         uid = question["metadata"].get("uid", "")
         if _is_over(question, now_ns):
             drafts.append(Draft(ObjectDesired(resource=EXPLANATIONS, name=key, body=None)))
             continue
         answer = _answer(cache, pods, key, question, now_ns)
-        before, digest = _before(view.answered, key, question), digest_of(answer)
+        before, digest = _before(view.explanation_answers, key, question), digest_of(answer)
         if before is None or before.digest != digest or now_ns - before.at_ns >= HEARTBEAT_NS:
             status = {**answer, "lastUpdateTime": instant_text(now_ns // SECOND * SECOND)}
             drafts.append(
@@ -90,7 +90,7 @@ def _is_over(question: Json, now_ns: int) -> bool:
 
 def _asked_about(view: ClusterView) -> dict[str, PodRecord]:
     """The pods that questions name, by `namespace/name`: one look at all pods for all questions."""
-    names = {(question.get("spec") or {}).get("questionObjectKey") for question in view.questions.values()}
+    names = {(question.get("spec") or {}).get("questionObjectKey") for question in view.explanations.values()}
     found: dict[str, PodRecord] = {}
     for pod_record in view.pods.values():
         if pod_record.name in names and pod_record.since:

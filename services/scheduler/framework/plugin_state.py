@@ -54,11 +54,11 @@ class Placeable(PluginState, Protocol):
 class Preemptable(PluginState, Protocol):
     """The state of a plugin of which pods that run can be taken, to see what would fit without them. Of others they stay."""
 
-    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:
+    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
         """A pod that ran on the node when the cycle began is taken off it (-1), or put back (+1).
 
         Args:
-            ending: it is being deleted.
+            terminating: it is being deleted.
         """
         ...
 

@@ -1,1 +1,1 @@
-"""The facts that the scheduler's log and the followed logs record, and the fold that keeps them."""
+"""The scheduler's State: pods, nodes, reports and objects, folded from its own log and from those that it follows."""

@@ -1,4 +1,4 @@
-"""Classes of change in the cluster, by which a refused pod is woken: only by what can cure its reasons.
+"""Kinds of cluster events. A plugin's queueing hints name the kinds that may end one of its reasons.
 
 Source: spec/scheduler-core.md 1.3, queueing hints.
 """
@@ -7,20 +7,20 @@ from enum import IntEnum
 
 
 class ClusterEvent(IntEnum):
-    """What changed. The state keeps the seq of the last change per class, for those of a node per node and class."""
+    """Kind of change. The State keeps the seq of the last change per kind, for changes of a node per node and kind."""
 
     NODE_ADDED = 0
     ALLOCATABLE = 1
     LABELS = 2
     TAINTS = 3  # taints and `spec.unschedulable`
     ANNOTATIONS = 4
-    POD_RELEASED = 5  # a pod ended, was deleted, or asks for less
-    METRIC = 6  # a NodeMetric came, changed or went; or a report was recorded, which `reported` of a node tells, not its seq here
-    POD_ADDED = 7  # a pod came to run there
-    POD_CHANGED = 8  # labels of a pod changed, or it began to end
-    TOPOLOGY = 12  # the NodeResourceTopology came, changed or went
-    # Of no node in particular:
-    NAMESPACE = 9  # a namespace came, went, or its labels changed
-    WORKLOAD = 10  # a service or a workload, by whose selector pods are spread by default
+    POD_RELEASED = 5  # a pod ended, was deleted, or requests less
+    METRIC = 6  # the NodeMetric was created, changed or deleted; reports are compared by their own seqs (`StateFields.reported`)
+    POD_ADDED = 7  # a pod was assigned to the node
+    POD_CHANGED = 8  # labels of a pod changed, or its deletion began
+    TOPOLOGY = 12  # the NodeResourceTopology was created, changed or deleted
+    # The others belong to no node:
+    NAMESPACE = 9  # a namespace was created or deleted, or its labels changed
+    WORKLOAD = 10  # a service or a workload whose selector spreads pods by default
     VOLUME = 11  # a volume, a claim, a storage class, a driver on a node, or a storage capacity
     BUDGET = 13  # a disruption budget

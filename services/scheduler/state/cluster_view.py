@@ -1,8 +1,8 @@
-"""What the scheduler knows: a fold over `cluster` and its own `scheduling`, kept as facts.
+"""The scheduler's State: a fold over `cluster`, `quota`, `metrics-*` and its own `scheduling`.
 
-The fold only notes what each context has said; arrays over nodes, queues and ledgers are functions of it and live in
-`cache.py`, brought up to date when a decision needs them. That keeps `apply` under two microseconds, and a history in which a
-pod changes five times is read into the arrays once.
+The fold only records what each context states. Arrays over nodes, the queue and the plugin caches are functions of the
+State, in `cache/` and `cycle/scheduling_cache.py`, brought up to date when a decision needs them. So `apply` takes less
+than two microseconds, and a history in which a pod changes five times is read into the arrays once.
 
 Source: architecture.md, "The core of a service".
 """
@@ -51,19 +51,19 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     "quota": QUOTA_FOLDED,
     "metrics-*": (NodeReported, NodeReportsExpired),
 }  # fmt: skip
-"""Context -> event types folded; the others pass."""
+"""Context -> event types that are folded; all others are ignored."""
 
 
 _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 
 
 class ClusterView(ClusterFold, SchedulingFold):
-    """What the scheduler knows of the cluster and of its own decisions; its fields are those of `StateFields`."""
+    """The State of the cluster and of the scheduler's own decisions; `StateFields` describes its fields."""
 
     SCHEMA: ClassVar[int] = 15
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event. Types that are not in FOLDED move the position only."""
+        """Folds one event. Types that are not in FOLDED advance the position only."""
         event = record.event
         fold = _FOLDS.get(type(event))
         if record.context == "quota":
@@ -73,9 +73,9 @@ class ClusterView(ClusterFold, SchedulingFold):
         self.positions[record.context] = record.seq
 
     def encode(self) -> bytes:
-        """Everything, in one canonical form."""
+        """Returns the whole State in one canonical form."""
         return encode(self)
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote."""
+        """Restores the State from the bytes of `encode`."""
         restore(self, data)

@@ -1,4 +1,4 @@
-"""What is kept of ScheduleExplanation objects: the questions, and what was last said to each."""
+"""ScheduleExplanation objects in the State: the requests, and the digest of the last answer to each."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -10,14 +10,14 @@ from shared.kube import resource_names
 
 EXPLANATIONS = resource_names.EXPLANATIONS
 KEPT_NS = 24 * 3600 * 1_000_000_000
-"""How long an answer is remembered whose question is no longer answered."""
+"""Retention of an answer after its request was last answered."""
 
 
 class LastAnswer(NamedTuple):
-    """What was last said to a question.
+    """The last answer to a ScheduleExplanation.
 
     Attributes:
-        uid: the object's; another one under the same name is another question.
+        uid: of the object; an object created anew under the same name is a new request.
         digest: of the answer without its time.
     """
 
@@ -27,12 +27,12 @@ class LastAnswer(NamedTuple):
 
 
 def digest_of(answer: Mapping[str, Any]) -> str:
-    """Of an answer without its time."""
+    """Returns the digest of an answer without its time."""
     plain = {name: value for name, value in answer.items() if name != "lastUpdateTime"}
     return sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()[:16]
 
 
 def forget_old(answered: dict[str, LastAnswer], now_ns: int) -> None:
-    """Drop what was said so long ago that its question must be gone: one that is there is answered each minute."""
-    for key in [key for key, said in answered.items() if said.at_ns < now_ns - KEPT_NS]:
+    """Drops answers whose request must have been deleted: every existing request is answered each minute."""
+    for key in [key for key, answer in answered.items() if answer.at_ns < now_ns - KEPT_NS]:
         del answered[key]

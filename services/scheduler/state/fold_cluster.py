@@ -1,4 +1,4 @@
-"""The half of the fold that is of what was seen: `cluster`, and the reports of `metrics-*`."""
+"""The fold of observations: `cluster`, and the reports of `metrics-*`."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.explanation_requests import EXPLANATIONS
 from services.scheduler.state.pod_changes import (
+    changes_labels,
     has_other_spec_or_conditions,
-    is_other,
     last_seen,
     requests_changed,
     requests_less,
@@ -42,14 +42,14 @@ CONFIG_MAP = "koordinator-system/koord-scheduler-config"
 """The ConfigMap that configures the scheduler when no file does."""
 
 CONFIG_KEY = "koord-scheduler-config"
-"""Its data key; a ConfigMap with one key only may call it as it likes."""
+"""Its data key. In a ConfigMap with a single key, that key counts whatever its name."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 _MAX_UNREAD = 4096
 
 
 class ClusterFold(StateFields):
-    """Folds observations, and the outcomes of what we decided."""
+    """Folds observations, and the outcomes of the scheduler's decisions."""
 
     def _node_observed(self, record: RecordedEvent, event: NodeObserved) -> None:
         seq, node, node_record = record.seq, event.object, self.nodes.get(event.node)
@@ -90,7 +90,7 @@ class ClusterFold(StateFields):
         elif node and pod_record.node == node:
             if (ended and not pod_record.ended) or requests_less(pod_record, pod):
                 self._changed(node, ClusterEvent.POD_RELEASED, record.seq)
-            if is_other(pod_record, pod):
+            if changes_labels(pod_record, pod):
                 self._changed(node, ClusterEvent.POD_CHANGED, record.seq)
             if pod_record.load_class is not None or not has_same_marks(last_seen(pod_record), pod):
                 self._settle_load_class(pod_record, pod)
@@ -143,21 +143,21 @@ class ClusterFold(StateFields):
         if self.dirty is not None:
             self.dirty.metrics[event.node] = None
 
-    def _placement_refused(self, record: RecordedEvent, event: BindRejected | BindFailed | BindSuppressed) -> None:
-        self._refused(record, event.pod_uid, withheld=isinstance(event, BindSuppressed))
+    def _placement_not_bound(self, record: RecordedEvent, event: BindRejected | BindFailed | BindSuppressed) -> None:
+        self._refused(record, event.pod_uid, suppressed=isinstance(event, BindSuppressed))
 
     def _permission_missing(self, record: RecordedEvent, event: MissingPermission) -> None:
         if event.pod_uid:
-            self._refused(record, event.pod_uid, withheld=False)
+            self._refused(record, event.pod_uid, suppressed=False)
 
-    def _refused(self, record: RecordedEvent, uid: str, *, withheld: bool) -> None:
+    def _refused(self, record: RecordedEvent, uid: str, *, suppressed: bool) -> None:
         self.released_seq = record.seq
         pod_record = self.pods.get(uid)
         if pod_record is None or record.cause is None or record.cause.context != "scheduling":
             return
         pod_record.refused_seq = max(pod_record.refused_seq, record.cause.seq)
         pod_record.refusals += 1
-        if withheld:
+        if suppressed:
             pod_record.suppressed_seq = record.seq
         if self.dirty is not None:
             self.dirty.pods[uid] = None
@@ -165,11 +165,11 @@ class ClusterFold(StateFields):
     def _object_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:
         if event.resource in WATCHED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
-            self._changed_around(record, event)
+            self._object_changed(record, event)
         elif event.resource in QUOTAS:
             self.quota.observe(f"{event.resource}/{event.name}", event.object)
         elif event.resource == EXPLANATIONS:
-            self.questions[event.name] = {**event.object, "status": None}  # the answer is ours, and known
+            self.explanations[event.name] = {**event.object, "status": None}  # the status is our own answer
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             data = event.object.get("data") or {}
             self.config_map = (
@@ -179,11 +179,11 @@ class ClusterFold(StateFields):
     def _object_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
         if event.resource in WATCHED:
             self.objects.get(event.resource, {}).pop(event.name, None)
-            self._changed_around(record, event)
+            self._object_changed(record, event)
         elif event.resource in QUOTAS:
             self.quota.lose(f"{event.resource}/{event.name}")
         elif event.resource == EXPLANATIONS:
-            self.questions.pop(event.name, None)
+            self.explanations.pop(event.name, None)
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             self.config_map = None
 
@@ -191,11 +191,12 @@ class ClusterFold(StateFields):
         if record.context != "cluster":
             self._advance_clock(record.at_ns)
             return
+        # A restarted gateway no longer suppresses what its predecessor did: those pods may be tried again.
         self.gateway_since = record.seq
         if self.dirty is not None:
             self.dirty.pods.update((uid, None) for uid, pod_record in self.pods.items() if pod_record.suppressed_seq)
 
-    def _listed(self, record: RecordedEvent, _: InitialListCompleted) -> None:
+    def _list_completed(self, record: RecordedEvent, _: InitialListCompleted) -> None:
         self.listed_seq = record.seq
 
     # metrics-*
@@ -209,7 +210,7 @@ class ClusterFold(StateFields):
             if self.dirty is not None:
                 self.dirty.metrics[event.node] = None
 
-    def _node_forgotten(self, record: RecordedEvent, event: NodeReportsExpired) -> None:
+    def _reports_expired(self, record: RecordedEvent, event: NodeReportsExpired) -> None:
         reports = self.reports.get(event.node, {})
         before = reports.get(record.context)
         if before is None or before.at_ns > event.at_ns:
@@ -221,15 +222,17 @@ class ClusterFold(StateFields):
             self.dirty.metrics[event.node] = None
 
     def _settle_load_class(self, pod_record: PodRecord, pod: Pod) -> None:
-        """Keeps the class that the pod's load is estimated by, as upstream's cache does: a change of spec or conditions replaces it, one of
-        labels or annotations alone does not. Source: spec/scheduler-core.md 3.3.
+        """Keeps the class that estimates the pod's load as upstream's cache does.
+
+        A change of spec or conditions replaces it; a change of labels or annotations alone does not. Source:
+        spec/scheduler-core.md 3.3.
         """
         if has_other_spec_or_conditions(pod_record, pod):
             self._drop_load_class(pod_record)
         elif pod_record.load_class is None:
             self._keep_load_class(pod_record)
 
-    def _changed_around(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:
+    def _object_changed(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:
         if event.resource == NODE_TOPOLOGIES:
             self._changed(event.name, ClusterEvent.TOPOLOGY, record.seq)
         else:
@@ -246,12 +249,12 @@ class ClusterFold(StateFields):
         NodeMetricDeleted: _metric_deleted,
         ObjectObserved: _object_observed,
         ObjectDeleted: _object_deleted,
-        BindRejected: _placement_refused,
-        BindFailed: _placement_refused,
-        BindSuppressed: _placement_refused,
+        BindRejected: _placement_not_bound,
+        BindFailed: _placement_not_bound,
+        BindSuppressed: _placement_not_bound,
         MissingPermission: _permission_missing,
         WriterStarted: _writer_started,
-        InitialListCompleted: _listed,
+        InitialListCompleted: _list_completed,
         NodeReported: _node_reported,
-        NodeReportsExpired: _node_forgotten,
+        NodeReportsExpired: _reports_expired,
     }

@@ -1,4 +1,4 @@
-"""The half of the fold that is of our own log, `scheduling`."""
+"""The fold of the scheduler's own log, `scheduling`."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ from shared.events.scheduling import (
 
 
 class SchedulingFold(StateFields):
-    """Folds what we decided, and what we took for our configuration."""
+    """Folds the scheduler's decisions and its accepted configuration."""
 
     def _cycle_decided(self, record: RecordedEvent, event: CycleDecided) -> None:
         self._advance_clock(record.at_ns)
@@ -37,7 +37,7 @@ class SchedulingFold(StateFields):
         saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
         reasons: dict[int, tuple[PluginReason, ...]] = {}
         for outcome in event.pods:
-            if outcome.node or (pod_record := self._seen_by_round(outcome.pod_uid)) is None:
+            if outcome.node or (pod_record := self._seen_by_cycle(outcome.pod_uid)) is None:
                 continue
             if outcome.class_index not in reasons:
                 reasons[outcome.class_index] = _reasons(event.classes[outcome.class_index])
@@ -52,7 +52,7 @@ class SchedulingFold(StateFields):
                 self.dirty.pods[pod_record.uid] = None
 
     def _pod_placed(self, record: RecordedEvent, event: PodPlaced) -> None:
-        pod_record = self._seen_by_round(event.pod_uid)
+        pod_record = self._seen_by_cycle(event.pod_uid)
         if pod_record is None:
             return
         pod_record.placed_node = event.node
@@ -65,14 +65,14 @@ class SchedulingFold(StateFields):
             self.dirty.pods[event.pod_uid] = None
 
     def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
-        pod_record = self._seen_by_round(event.pod_uid)
+        pod_record = self._seen_by_cycle(event.pod_uid)
         if pod_record is not None:
             pod_record.nominated = event.node
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
-    def _eviction_asked(self, record: RecordedEvent, event: EvictionRequested) -> None:
-        pod_record = self._seen_by_round(event.pod_uid, record.cause)
+    def _eviction_requested(self, record: RecordedEvent, event: EvictionRequested) -> None:
+        pod_record = self._seen_by_cycle(event.pod_uid, record.cause)
         if pod_record is not None:
             pod_record.eviction_seq = record.seq
             if self.dirty is not None:
@@ -86,16 +86,16 @@ class SchedulingFold(StateFields):
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
-    def _fields_decided(self, record: RecordedEvent, event: FieldsDesired) -> None:
+    def _fields_desired(self, record: RecordedEvent, event: FieldsDesired) -> None:
         if event.resource == EXPLANATIONS:
-            forget_old(self.answered, record.at_ns)
-            self.answered[event.name] = LastAnswer(event.uid, record.at_ns, digest_of(event.patch["status"]))
+            forget_old(self.explanation_answers, record.at_ns)
+            self.explanation_answers[event.name] = LastAnswer(event.uid, record.at_ns, digest_of(event.patch["status"]))
         if event.resource == VOLUMES:
             reference = event.patch["spec"]["claimRef"]
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
 
     def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
-        pod_record = self._seen_by_round(event.pod_uid)
+        pod_record = self._seen_by_cycle(event.pod_uid)
         if pod_record is not None:
             pod_record.condition_code = event.code
 
@@ -104,24 +104,25 @@ class SchedulingFold(StateFields):
         pod_record = self.pods.get(event.pod_uid)
         if pod_record is None:
             if self.positions.get("cluster", 0) >= binding:
-                return  # it was bound before, and is gone
+                return  # the pod was bound before that position and has been deleted since
             pod_record = self.pods[event.pod_uid] = PodRecord(event.pod_uid)
         pod_record.compared = True
 
-    def _config_taken(self, record: RecordedEvent, event: ConfigApplied) -> None:
+    def _config_applied(self, record: RecordedEvent, event: ConfigApplied) -> None:
         self.config_seq = record.seq
         self.config_source, self.config_text, self.config_digest = event.source, event.text, event.digest
         self.config_settings = dict(sorted(event.settings.items()))
         self.refused_digest = ""
 
-    def _config_refused(self, _: RecordedEvent, event: ConfigRejected) -> None:
+    def _config_rejected(self, _: RecordedEvent, event: ConfigRejected) -> None:
         self.refused_digest = event.digest
 
-    def _seen_by_round(self, uid: str, cause: Cause | None = None) -> PodRecord | None:
-        """The pod that the last cycle meant, or, where the cause is an observation, who decided after it; None when it is gone.
+    def _seen_by_cycle(self, uid: str, cause: Cause | None = None) -> PodRecord | None:
+        """Returns the pod that a decision of the last cycle, or of an extender call after an observation, is about;
+        None when it is deleted.
 
-        The pod was seen then: absent although we have read as far means gone for good, and one that was first observed
-        later is another life of the same uid.
+        The decision had read the pod. If it is absent although the fold has read as far, it was deleted for good; if it
+        was first observed later, it is a new pod of the same uid.
         """
         saw = max(self.cycle_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
         pod_record = self.pods.get(uid)
@@ -137,16 +138,16 @@ class SchedulingFold(StateFields):
         CycleDecided: _cycle_decided,
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,
-        FieldsDesired: _fields_decided,
+        FieldsDesired: _fields_desired,
         PodNominated: _pod_nominated,
-        EvictionRequested: _eviction_asked,
+        EvictionRequested: _eviction_requested,
         EvictionRefused: _eviction_refused,
         EvictionFailed: _eviction_refused,
         PlacementCompared: _placement_compared,
-        ConfigApplied: _config_taken,
-        ConfigRejected: _config_refused,
+        ConfigApplied: _config_applied,
+        ConfigRejected: _config_rejected,
     }
 
 
-def _reasons(judged: ClassEvaluated) -> tuple[PluginReason, ...]:
-    return tuple(dict.fromkeys((rejected.plugin, rejected.code) for rejected in judged.rejected))
+def _reasons(evaluated: ClassEvaluated) -> tuple[PluginReason, ...]:
+    return tuple(dict.fromkeys((rejected.plugin, rejected.code) for rejected in evaluated.rejected))

@@ -1,7 +1,8 @@
-"""A node's newest measurement: of its NodeMetric object and of what ingest recorded, whichever is younger by its own time.
+"""A node's newest measurement: its NodeMetric object or the newest recorded report, whichever is younger by its own
+time.
 
-Both may tell of the same report, or of reports by different agents (a NodeMetric that koordlet writes; two shards after the number of
-shards changed). Each context keeps its own; this is the function of all of them.
+Both may hold the same report, or reports by different agents (a NodeMetric that koordlet writes; two shards after the
+number of shards changed). The State keeps the newest of each context; this is a function of all of them.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,10 @@ from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec
 
 
 def newest(object_: MetricRecord | None, reports: Mapping[str, NodeReported]) -> MetricRecord | None:
-    """What the node's load is judged by; None when nothing is known.
+    """Returns the newest measurement of a node; None when there is none.
 
-    An object keeps time in whole seconds, so of one report told by both the recorded one counts. The object's spec holds for either.
+    An object has its time in whole seconds, so the recorded report counts where both hold the same report. The object's
+    spec holds for either.
 
     Args:
         object_: the NodeMetric.
@@ -40,7 +42,7 @@ def newest(object_: MetricRecord | None, reports: Mapping[str, NodeReported]) ->
 
 
 def youngest(reports: Mapping[str, NodeReported]) -> tuple[str, NodeReported]:
-    """(context, report) of the youngest by its own time, among at least one."""
+    """Returns (context, report) of the youngest report by its own time; there is at least one."""
     return max(reports.items(), key=_age)
 
 

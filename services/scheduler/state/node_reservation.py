@@ -1,8 +1,11 @@
-"""What a node keeps for itself: its annotation of reserved resources is taken off its allocatable before anybody looks.
+"""Node reservation: resources that an annotation reserves are subtracted from a node's allocatable before any plugin
+reads it.
 
-    node.koordinator.sh/reservation: {"resources":{"cpu":"2"},"reservedCPUs":"0-5","applyPolicy":"Default|ReservedCPUsOnly"}
+    node.koordinator.sh/reservation:
+    {"resources":{"cpu":"2"},"reservedCPUs":"0-5","applyPolicy":"Default|ReservedCPUsOnly"}
 
-CPUs by number outrank an amount of cpu. Batch resources stay as they are: whoever offers them has taken it off already.
+CPUs by number take precedence over an amount of cpu. Batch resources are not changed: the slo-controller has subtracted
+the reservation already.
 
 Source: spec/scheduler-workloads.md 1.13; upstream pkg/util/node.go, pkg/util/transformer/node_transformer.go.
 """
@@ -30,7 +33,9 @@ class _Reservation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def less_reserved(node: Node) -> Node:
-    """The node with what pods may have of it; as it is when nothing is reserved or the annotation cannot be read."""
+    """Returns the node with its allocatable reduced; unchanged when nothing is reserved or the annotation cannot be
+    read.
+    """
     text = (node.metadata.annotations or {}).get(ANNOTATION)
     if not text:
         return node

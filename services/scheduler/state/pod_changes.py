@@ -1,4 +1,4 @@
-"""Differences between an observation of a pod and the one before it. Once that one is read, its class stands for it."""
+"""Differences between an observation of a pod and the previous one, of which only the class is kept once it is read."""
 
 from services.scheduler.state.pod_class import class_key, has_same_spec
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum
@@ -13,15 +13,15 @@ def last_seen(pod_record: PodRecord) -> Pod:
     return pod_record.pod_class.pod
 
 
-def is_other(pod_record: PodRecord, pod: Pod) -> bool:
-    """Detects a change that selectors may notice."""
+def changes_labels(pod_record: PodRecord, pod: Pod) -> bool:
+    """Detects a change that may alter which selectors match the pod."""
     if pod_record.deleting != (pod.metadata.deletion_timestamp is not None):
         return True
     return (last_seen(pod_record).metadata.labels or None) != (pod.metadata.labels or None)
 
 
 def requests_less(pod_record: PodRecord, pod: Pod) -> bool:
-    """Detects a change by which the pod may count with less."""
+    """Detects a change that may reduce what the pod requests."""
     seen = last_seen(pod_record)
     before = seen.spec
     return (

@@ -1,9 +1,9 @@
-"""What a pod asks for: the part of it that every replica of a workload has in common, read once and shared.
+"""Equivalence classes of pods: the part of a pod that all replicas of a workload share, read once.
 
-Thousands of pods come from a few templates. Equal pods share one `PodClass`, so their requests are parsed once, their
-nodes are judged once a cycle, and a pod costs the state a few hundred bytes. What differs between replicas (name, uid, node,
-times) stays with the pod. Namespace and labels are part of the class, because selectors read them; annotations count only
-where this scheduler reads them.
+Thousands of pods are created from a few templates. Equal pods share one `PodClass`, so their requests are parsed once,
+nodes are evaluated for them once a cycle, and a pod takes a few hundred bytes of State. What differs between replicas
+(name, uid, node, times) is in the pod's own record. Namespace and labels belong to the class, because selectors read
+them; annotations belong to it only where the scheduler reads them.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, 
 from shared.kube.quantity import BadQuantity
 
 SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
-"""Label that outranks `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
+"""Label that takes precedence over `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
 
 HINTS = ("internal.scheduling.koordinator.sh/scheduling-hint", "scheduling.koordinator.sh/scheduling-hint")
-"""Annotations by which someone else has decided already; the first one wins."""
+"""Annotations with the decision of another scheduler; the first one takes precedence."""
 
 ANNOTATIONS = (
     "scheduling.koordinator.sh/resource-spec",
@@ -44,12 +44,15 @@ ANNOTATIONS = (
 """Annotations that a decision depends on."""
 
 ALLOCATION_ANNOTATIONS = ("scheduling.koordinator.sh/resource-status",)
-"""Annotations that say what one pod has of its node: they differ between replicas and stay with the pod."""
+"""Annotations with the allocation of one pod on its node.
+
+They differ between replicas, so they are in the pod's own record.
+"""
 
 _READ = ANNOTATIONS + ALLOCATION_ANNOTATIONS
 
 LARGEST_AMOUNT = 1 << 56
-"""Amounts are cut to this (64 PiB of memory), so that sums and percentages stay within int64."""
+"""Upper bound of an amount (64 PiB of memory), so that sums and percentages stay within int64."""
 
 HostPort = tuple[str, str, int]
 """(ip, protocol, port); the ip 0.0.0.0 stands for every address."""
@@ -65,23 +68,24 @@ class PodClass:
     """One class of equal pods.
 
     Attributes:
-        key: canonical bytes of what makes the class; equal pods have equal keys.
+        key: canonical bytes of the class; equal pods have equal keys.
         pod: a pod of the class without name, node and times.
-        asked: all that it asks for and may use, as it was read; None when it cannot be.
+        amounts: all requests and limits, as parsed; None when a quantity is invalid.
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
-        nonzero_request: the same as scoring sees an incoming pod: each container without cpu or memory counts 100m or 200Mi.
-        nonzero_assigned: the same as scoring sees it once it is on a node.
+        nonzero_request: the same for scores of a pod to be placed: each container without cpu or memory counts 100m or
+            200Mi.
+        nonzero_assigned: the same for a pod that is assigned to a node.
         namespace, labels: of all its pods.
         priority: `spec.priority`, 0 when absent.
-        scheduler: name of the profile the pod asks for.
-        ports: host ports it takes.
-        fault: why the pod cannot be read (one of its quantities is none); such a pod is never placed.
-        variant_key: see `variant_key`; None until it is asked for.
-        cached: what plugins have worked out for this class, by plugin; nothing that a decision could not work out anew.
+        scheduler: name of the profile that the pod requests.
+        ports: host ports that it uses.
+        fault: the error of a pod that cannot be read, as one with an invalid quantity; such a pod is never placed.
+        variant_key: result of `variant_key`; None until it is first needed.
+        cached: results that plugins computed for this class, by plugin; each can be computed anew at any time.
     """
 
     __slots__ = (
-        "asked",
+        "amounts",
         "cached",
         "fault",
         "gated",
@@ -112,15 +116,19 @@ class PodClass:
         self.gated = bool(pod.spec.scheduling_gates)
         self.ports = host_ports(pod)
         self.fault = ""
-        self.asked: Asked | None = None
+        self.amounts: Asked | None = None
         self.request: dict[str, int] = {}
         self.nonzero_request: dict[str, int] = {}
         self.nonzero_assigned: dict[str, int] = {}
         try:
-            self.asked = asked = read_asked(pod)
-            self.request = _bounded(whole(asked.requests))
-            self.nonzero_request = self.request if asked.scored is asked.requests else _bounded(whole(asked.scored))
-            self.nonzero_assigned = self.nonzero_request if asked.held is asked.scored else _bounded(whole(asked.held))
+            self.amounts = amounts = read_asked(pod)
+            self.request = _bounded(whole(amounts.requests))
+            self.nonzero_request = (
+                self.request if amounts.scored is amounts.requests else _bounded(whole(amounts.scored))
+            )
+            self.nonzero_assigned = (
+                self.nonzero_request if amounts.held is amounts.scored else _bounded(whole(amounts.held))
+            )
         except BadQuantity as error:
             self.fault = str(error)
 
@@ -129,7 +137,9 @@ class PodClass:
 
 
 def variant_key(pod_class: PodClass) -> bytes:
-    """Canonical bytes of what a class shares with those that differ from it in the amounts they ask for alone, not in the resources."""
+    """Returns canonical bytes that are equal for request variants: classes that differ only in amounts, not in which
+    resources.
+    """
     if pod_class.variant_key is None:
         pod, spec = pod_class.pod, pod_class.pod.spec
         containers = tuple(container.image for container in (*spec.init_containers, *spec.containers))
@@ -148,7 +158,10 @@ def variant_key(pod_class: PodClass) -> bytes:
 
 
 def common_part(pod: Pod) -> Pod:
-    """The pod without what differs between replicas: what `PodClass` is made from. Applied twice it changes nothing."""
+    """Returns the pod without the parts that differ between replicas, as `PodClass` takes it.
+
+    A second application changes nothing.
+    """
     metadata, spec, status = _parts(pod)
     return Pod(
         metadata=Metadata(
@@ -168,7 +181,9 @@ def common_part(pod: Pod) -> Pod:
 
 
 def class_key(pod: Pod) -> bytes:
-    """Canonical bytes of the common part, without making it: equal for equal pods, whatever their names and nodes."""
+    """Returns the canonical bytes of the common part without creating it: equal for equal pods, whatever their names
+    and nodes.
+    """
     metadata, spec, status = _parts(pod)
     return _encoder.encode(
         (
@@ -186,7 +201,7 @@ def class_key(pod: Pod) -> bytes:
 
 
 def has_same_marks(one: Pod, other: Pod) -> bool:
-    """Compares two observations of a pod by the labels and annotations that make its class."""
+    """Compares two observations of a pod by the labels and annotations of its class."""
     mine, others = one.metadata, other.metadata
     if (mine.labels or None) != (others.labels or None):
         return False
@@ -194,17 +209,20 @@ def has_same_marks(one: Pod, other: Pod) -> bool:
 
 
 def has_same_spec(one: Pod, other: Pod) -> bool:
-    """Compares two observations of a pod by the spec that makes its class; either may be a `common_part`."""
+    """Compares two observations of a pod by the spec of its class; either may be a `common_part`."""
     return _spec(one.metadata, one.spec) == _spec(other.metadata, other.spec)
 
 
 def allocation_annotations(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
-    """What annotations say a pod has of its node; None when they do not."""
+    """Returns the annotations that record a pod's allocation; None without any."""
     return _chosen(annotations, ALLOCATION_ANNOTATIONS)
 
 
 def _spec(metadata: Metadata, spec: PodSpec) -> PodSpec:
-    """The spec without its node, with the claims that are made for the pod by their names (they are its own), resources by today's."""
+    """Returns the spec without its node, with resources by their current names.
+
+    A claim that is created for the pod (an ephemeral volume) is written by its name, which is the pod's own.
+    """
     if spec.node_name:
         spec = replace(spec, node_name="")
     if any(volume.ephemeral is not None for volume in spec.volumes):
@@ -219,7 +237,7 @@ def _claimed(pod: str, volume: Volume) -> Volume:
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """The host ports of the containers and sidecars of a pod, each once, in order."""
+    """Returns the host ports of the containers and sidecars of a pod, each once, in order."""
     containers = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
     ports = {
         (port.host_ip or "0.0.0.0", port.protocol, port.host_port): None  # noqa: S104 (what Kubernetes calls every address)
@@ -231,7 +249,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def _owners(metadata: Metadata) -> tuple[OwnerReference, ...]:
-    """What a decision reads of the owners: whether one is a DaemonSet, and which workload's selector spreads the pod."""
+    """Keeps of the owners what a decision reads: a DaemonSet, and the workload whose selector spreads the pod."""
     owners = metadata.owner_references
     if not owners:
         return ()
@@ -246,7 +264,7 @@ def _owners(metadata: Metadata) -> tuple[OwnerReference, ...]:
 
 
 def _infeasible(status: PodStatus) -> tuple[PodCondition, ...]:
-    """The condition by which a node says that it will never grant a resize, without its time and message."""
+    """Returns the condition of a resize that its node will never grant, without time and message."""
     return tuple(
         PodCondition(type=condition.type, status=condition.status, reason=condition.reason)
         for condition in status.conditions
@@ -255,7 +273,10 @@ def _infeasible(status: PodStatus) -> tuple[PodCondition, ...]:
 
 
 def _notes(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Annotations that make the class; with a hint, what the pod is to have belongs to them."""
+    """Returns the annotations of the class.
+
+    A scheduling hint names the allocation to use, so with a hint allocations belong to them.
+    """
     if not annotations or annotations.keys().isdisjoint(_READ):
         return None
     hinted = any(hint in annotations for hint in HINTS)

@@ -1,4 +1,4 @@
-"""One pod as the scheduler's state knows it: facts by context, and what follows from them."""
+"""The State's record of one pod: fields by the context that writes them, and the assignment that follows from them."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -13,21 +13,21 @@ from shared.kube.pod import Pod
 
 _encoder = msgspec.msgpack.Encoder()
 _FURTHEST_NS = 2**62
-"""Some 146 years from 1970: an instant beyond it is taken for one at it."""
+"""Bound of an instant, some 146 years from 1970; a later one is read as this one."""
 
 PluginReason = tuple[str, str]
 """(plugin, reason code)."""
 
 
 class Assignment(NamedTuple):
-    """Where a pod counts.
+    """The node that a pod counts on.
 
     Attributes:
-        assigned_ns: since when: the time of its PodScheduled condition, else when the node was first seen or decided.
-        initialized_ns: the time of its Initialized condition, 0 when that is not True.
-        ending: it is being deleted.
-        allocation: what it has of the node besides what it asks for, as annotations (`pod_class.ALLOCATION_ANNOTATIONS`).
-        load_class: the class that its load is estimated by, where that is not `pod_class`.
+        assigned_ns: time of its PodScheduled condition, else the time at which the node was first observed or decided.
+        initialized_ns: time of its Initialized condition; 0 when that is not True.
+        terminating: it is being deleted.
+        allocation: CPUs, NUMA zones and devices of the node, as annotations (`pod_class.ALLOCATION_ANNOTATIONS`).
+        load_class: the class that estimates its load, where that is not `pod_class`.
     """
 
     node: str
@@ -35,34 +35,39 @@ class Assignment(NamedTuple):
     name: str
     assigned_ns: int
     initialized_ns: int
-    ending: bool = False
+    terminating: bool = False
     allocation: dict[str, str] | None = None
     load_class: PodClass | None = None
 
 
 class PodRecord(msgspec.Struct, array_like=True, eq=False):
-    """Each field is written from one context alone, so contexts may arrive in any order.
+    """A pod. Each field is written from one context alone, so contexts may arrive in any order.
 
     From `cluster`:
-        since: seq of the first observation; 0 while only our own log has spoken of the pod.
+        since: seq of the first observation; 0 while only our own log has named the pod.
         observed: the newest object, until it is read into the fields below (`ClusterView.read`).
-        node, node_since_ns: where it runs, and when that was first seen (append time).
-        changed_seq: seq of the last change of what it asks for.
-        refused_seq: our newest placement (`scheduling` seq) that was answered with anything but PodBound.
-        refusals: how many there were.
+        node, node_since_ns: the node that it runs on, and the append time of the first observation there.
+        changed_seq: seq of the last change of its class while it had no node.
+        refused_seq: `scheduling` seq of our newest placement with another outcome than PodBound.
+        refusals: the number of such placements.
         suppressed_seq: seq of the last BindSuppressed; the pod waits until the gateway starts anew.
-        allocation: what it has of its node, as it says itself.
-        started_ns: when it started, 0 before.
+        allocation: its allocation, read from its annotations.
+        started_ns: start time, 0 before.
         conditions: checksum of its conditions, 0 while it has no node.
-        load_class: the class that its load is estimated by, where that is not `pod_class`: on a node, labels and annotations that change alone leave
-            the estimate as it was.
-        eviction_refused_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
+        load_class: the class that estimates its load, where that is not `pod_class`: on a node, a change of labels and
+            annotations alone does not change the estimate.
+        eviction_refused_seq: `scheduling` seq of our newest eviction request that was refused or failed;
+            eviction_refused_at: the `cluster` seq of that outcome.
     From `scheduling`:
-        placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last cycle that found no node, and what
-        refused the nodes there; condition_code: the code last written to the pod. compared: what another scheduler did with it has been
-        compared with what we would have done. nominated: the node on which pods were asked to make room for it. asked_seq: our newest
-        wish that it goes. saw_quota: the `quota` seq up to which that cycle, or the ledger for it, had read. saw_reports: the same of
-        each of `metrics-*`, one dict for all pods of a cycle.
+        placed_*: our newest placement.
+        attempts, tried_ns, tried_seq, saw, reasons: the number of cycles without a node, and the time, seq, `cluster`
+            position and reasons of the last one.
+        saw_quota: the `quota` seq up to which that cycle, or the ledger for it, had read.
+        saw_reports: the same for each of `metrics-*`; one dict for all pods of a cycle.
+        condition_code: the code last written to the pod's condition.
+        compared: the placement by another scheduler has been compared with our own.
+        nominated: the node on which victims are evicted for it.
+        eviction_seq: seq of our newest eviction request for it.
     """
 
     uid: str
@@ -125,18 +130,20 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         return None
 
     def is_eviction_requested(self) -> bool:
-        """Whether an eviction that we asked for is on its way."""
+        """Returns True while an eviction that we requested is neither done nor refused."""
         return self.eviction_seq > self.eviction_refused_seq
 
     def is_terminating(self) -> bool:
-        """Whether it is being deleted, or asked to go."""
+        """Returns True when the pod is being deleted or its eviction is requested."""
         return self.deleting or self.is_eviction_requested()
 
     def waiting(self, gateway_since: int) -> bool:
-        """Whether the pod needs a node from us, whoever's profile it is.
+        """Returns True while the pod has no node, no placement of ours, and nothing that forbids one; its profile is
+        not examined.
 
         Args:
-            gateway_since: `cluster` seq at which the gateway last started; what was withheld before may be tried again.
+            gateway_since: `cluster` seq at which the gateway last started; bindings suppressed before it may be tried
+                again.
         """
         return (
             self.pod_class is not None
@@ -149,7 +156,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         )
 
     def encode(self, pod_classes: Mapping[PodClass, int]) -> tuple[Any, ...]:
-        """All facts as plain data; `pod_classes` numbers the classes."""
+        """Returns all fields as plain data; `pod_classes` numbers the classes."""
         return (
             *_plain(self),
             *(None if pod_class is None else pod_classes[pod_class] for pod_class in (self.load_class, self.pod_class)),
@@ -161,7 +168,10 @@ _plain = attrgetter(*(name for name in PodRecord.__struct_fields__ if name not i
 
 
 def decoded(data: msgspec.Raw, pod_classes: Sequence[PodClass]) -> list[PodRecord]:
-    """The inverse of `PodRecord.encode`, of a list: read into the fields without a loop here, for there are many pods."""
+    """Decodes a list of `PodRecord.encode` results.
+
+    msgspec fills the fields: a loop here would be slow for a million pods.
+    """
 
     def class_of(_: type, number: int) -> PodClass:
         return pod_classes[number]
@@ -170,7 +180,9 @@ def decoded(data: msgspec.Raw, pod_classes: Sequence[PodClass]) -> list[PodRecor
 
 
 def true_since_ns(pod: Pod) -> tuple[int, int]:
-    """Since when the pod's conditions PodScheduled and Initialized are True; 0 for one that is not, or whose time is unreadable."""
+    """Returns the times of the pod's true conditions PodScheduled and Initialized; 0 for another status or an
+    unreadable time.
+    """
     scheduled = initialized = 0
     for condition in pod.status.conditions:
         if condition.status != "True" or not condition.last_transition_time:
@@ -183,12 +195,12 @@ def true_since_ns(pod: Pod) -> tuple[int, int]:
 
 
 def conditions_checksum(pod: Pod) -> int:
-    """Equal for equal conditions; by it a change is seen once the object is read."""
+    """Returns a checksum by which a change of conditions is detected once the previous object is no longer kept."""
     return crc32(_encoder.encode(pod.status.conditions))
 
 
 def started_ns(pod: Pod) -> int:
-    """When the pod started; 0 when it has not, or its time is unreadable."""
+    """Returns the start time of the pod; 0 when it has not started, or its time is unreadable."""
     return _readable_ns(pod.status.start_time) if pod.status.start_time else 0
 
 

@@ -1,6 +1,6 @@
-"""What is used of each quota and what it may use, as far as the scheduler knows, and so what room there is in it.
+"""Capacity of quotas: used and usable amounts as far as the scheduler has read, and the difference.
 
-The ledger alone decides; this tells which pods may have room now, and how much is missing.
+Only the ledger decides. The capacity selects the pods that may fit now, and says how much is missing for the others.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod in the ledger.
 
     Attributes:
-        request: what it counts with there.
-        since: `quota` seq since which it counts so.
+        request: the amounts that it counts with.
+        since: `quota` seq since which it counts with them.
     """
 
     quota: str
@@ -29,12 +29,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QuotaCapacity:
-    """Used and usable, by quota.
+    """Used and usable amounts by quota.
 
     Attributes:
-        rules: how the ledger compares; None while it has not said so.
-        names: quotas as the ledger has them.
-        runtimes: quota -> what it may use.
+        rules: the ledger's recorded check options; None before the first record.
+        names: the quotas of the ledger.
+        runtimes: quota -> its runtime: resource -> amount that it may use.
     """
 
     def __init__(self) -> None:
@@ -46,17 +46,17 @@ class QuotaCapacity:
         self._children: dict[str, list[str]] | None = None
 
     def has_room(self, entry: Entry, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]) -> bool:
-        """Whether a pod's quota has room for it, as far as is known here, beside what is about to be `taken`."""
+        """Returns True when a pod fits in its quota besides the amounts in `taken`, which are about to be charged."""
         return self.shortage(entry, taken, np_taken) == {}
 
     def shortage(self, entry: Entry, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]) -> Amounts | None:
-        """How much has to come free in a pod's quota before it has room there and above.
+        """Returns the amounts that must be released in a pod's quota before it fits there and in the quotas above.
 
-        None where no preemptible pod can free it: the pod is none itself, and its quota's min is used up by such pods.
+        None where no preemption can help: the pod is not preemptible, and pods like it use up the quota's min.
         """
         rules = self.rules
         if rules is None or entry.quota in RESERVED:
-            return {}  # the ledger knows
+            return {}  # without recorded options, and for reserved quotas, only the ledger can tell
         path = self.path(entry.quota)
         if not entry.preemptible and path:
             np_used = add(self._below(entry.quota, self._np_used), np_taken.get(entry.quota, {}))
@@ -73,14 +73,14 @@ class QuotaCapacity:
         return short
 
     def take(self, entry: Entry, taken: dict[str, Amounts], np_taken: dict[str, Amounts]) -> None:
-        """Count a pod as about to be charged."""
+        """Counts a pod as about to be charged."""
         for quota in self.path(entry.quota):
             raise_clamped(taken.setdefault(quota.name, {}), entry.request)
             if not entry.preemptible:
                 raise_clamped(np_taken.setdefault(quota.name, {}), entry.request)
 
     def path(self, quota: str) -> list[DeclaredQuota]:
-        """The quota and what is above it, the root excluded."""
+        """Returns the quota and its ancestors without the root."""
         path: list[DeclaredQuota] = []
         while (found := self.names.quotas.get(quota)) is not None and found not in path:
             path.append(found)
@@ -88,7 +88,7 @@ class QuotaCapacity:
         return path
 
     def _below(self, quota: str, sums: Mapping[str, Amounts]) -> Amounts:
-        """What is used by a quota's pods and by those of the quotas under it."""
+        """Returns the amounts used by a quota's pods and by those of its descendants."""
         if self._children is None:
             self._children = {}
             for name, found in sorted(self.names.quotas.items()):

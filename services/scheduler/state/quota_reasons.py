@@ -12,14 +12,14 @@ PARENT = "ParentQuotaExceeded"
 UNREACHABLE = "QuotaLedgerUnreachable"
 
 CODE_OF_STAGE: Mapping[str, str] = {"quota": EXCEEDED, "nonPreemptible": NON_PREEMPTIBLE, "ancestor": PARENT}
-"""What the ledger says was short -> code."""
+"""Stage of a charge that found a shortage -> reason code."""
 
 
 def waits_for_quota(reasons: tuple[PluginReason, ...]) -> bool:
-    """Whether a pod was refused by its quota, so that only room there can cure it."""
+    """Returns True when a pod was refused by its quota, so that only capacity there can help."""
     return any(plugin == PLUGIN and code != UNREACHABLE for plugin, code in reasons)
 
 
 def waits_for_ledger(reasons: tuple[PluginReason, ...]) -> bool:
-    """Whether nobody answered for its quota, so that time alone lets it be tried again."""
+    """Returns True when the ledger did not respond for the pod, which is tried again after a backoff."""
     return (PLUGIN, UNREACHABLE) in reasons

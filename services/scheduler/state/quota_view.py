@@ -1,6 +1,8 @@
-"""What the scheduler knows of quota: what the ledger's log says of quotas and pods, and what `cluster` says that it will say.
+"""The scheduler's view of quota: quotas and pods as the ledger recorded them, and ElasticQuotas of `cluster` that it
+has yet to read.
 
-The ledger alone decides; this tells which pods it has to be asked for, and which of those that it refused may have room now.
+Only the ledger decides. The view selects the pods that need a charge, and those refused pods for which there may be
+capacity now.
 """
 
 from collections.abc import Mapping
@@ -34,11 +36,11 @@ FOLDED: tuple[type[Event], ...] = (
     WriterStarted, ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, PodAttached, PodCharged, PodChargeReverted,
     PodResized, PodMoved, PodReleased, RuntimeRecomputed,
 )  # fmt: skip
-"""Of the `quota` context."""
+"""Event types of the `quota` context that are folded."""
 
 
 class QuotaSnapshot(msgspec.Struct, frozen=True):
-    """What a snapshot holds."""
+    """The view's part of a snapshot."""
 
     is_led: bool
     rules: str
@@ -53,10 +55,10 @@ class QuotaView(QuotaCapacity):
     """A fold over `quota`, and over the ElasticQuotas of `cluster`.
 
     Attributes:
-        is_led: whether a ledger ever wrote; without one nobody is asked.
-        pods: uid -> how the ledger has it; pods_of: quota -> uids of its pods.
-        freed: quota -> `quota` seq of the last event that may have made room in it.
-        dirty: quotas and pods, by uid, of which something changed since the last look.
+        is_led: a ledger has ever written; without one no pod is charged.
+        pods: uid -> its entry in the ledger; pods_of: quota -> uids of its pods.
+        freed: quota -> `quota` seq of the last event that may have released capacity in it.
+        dirty: quotas and pods, by name and uid, that changed since the gate last read them.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,7 @@ class QuotaView(QuotaCapacity):
     # -- `cluster`
 
     def observe(self, key: str, raw: Mapping[str, Any]) -> None:
-        """An ElasticQuota is like this; what cannot be read keeps its name."""
+        """Folds an observed ElasticQuota; of one that cannot be read only the name is kept."""
         try:
             quota = declared(raw)
         except BadQuantity:
@@ -82,7 +84,7 @@ class QuotaView(QuotaCapacity):
         self._observed_names.put(quota)
 
     def lose(self, key: str) -> None:
-        """An ElasticQuota is gone."""
+        """Folds the deletion of an ElasticQuota."""
         gone = self._observed.pop(key, None)
         if gone is None:
             return
@@ -94,7 +96,7 @@ class QuotaView(QuotaCapacity):
     # -- `quota`
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event of the ledger's."""
+        """Folds one event of the ledger."""
         seq = record.seq
         match record.event:
             case PodCharged(pod_uid=uid):
@@ -129,10 +131,12 @@ class QuotaView(QuotaCapacity):
             case WriterStarted():
                 self.is_led = True
 
-    # -- questions
+    # -- queries
 
     def needs_charge(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether the ledger has to be asked for such a pod: by what it has said, or by what it has still to read."""
+        """Returns True when a pod needs a charge: by the quotas of the ledger, or by an ElasticQuota that it has yet to
+        read.
+        """
         if not self.is_led:
             return False
         named = {QUOTA_NAME: labels.get(QUOTA_NAME, "")}
@@ -143,7 +147,7 @@ class QuotaView(QuotaCapacity):
         return False
 
     def entry_of(self, uid: str, namespace: str, labels: Mapping[str, str], request: Mapping[str, int]) -> Entry | None:
-        """A pod as the ledger has it, or will have it once it has read of it; None for one whose quota nobody limits."""
+        """Returns the pod's entry in the ledger, or the one that it will have; None for a pod without a limited quota."""
         entry = self.pods.get(uid)
         if entry is None:
             quota, _ = self.names.resolve(namespace, {QUOTA_NAME: labels.get(QUOTA_NAME, "")})
@@ -152,14 +156,14 @@ class QuotaView(QuotaCapacity):
         return None if entry is None or entry.quota in RESERVED else entry
 
     def freed_at(self, quota: str) -> int:
-        """`quota` seq of the last event that may have made room in a quota, or above it."""
+        """Returns the `quota` seq of the last event that may have released capacity in a quota or in one above it."""
         above = self.path(quota)
         return max((self.freed.get(one.name, 0) for one in above), default=0)
 
     # -- snapshots
 
     def image(self) -> QuotaSnapshot:
-        """For a snapshot: names sorted."""
+        """Returns the view's part of a snapshot, names sorted."""
         return QuotaSnapshot(
             self.is_led,
             self._rules_text,
@@ -171,7 +175,7 @@ class QuotaView(QuotaCapacity):
         )
 
     def restore(self, image: QuotaSnapshot) -> None:
-        """Take over what `image` gave."""
+        """Restores the view from its part of a snapshot."""
         self.is_led, self.runtimes, self.freed = image.is_led, image.runtimes, image.freed
         self._rules_text, self.rules = image.rules, options_of(image.rules) if image.rules else None
         self._observed = image.observed
@@ -201,7 +205,7 @@ class QuotaView(QuotaCapacity):
         self.dirty[uid] = None
         if entry.charged:
             self._count(entry, -1)
-        self._free(entry.quota, seq)  # one that was not charged may have had room kept for it
+        self._free(entry.quota, seq)  # the gate may have kept capacity for a pod that was not charged yet
         return entry
 
     def _charge(self, uid: str, *, charged: bool) -> str:

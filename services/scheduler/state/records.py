@@ -1,4 +1,4 @@
-"""What the scheduler's state keeps of nodes and reports, and what it notes for whoever follows it."""
+"""Records of nodes and reports in the State, and the set of names that a cache has yet to read."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from shared.kube.node import Node, NodeMetric
 
 
 class NodeRecord:
-    """A node as last observed, and per class of change the `cluster` seq of the last one."""
+    """A node as last observed, and the `cluster` seq of the last event per ClusterEvent."""
 
     __slots__ = ("changed", "node")
 
@@ -16,14 +16,16 @@ class NodeRecord:
 
 
 class MetricRecord(NamedTuple):
-    """A node's newest NodeMetric, and the newest `status.updateTime` it ever had: one without it keeps the last."""
+    """A node's newest NodeMetric, and the newest `status.updateTime` that it ever had: an object without one keeps the
+    last.
+    """
 
     metric: NodeMetric
     updated: str
 
 
 class DirtySet:
-    """What has changed since the index last looked, each name once, in order."""
+    """The names that changed since a cache last settled, each once, in order of the first change."""
 
     __slots__ = ("metrics", "nodes", "objects", "pods")
 

@@ -27,8 +27,8 @@ class _Kept(msgspec.Struct):
     objects: dict[str, dict[str, dict[str, Any]]]
     changed: list[int]
     chosen: dict[str, str]
-    questions: dict[str, dict[str, Any]]
-    answered: dict[str, LastAnswer]
+    explanations: dict[str, dict[str, Any]]
+    explanation_answers: dict[str, LastAnswer]
     quota: QuotaSnapshot
 
 
@@ -57,15 +57,15 @@ def encode(view: StateFields) -> bytes:
         objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
         changed=view.changed,
         chosen=dict(sorted(view.chosen.items())),
-        questions=dict(sorted(view.questions.items())),
-        answered=dict(sorted(view.answered.items())),
+        explanations=dict(sorted(view.explanations.items())),
+        explanation_answers=dict(sorted(view.explanation_answers.items())),
         quota=view.quota.image(),
     )
     return _encoder.encode(kept)
 
 
 def restore(view: StateFields, data: bytes) -> None:
-    """Take over what `encode` wrote, on a view that is new."""
+    """Restores a new view from the bytes of `encode`."""
     kept = _decoder.decode(data)
     view.positions = dict(kept.positions)
     for name, value in zip(_SCALARS, kept.scalars, strict=True):
@@ -81,7 +81,7 @@ def restore(view: StateFields, data: bytes) -> None:
     view.objects = kept.objects
     view.changed = kept.changed
     view.chosen = kept.chosen
-    view.questions, view.answered = kept.questions, kept.answered
+    view.explanations, view.explanation_answers = kept.explanations, kept.explanation_answers
     view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)
     view.metrics = {name: MetricRecord(metric, updated) for name, metric, updated in kept.metrics}

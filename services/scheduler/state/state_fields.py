@@ -1,6 +1,6 @@
-"""What is known of a cluster: the fields of the fold, and what its halves share.
+"""The fields of the State, and the methods that both folds share.
 
-`observed.py` folds what was seen, `decided.py` what we said ourselves; `state.py` is both.
+`fold_cluster.py` folds observations, `fold_scheduling.py` the scheduler's own decisions; `cluster_view.py` joins them.
 """
 
 from typing import Any
@@ -15,30 +15,34 @@ from shared.events.metrics import NodeReported
 
 
 class StateFields:
-    """What the scheduler knows of the cluster and of its own decisions.
+    """The State of the cluster and of the scheduler's own decisions.
 
     Attributes:
-        pods: uid -> facts.
-        nodes: name -> facts; present exactly while the node is observed.
+        pods: uid -> record.
+        nodes: name -> record; present exactly while the node is observed.
         metrics: node name -> its NodeMetric object.
-        reports: node name -> context of `metrics-*` -> the newest report that it holds; reported: the same, its seq there.
-        objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`watched_resources.WATCHED`).
-        questions: ScheduleExplanation objects by `namespace/name`; answered: what we last said to them.
-        changed: per class of change the `cluster` seq of the last one that was of no node in particular.
-        chosen: volume -> claim that a placement of ours chose it for; what is written in the volume itself outranks it.
-        released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
+        reports: node name -> context of `metrics-*` -> the newest report in it; reported: the same -> the seq of that
+            report.
+        objects: resource -> key -> object, of the resources in `watched_resources.WATCHED`.
+        explanations: `namespace/name` -> ScheduleExplanation object; explanation_answers: the same -> its last answer.
+        changed: per ClusterEvent the `cluster` seq of the last one that belongs to no node.
+        chosen: volume -> claim that one of our placements chose it for. A claim written in the volume itself takes
+            precedence.
+        released_seq: `cluster` seq of the last event by which a placement may have released its capacity, on any node.
         gateway_since: `cluster` seq at which the gateway last started.
-        listed_seq: `cluster` seq at which the gateway last had everything listed; what it said before may be incomplete.
-        config_map: text of CONFIG_MAP, None while there is none.
-        clock_ns: when our own log last began something, by the clock of whoever wrote it.
-        cycle, cycle_saw, cycle_ns: the last cycle of our log: its number, the `cluster` seq it saw, its `now_ns`.
-        config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: when (`scheduling`
-            seq) it came into force.
+        listed_seq: `cluster` seq at which the gateway last completed its initial lists; observations before it may be
+            incomplete.
+        config_map: text of CONFIG_MAP; None while it does not exist.
+        clock_ns: time of the last cycle or start of a writer in our own log, by the clock of that writer.
+        cycle, cycle_saw, cycle_ns: the last cycle of our log: its number, the `cluster` seq that it had read, its
+            `now_ns`.
+        config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: the
+            `scheduling` seq at which it came into force.
         config_settings: settings of the process that came into force with it and shape decisions.
-        refused_digest: digest of the last configuration that was refused, empty when one was taken since.
+        refused_digest: digest of the last configuration that was rejected; empty when one was applied since.
         pod_classes: key -> class of equal pods.
-        quota: what the quota ledger says, and what it will have to.
-        dirty: what an index has yet to look at; None while there is no index.
+        quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
+        dirty: names that a cache has yet to settle; None while there is no cache.
     """
 
     def __init__(self) -> None:
@@ -49,8 +53,8 @@ class StateFields:
         self.reports: dict[str, dict[str, NodeReported]] = {}
         self.reported: dict[str, dict[str, int]] = {}
         self.objects: dict[str, dict[str, dict[str, Any]]] = {}
-        self.questions: dict[str, dict[str, Any]] = {}
-        self.answered: dict[str, LastAnswer] = {}
+        self.explanations: dict[str, dict[str, Any]] = {}
+        self.explanation_answers: dict[str, LastAnswer] = {}
         self.changed: list[int] = [0] * len(ClusterEvent)
         self.chosen: dict[str, str] = {}
         self.released_seq = 0
@@ -80,11 +84,13 @@ class StateFields:
                 self.dirty.nodes.setdefault(node)
 
     def read(self) -> None:
-        """Read the newest object of every pod into its facts: its class, and since when it counts on its node."""
+        """Reads the newest object of every pod into its record: the class, and the time since which it counts on its
+        node.
+        """
         for pod_record in self._unread:
             pod = pod_record.observed
             if pod is None:
-                continue  # deleted meanwhile
+                continue  # deleted since it was observed
             pod_record.observed = None
             pod_record.scheduled_ns, pod_record.initialized_ns = true_since_ns(pod)
             pod_record.started_ns = started_ns(pod)
@@ -120,8 +126,10 @@ class StateFields:
             del self.pod_classes[pod_class.key]
 
     def _advance_clock(self, at_ns: int) -> None:
-        """Our own log goes on at an instant. A clock behind the last one (it was set; another replica leads) has no instants ahead of it:
-        who was tried by the other clock would wait for as long as the two differ.
+        """Notes the time of a record in our own log.
+
+        A clock may be behind the last one: it was set, or another replica leads. Times ahead of it are set back, since
+        a pod that was tried by the faster clock would otherwise wait for as long as the two differ.
         """
         if at_ns < self.clock_ns:
             for pod_record in self.pods.values():

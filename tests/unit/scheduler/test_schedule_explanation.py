@@ -132,4 +132,4 @@ def test_what_was_asked_and_said_outlives_a_restart(world: World) -> None:
     again = type(world.view)()
     again.restore(world.view.encode())
     assert again.encode() == world.view.encode() == fold([*world.logs["cluster"], *world.logs["scheduling"]]).encode()
-    assert again.answered == world.view.answered
+    assert again.explanation_answers == world.view.explanation_answers

@@ -70,7 +70,7 @@ class Neighbours:
         self._count_required()
         self._count_running(plugin_cache)
         for term, matcher, weight in self._preferred:
-            counted = self._domains(term.key).counted(snapshot.pod_index.counts((matcher,), with_ending=True))
+            counted = self._domains(term.key).counted(snapshot.pod_index.counts((matcher,), with_terminating=True))
             if counted.any():
                 self._add_weights(term.key, counted * weight)
 
@@ -119,10 +119,10 @@ class Neighbours:
     def _count_required(self) -> None:
         pod_index = self._snapshot.pod_index
         if self._near:
-            near = pod_index.counts(self._near, with_ending=True)
+            near = pod_index.counts(self._near, with_terminating=True)
             self._near_pods = [self._domains(term.key).counted(near) for term in self._terms.affinity]
         self._far_pods = [
-            self._domains(term.key).counted(pod_index.counts((matcher,), with_ending=True))
+            self._domains(term.key).counted(pod_index.counts((matcher,), with_terminating=True))
             for term, matcher in zip(self._terms.anti_affinity, self._far, strict=True)
         ]
 

@@ -128,9 +128,9 @@ class InterPodAffinityState:
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Remember the pod; a class counts it when it is next asked about."""
-        self.move(pod_class, row, ending=False, sign=1)
+        self.move(pod_class, row, terminating=False, sign=1)
 
-    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
+    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
         """One more pod on the row, or one less."""
         self._placed.append((pod_class, row, sign))
         if terms_of(pod_class) is not NO_TERMS:

@@ -96,7 +96,7 @@ class RowLedger:
             return
         template = pod_class.cached.get(self)
         if template is None:
-            template = pod_class.cached[self] = self.account.templates.of(pod_class.pod, pod_class.asked)
+            template = pod_class.cached[self] = self.account.templates.of(pod_class.pod, pod_class.amounts)
         self.account.count(
             uid, row, assignment.name, template, assignment.assigned_ns, assignment.initialized_ns or None
         )
@@ -122,7 +122,7 @@ class _LoadAwareSchedulingState:
 
     def score_term(self, pod_class: PodClass) -> LoadTerm | None:
         """What the pod would leave."""
-        self._account.templates.of(pod_class.pod, pod_class.asked)
+        self._account.templates.of(pod_class.pod, pod_class.amounts)
         return self._state.score_term(pod_class.pod, self._now_ns)
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64:

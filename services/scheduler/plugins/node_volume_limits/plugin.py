@@ -90,9 +90,9 @@ class NodeVolumeLimitsState(VolumePluginState):
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """The pod's claims are on the node from now on."""
-        self.move(pod_class, row, ending=False, sign=1)
+        self.move(pod_class, row, terminating=False, sign=1)
 
-    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
+    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
         """One pod more has its claims on the node, or one less."""
         for claim in claim_keys(pod_class):
             moved = self._moved.setdefault(row, {})

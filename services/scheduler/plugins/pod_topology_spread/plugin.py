@@ -147,9 +147,9 @@ class PodTopologySpreadState:
         """Remember the pod; a class counts it when it is next asked about."""
         self._placed.append((pod_class, row, 1))
 
-    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:
+    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
         """A pod that is ending was not counted."""
-        if not ending:
+        if not terminating:
             self._placed.append((pod_class, row, sign))
 
     def _spread(self, pod_class: PodClass) -> "_Spread | None":
@@ -248,7 +248,7 @@ class _Nodes:
         if constraint.selector is None:
             return RowCounts()
         matcher = Matcher(frozenset((self.pod_class.namespace,)), constraint.selector)
-        return self.snapshot.pod_index.counts((matcher,), with_ending=False)
+        return self.snapshot.pod_index.counts((matcher,), with_terminating=False)
 
 
 class _Counted:

@@ -92,9 +92,9 @@ class VolumeRestrictionsState(VolumePluginState):
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """The pod's volumes are in use from now on."""
-        self.move(pod_class, row, ending=False, sign=1)
+        self.move(pod_class, row, terminating=False, sign=1)
 
-    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
+    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
         """The pod's volumes are in use by one pod more, or less."""
         if not pod_class.pod.spec.volumes:
             return
