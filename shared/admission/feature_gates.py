@@ -30,17 +30,17 @@ DEFAULTS: Mapping[str, bool] = {
     "DisableExtendedResourceSpec": False,
     "DisableDeviceResourceSpec": False,
 }
-"""Gate -> whether it is on where nothing is said."""
+"""Gate -> whether it is on by default."""
 
 Gates = frozenset[str]
 """The gates that are on."""
 
 
 def gates_of(text: str) -> Gates:
-    """Read `Name=true,Other=false`; what is not named keeps its default.
+    """Reads `Name=true,Other=false`; gates that are not named keep their defaults.
 
     Raises:
-        KoordError: a part is no such setting, or names no gate.
+        KoordError: a part is no such setting, or the gate is unknown.
     """
     on = dict(DEFAULTS)
     for part in filter(None, (part.strip() for part in text.split(","))):

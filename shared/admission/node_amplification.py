@@ -1,4 +1,4 @@
-"""Node status with amplified resources: what the kubelet reported is kept in an annotation, allocatable is multiplied.
+"""Node status with amplified resources: allocatable is multiplied, and the kubelet's amounts are kept in an annotation.
 
 Source: spec/api.md 5.5; upstream pkg/webhook/node/plugins/resourceamplification.
 """
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shared.admission.pod.pod_json import Raw, annotations_of, copy_of
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.kube.quantity import BadQuantity, milli, nanos
 from shared.kube.quantity_text import Notation, notation_of, quantity_text
 
@@ -19,13 +19,13 @@ AMPLIFIED = ("cpu", "memory")
 
 
 def amplified(node: Raw, old: Raw) -> dict[str, Any]:
-    """A node's object as its status is updated.
+    """Amplifies a node's object during an update of its status.
 
     Args:
         old: the node before the update.
 
     Raises:
-        Refused: `ratio`, `raw`: an annotation cannot be read.
+        AdmissionRejected: `ratio`, `raw`: an annotation cannot be read.
     """
     result = copy_of(node)
     annotations = dict(annotations_of(node))
@@ -48,7 +48,7 @@ def amplified(node: Raw, old: Raw) -> dict[str, Any]:
 
 
 def _raw(node: Raw, old: Raw, annotations: dict[str, str]) -> Mapping[str, Any]:
-    """What the kubelet reported: as kept, or as reported now where that is news or nothing is kept."""
+    """Returns the kubelet's amounts: from the annotation, or from the update where they are new or not in the annotation."""
     new_amounts, old_amounts = (_amounts(each) for each in (node, old))
     if RAW not in annotations or new_amounts != old_amounts:
         reported = node["status"]["allocatable"]
@@ -61,7 +61,7 @@ def _raw(node: Raw, old: Raw, annotations: dict[str, str]) -> Mapping[str, Any]:
             nanos(str(text))
     except (msgspec.MsgspecError, BadQuantity) as error:
         message = f"node {node['metadata']['name']}: annotation {RAW} cannot be read: {error}; remove it"
-        raise Refused("raw", message) from error
+        raise AdmissionRejected("raw", message) from error
     return read
 
 
@@ -70,7 +70,7 @@ def _ratios(node: Raw, text: str) -> Mapping[str, float]:
         return msgspec.json.decode(text, type=dict[str, float] | None) or {}
     except msgspec.MsgspecError as error:
         message = f'node {node["metadata"]["name"]}: annotation {RATIO} is {text!r}; give JSON like {{"cpu": 1.5}}'
-        raise Refused("ratio", message) from error
+        raise AdmissionRejected("ratio", message) from error
 
 
 def _amounts(node: Raw) -> dict[str, int]:
@@ -79,7 +79,7 @@ def _amounts(node: Raw) -> dict[str, int]:
 
 
 def _times(text: str, ratio: float) -> str:
-    """The product of doubles in thousandths, cut to a whole number of them."""
+    """Multiplies as doubles, truncated to whole thousandths."""
     product = int(milli(nanos(text)) * ratio)
     notation = Notation.DECIMAL if product % 1000 else notation_of(text)
     return quantity_text(product * 1_000_000, notation)

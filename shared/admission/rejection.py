@@ -1,13 +1,13 @@
-"""What a rule says of an object that it does not let through."""
+"""The rejection of an object by an admission rule."""
 
 from shared.errors import KoordError
 
 
-class Refused(KoordError):
-    """An object breaks a rule.
+class AdmissionRejected(KoordError):
+    """An object violates a rule.
 
     Attributes:
-        code: which rule, stable: `exists`, `minSum`, ...
+        code: stable code of the rule: `exists`, `minSum`, ...
     """
 
     def __init__(self, code: str, message: str) -> None:

@@ -26,7 +26,7 @@ from services.gateway.webhooks.handlers import APPLIED_PROFILES, AdmissionHandle
 from shared.admission.pod import pod_admission
 from shared.admission.pod.colocation_profile import applied, matching
 from shared.admission.pod.pod_json import annotations_of, labels_of
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.events import Draft, RecordedEvent
 from shared.events.cluster import AdmissionMissed, PodObserved
 from shared.kube.instants import SECOND, instant_text
@@ -140,7 +140,7 @@ class LateAdmission:
             return ""
         try:
             pod_admission.check(handlers.world(), pod, None, pod["metadata"]["namespace"])
-        except Refused as refused:
+        except AdmissionRejected as refused:
             return f"would have been refused: {refused}"
         return ""
 
@@ -161,7 +161,7 @@ class LateAdmission:
             try:
                 whole = pod_admission.mutated(world, pod, namespace, draw)
                 after = applied(pod, chosen, world.classes, draw, translates=False)
-            except Refused as refused:
+            except AdmissionRejected as refused:
                 problems.append(f"would have been refused: {refused}")
             else:
                 done = await self._label(key, pod, after, names)

@@ -20,7 +20,7 @@ from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.webhooks.admission_review import Request
 from services.gateway.webhooks.handlers import AdmissionHandlers
 from shared.admission.quota.quota_evaluation import Evaluated, again, evaluate, evaluated_by
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import Amounts
 from shared.kube.elastic_quota import PREFIX
 from shared.kube.quantity_text import amount_text
@@ -39,7 +39,7 @@ class PendingPod(NamedTuple):
     """A pod that waits for its batch to be evaluated."""
 
     pod: Raw
-    answer: asyncio.Future[Refused | None]
+    answer: asyncio.Future[AdmissionRejected | None]
 
 
 class QuotaEvaluator:
@@ -66,19 +66,23 @@ class QuotaEvaluator:
             return
         found = handlers.state.quotas_named(name)
         if not found:
-            raise Refused("quotaMissing", f"quota {name} of the pod does not exist; create it or correct the label")
+            raise AdmissionRejected(
+                "quotaMissing", f"quota {name} of the pod does not exist; create it or correct the label"
+            )
         if len(found) > 1:
             keys = ", ".join(key for _, key in found)
-            raise Refused("quotaAmbiguous", f"there is more than one quota {name}: {keys}; delete all but one")
+            raise AdmissionRejected(
+                "quotaAmbiguous", f"there is more than one quota {name}: {keys}; delete all but one"
+            )
         ref = ObjectRef(*found[0])
         if request.dry_run:
-            refused = evaluate(await self._read(ref), [pod], self._now_ns()).refused[0]
+            rejection = evaluate(await self._read(ref), [pod], self._now_ns()).rejections[0]
         else:
-            refused = await self._evaluate_in_batch(ref, pod)
-        if refused is not None:
-            raise refused
+            rejection = await self._evaluate_in_batch(ref, pod)
+        if rejection is not None:
+            raise rejection
 
-    async def _evaluate_in_batch(self, ref: ObjectRef, pod: Raw) -> Refused | None:
+    async def _evaluate_in_batch(self, ref: ObjectRef, pod: Raw) -> AdmissionRejected | None:
         waiting = PendingPod(pod, asyncio.get_running_loop().create_future())
         if ref in self._waiting:
             self._waiting[ref].append(waiting)
@@ -94,23 +98,23 @@ class QuotaEvaluator:
         while batch := [each for each in self._waiting[ref] if not each.answer.done()]:
             self._waiting[ref] = []
             try:
-                refused = await self._evaluate(ref, [each.pod for each in batch])
+                rejections = await self._evaluate(ref, [each.pod for each in batch])
             except Exception as error:  # noqa: BLE001  passed on to the waiting requests
                 for each in batch:
                     if not each.answer.done():
                         each.answer.set_exception(error)
                 continue
-            for each, outcome in zip(batch, refused, strict=True):
+            for each, outcome in zip(batch, rejections, strict=True):
                 if not each.answer.done():
                     each.answer.set_result(outcome)
         del self._waiting[ref]
 
-    async def _evaluate(self, ref: ObjectRef, pods: list[Raw]) -> list[Refused | None]:
+    async def _evaluate(self, ref: ObjectRef, pods: list[Raw]) -> list[AdmissionRejected | None]:
         quota = await self._read(ref)
         result = evaluate(quota, pods, self._now_ns())
         for _ in range(MIN_TRIES + len(pods).bit_length()):
             if result.child_request is None:
-                return result.refused
+                return result.rejections
             try:
                 await self._write(ref, quota, result.child_request)
             except (Conflict, Rejected):
@@ -120,10 +124,10 @@ class QuotaEvaluator:
                 result = (
                     evaluate(quota, pods, self._now_ns())
                     if total is None
-                    else Evaluated(result.refused, total, result.added)
+                    else Evaluated(result.rejections, total, result.added)
                 )
                 continue
-            return result.refused
+            return result.rejections
         raise Busy(f"quota {ref.key} is written by others all the time; the pod was not evaluated")
 
     async def _read(self, ref: ObjectRef) -> Raw:

@@ -20,7 +20,7 @@ from services.gateway.webhooks.admission_review import BadReview, Request
 from services.gateway.webhooks.certificates import CertificateBundle
 from services.gateway.webhooks.handlers import AdmissionHandlers
 from services.gateway.webhooks.webhook_definitions import Webhook
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
@@ -167,7 +167,7 @@ class WebhookServer:
                 after = webhook.handle(self._handlers(), request)
                 if webhook.evaluates_quota and self._evaluate_quota is not None:
                     await self._evaluate_quota(self._handlers(), request)
-            except Refused as refused:
+            except AdmissionRejected as refused:
                 if refused.code in DEPENDS_ON_OTHERS and await self._advanced(position, until):
                     continue
                 log.info("refused", extra={"webhook": webhook.name, "code": refused.code, "text": str(refused)})

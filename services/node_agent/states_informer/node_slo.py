@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.admission.slo_config.strategy_bounds import broken_bound, broken_word
+from shared.admission.slo_config.strategy_bounds import unknown_value, value_out_of_bounds
 from shared.agents import node_slo
 from shared.agents.node_slo import BadNodeSlo, NodeSlo
 from shared.domain.slo_defaults import NodeSloSpec
@@ -102,6 +102,6 @@ def _checked(message: NodeSlo, node: str) -> NodeSloSpec | None:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         raise BadNodeSlo(node, f"spec{path.rstrip('`')}", reason) from error
-    if broken := broken_bound(spec, pairs_whole=False) or broken_word(spec):
+    if broken := value_out_of_bounds(spec, pairs_whole=False) or unknown_value(spec):
         raise BadNodeSlo(node, f"spec.{broken[0]}", broken[1])
     return spec

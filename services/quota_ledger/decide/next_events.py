@@ -13,7 +13,7 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.admission.quota.quota_topology import Topology, checked_place
 from shared.admission.quota.quota_validation import check_namespaces
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import Amounts, exceeding, sub
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.intents import EvictionRequested
@@ -110,14 +110,14 @@ def _structure(state: LedgerState, settings: LedgerSettings) -> Iterator[Event]:
 
 def _refused(
     topology: Topology, quota: DeclaredQuota, before: DeclaredQuota | None, settings: LedgerSettings
-) -> Refused | None:
+) -> AdmissionRejected | None:
     """The rule among the others that a quota breaks."""
     if quota.name in RESERVED or not settings.check_quotas:
         return None
     try:
         check_namespaces(topology, quota)
         checked_place(topology, quota, before, settings.guarantees, settings.keys_may_differ)
-    except Refused as error:
+    except AdmissionRejected as error:
         return error
     return None
 

@@ -7,7 +7,7 @@ import msgspec
 from services.quota_ledger.state.published_status import numbers_on
 from services.quota_ledger.state.state_fields import ObjectError, StateFields
 from shared.admission.quota.quota_validation import check_self
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import Amounts, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota, declared
 from shared.kube.node import Node
@@ -94,7 +94,7 @@ class QuotaFold(StateFields):
                 check_self(raw, after)
         except BadQuantity as error:
             fault = ObjectError(name, "unreadable", f"quota {name}: {error}")
-        except Refused as error:
+        except AdmissionRejected as error:
             fault = ObjectError(name, error.code, str(error))
         if fault is not None:
             self.faults[key] = fault  # the last good one stays

@@ -1,4 +1,4 @@
-"""ClusterColocationProfile: what a profile makes of a pod that it selects.
+"""ClusterColocationProfile: the selection of pods by profiles, and the changes that a profile makes.
 
 Source: spec/api.md 1.8, 5.3; upstream pkg/webhook/pod/mutating/cluster_colocation_profile.go.
 """
@@ -17,10 +17,10 @@ from shared.admission.pod.pod_json import (
     copy_of,
     labels_of,
     pod_of,
-    stated,
-    written,
+    resources_of,
+    writable_resources,
 )
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.node_selection import meets, problem_of
 from shared.domain.priority import Priority, priority, resource_of
 from shared.domain.qos import LABEL as QOS
@@ -33,17 +33,17 @@ SUB_PRIORITY = "koordinator.sh/priority"
 _PERCENT = re.compile(r"[+-]?\d+%")
 
 Draw = Callable[[str], int]
-"""A profile's name -> 0..99, the same for the same admission: whether a profile of some probability is applied to this pod."""
+"""Profile name -> 0..99, constant during one admission: compared with the profile's probability."""
 
 PriorityClasses = Mapping[str, Raw]
 Namespaces = Mapping[str, Raw]
 
 
 def matching(pod: Raw, namespace: str, profiles: Iterable[Raw], namespaces: Namespaces) -> list[Raw]:
-    """The profiles that select a pod, by name.
+    """Returns the profiles that select a pod, by name.
 
-    A selector that cannot be evaluated, or a namespace that is not known, counts as matched by itself; the profile's other selector
-    still decides. (Quirk of spec/api.md 5.3 step 2.)
+    A selector that cannot be evaluated, or an unknown namespace, counts as a match by itself; the profile's other
+    selector still decides. (Quirk of spec/api.md 5.3 step 2.)
     """
     found = []
     for profile in profiles:
@@ -62,14 +62,14 @@ def matching(pod: Raw, namespace: str, profiles: Iterable[Raw], namespaces: Name
 def applied(
     pod: Raw, profiles: Iterable[Raw], classes: PriorityClasses, draw: Draw, *, translates: bool = True
 ) -> dict[str, Any]:
-    """A pod after the profiles that select it, one after the other.
+    """Applies the profiles that select a pod, one after the other.
 
     Args:
-        profiles: those that select it, by name.
-        translates: whether cpu and memory become the resources of the pod's priority class.
+        profiles: the selected profiles, by name.
+        translates: rename cpu and memory to the resources of the pod's priority class.
 
     Raises:
-        Refused: `probability`, `priorityClass`, `patch`, `malformed`.
+        AdmissionRejected: `probability`, `priorityClass`, `patch`, `malformed`.
     """
     result = copy_of(pod)
     for profile in profiles:
@@ -83,19 +83,19 @@ def applied(
 
 
 def translate(pod: dict[str, Any]) -> None:
-    """Rename cpu and memory to the extended resources of the pod's priority class, in place; only mid and batch have such."""
+    """Renames cpu and memory to the extended resources of the pod's priority class, in place; only mid and batch have such."""
     class_ = priority(pod_of(pod))
     if class_ not in (Priority.MID, Priority.BATCH):
         return
     names = {name: resource_of(class_, name) for name in ("cpu", "memory")}
     for container in all_containers(pod):
         for kind in ("requests", "limits"):
-            if stated(container, kind):
-                _rename(written(container, kind), names)
-        limits = stated(container, "limits")
+            if resources_of(container, kind):
+                _rename(writable_resources(container, kind), names)
+        limits = resources_of(container, "limits")
         for name in names.values():
-            if name in limits and name not in stated(container, "requests"):
-                written(container, "requests")[name] = limits[name]
+            if name in limits and name not in resources_of(container, "requests"):
+                writable_resources(container, "requests")[name] = limits[name]
     if overhead := pod["spec"].get("overhead"):
         _rename(overhead, names)
 
@@ -120,13 +120,13 @@ def _apply(pod: dict[str, Any], profile: Raw, classes: PriorityClasses) -> dict[
     result = _merged(pod, name, spec["patch"])
     try:
         pod_of(result)
-    except Refused as error:
-        raise Refused("patch", f"profile {name}: its patch does not make a pod: {error}") from error
+    except AdmissionRejected as error:
+        raise AdmissionRejected("patch", f"profile {name}: its patch does not make a pod: {error}") from error
     return copy_of(result)
 
 
 def _state(target: dict[str, Any], spec: Raw, name: str, classes: PriorityClasses) -> None:
-    """Everything but the patch, in place."""
+    """Applies everything but the patch, in place."""
     metadata = target.setdefault("metadata", {})
     for kind in ("labels", "annotations"):
         if spec.get(kind):
@@ -153,7 +153,7 @@ def _state(target: dict[str, Any], spec: Raw, name: str, classes: PriorityClasse
 def _set_priority(pod: dict[str, Any], profile: str, name: str, classes: PriorityClasses) -> None:
     if (class_ := classes.get(name)) is None:
         message = f"profile {profile}: there is no PriorityClass {name}; create it or correct the profile"
-        raise Refused("priorityClass", message)
+        raise AdmissionRejected("priorityClass", message)
     spec = pod.setdefault("spec", {})
     spec["priorityClassName"], spec["priority"] = name, class_.get("value", 0)
     if class_.get("preemptionPolicy"):
@@ -164,23 +164,23 @@ def _set_priority(pod: dict[str, Any], profile: str, name: str, classes: Priorit
 
 def _merged(target: Raw, profile: str, patch: Any) -> dict[str, Any]:
     if not isinstance(patch, Mapping):
-        raise Refused("patch", f"profile {profile}: its patch is no object")
+        raise AdmissionRejected("patch", f"profile {profile}: its patch is no object")
     try:
         return merged(target, patch)
     except BadPatch as error:
-        raise Refused("patch", f"profile {profile}: its patch cannot be applied: {error}") from error
+        raise AdmissionRejected("patch", f"profile {profile}: its patch cannot be applied: {error}") from error
 
 
 def _percent(profile: Raw) -> int:
-    stated_ = (profile.get("spec") or {}).get("probability")
-    if stated_ is None:
+    probability = (profile.get("spec") or {}).get("probability")
+    if probability is None:
         return 100
-    if isinstance(stated_, int) and not isinstance(stated_, bool):
-        return stated_
-    if isinstance(stated_, str) and _PERCENT.fullmatch(stated_):
-        return int(stated_[:-1])
-    message = f"profile {profile['metadata']['name']}: its probability is {stated_!r}; give a number 0..100 or a text like 30%"
-    raise Refused("probability", message)
+    if isinstance(probability, int) and not isinstance(probability, bool):
+        return probability
+    if isinstance(probability, str) and _PERCENT.fullmatch(probability):
+        return int(probability[:-1])
+    message = f"profile {profile['metadata']['name']}: its probability is {probability!r}; give a number 0..100 or a text like 30%"
+    raise AdmissionRejected("probability", message)
 
 
 def _selects(raw: Raw, labels: Mapping[str, str]) -> bool:
@@ -190,7 +190,7 @@ def _selects(raw: Raw, labels: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _readable(encoded: bytes) -> LabelSelector | None:
-    """A selector; None if it cannot be read. Each is read once, for all pods."""
+    """Reads a selector; None if it cannot be read. Cached, so that each selector is read once for all pods."""
     try:
         selector = msgspec.json.decode(encoded, type=LabelSelector)
     except msgspec.ValidationError:
@@ -201,12 +201,13 @@ def _readable(encoded: bytes) -> LabelSelector | None:
 def applied_to_reservation(
     reservation: Raw, profiles: Iterable[Raw], classes: PriorityClasses, draw: Draw
 ) -> dict[str, Any]:
-    """A Reservation after the profiles whose selector selects its labels; namespaces and resources play no part.
+    """Applies the profiles whose selector selects a Reservation's labels; namespaces and resources are ignored.
 
-    Labels, annotations, QoS and sub-priority go to the Reservation itself, the scheduler's name and the priority to its template.
+    Labels, annotations, QoS and sub-priority are set on the Reservation itself, the scheduler's name and the priority
+    on its template.
 
     Raises:
-        Refused: `probability`, `priorityClass`, `patch`.
+        AdmissionRejected: `probability`, `priorityClass`, `patch`.
     """
     result = copy_of(reservation)
     chosen = [

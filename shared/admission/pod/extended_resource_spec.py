@@ -1,4 +1,4 @@
-"""The annotation that tells the node what batch resources the containers of a pod have.
+"""The annotation with the batch resources of a pod's containers, for the node's agent.
 
 The kubelet does not pass extended resources on to containers; the agent reads them here.
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.pod.pod_json import Raw, annotations_of, app_containers, key_of, stated
-from shared.admission.rejection import Refused
+from shared.admission.pod.pod_json import Raw, annotations_of, app_containers, key_of, resources_of
+from shared.admission.rejection import AdmissionRejected
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
 
@@ -22,30 +22,30 @@ NAMES = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
 
 
 def annotate(pod: dict[str, Any]) -> None:
-    """Set the annotation, in place; one that says the same already, and a pod without such resources, stay as they are.
+    """Sets the annotation, in place. An equal annotation stays, and a pod without such resources gets none.
 
     Raises:
-        Refused: `extendedResources`, the pod has such an annotation and it cannot be read.
+        AdmissionRejected: `extendedResources`, the pod has such an annotation and it cannot be read.
     """
     containers: dict[str, dict[str, dict[str, str]]] = {}
     for container in app_containers(pod):
         found = {kind: _collected(container, kind) for kind in ("limits", "requests")}
         if any(found.values()):
             containers[container["name"]] = {kind: amounts for kind, amounts in found.items() if amounts}
-    wanted: dict[str, Any] = {"containers": dict(sorted(containers.items()))} if containers else {}
+    desired: dict[str, Any] = {"containers": dict(sorted(containers.items()))} if containers else {}
     before = annotations_of(pod).get(ANNOTATION)
-    if before is None and not wanted:
+    if before is None and not desired:
         return
-    if before is not None and _read(pod, before) == _sizes(wanted):
+    if before is not None and _read(pod, before) == _sizes(desired):
         return
     metadata = pod.setdefault("metadata", {})
     if metadata.get("annotations") is None:
         metadata["annotations"] = {}
-    metadata["annotations"][ANNOTATION] = msgspec.json.encode(wanted).decode()
+    metadata["annotations"][ANNOTATION] = msgspec.json.encode(desired).decode()
 
 
 def _collected(container: Raw, kind: str) -> dict[str, str]:
-    amounts = stated(container, kind)
+    amounts = resources_of(container, kind)
     texts = {name: str(amounts[name]) for name in NAMES if name in amounts}
     return {name: quantity_text(nanos(text), notation_of(text)) for name, text in texts.items()}
 
@@ -55,7 +55,7 @@ def _read(pod: Raw, text: str) -> Sizes:
         return _sizes(msgspec.json.decode(text, type=_Spec | None) or {})
     except (msgspec.MsgspecError, BadQuantity) as error:
         message = f"pod {key_of(pod)}: annotation {ANNOTATION} cannot be read: {error}; remove it"
-        raise Refused("extendedResources", message) from error
+        raise AdmissionRejected("extendedResources", message) from error
 
 
 def _sizes(spec: _Spec) -> Sizes:

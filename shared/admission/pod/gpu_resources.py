@@ -1,4 +1,4 @@
-"""GPU resources of containers: what a short form stands for, and which combinations make sense.
+"""GPU resources of containers: expansion of short forms, and valid combinations.
 
 Source: spec/api.md 2.4, 5.2 step 4, 5.4 group 5; upstream pkg/webhook/pod/{mutating,validating}.
 """
@@ -6,8 +6,8 @@ Source: spec/api.md 2.4, 5.2 step 4, 5.4 group 5; upstream pkg/webhook/pod/{muta
 from collections.abc import Mapping
 from typing import Any
 
-from shared.admission.pod.pod_json import Raw, app_containers, key_of, stated, written
-from shared.admission.rejection import Refused
+from shared.admission.pod.pod_json import Raw, app_containers, key_of, resources_of, writable_resources
+from shared.admission.rejection import AdmissionRejected
 from shared.kube.quantity import nanos, value
 
 GPU = "koordinator.sh/gpu"
@@ -19,86 +19,86 @@ NPU_CORE = "huawei.com/npu-core"
 NAMES = (GPU, CORE, MEMORY, RATIO, SHARED)
 
 
-def expand(pod: dict[str, Any]) -> None:
-    """Write out what containers ask of GPUs, in place: `gpu: 200` is 200 of cores and of memory, over two devices.
+def expand_gpu_requests(pod: dict[str, Any]) -> None:
+    """Expands GPU requests of containers, in place: `gpu: 200` is 200 of cores and of memory, over two devices.
 
-    What is present, and how much, is read from the requests, or from the limits where there are no requests.
+    Names and amounts are read from the requests, or from the limits where there are no requests.
     """
     for container in app_containers(pod):
-        if asks_for_gpu(container):
+        if requests_gpu(container):
             _expand(container)
 
 
-def asks_for_gpu(container: Raw) -> bool:
-    """Whether requests or limits name a GPU resource."""
-    return any(name in stated(container, kind) for kind in ("requests", "limits") for name in NAMES)
+def requests_gpu(container: Raw) -> bool:
+    """Reports whether requests or limits name a GPU resource."""
+    return any(name in resources_of(container, kind) for kind in ("requests", "limits") for name in NAMES)
 
 
 def _expand(container: dict[str, Any]) -> None:
-    asked = dict(stated(container, "requests") or stated(container, "limits"))
+    requests = dict(resources_of(container, "requests") or resources_of(container, "limits"))
     changes: dict[str, str] = {}
-    if GPU in asked:
-        changes[CORE] = changes[RATIO] = str(asked[GPU])
-    if SHARED not in asked:
-        changes[SHARED] = str(_devices(asked | changes))
+    if GPU in requests:
+        changes[CORE] = changes[RATIO] = str(requests[GPU])
+    if SHARED not in requests:
+        changes[SHARED] = str(_devices(requests | changes))
     for kind in ("requests", "limits"):
-        amounts = written(container, kind)
-        if GPU in asked:
+        amounts = writable_resources(container, kind)
+        if GPU in requests:
             amounts.pop(GPU, None)
         amounts.update(changes)
 
 
-def _devices(asked: Mapping[str, Any]) -> int:
-    """Over how many devices an amount in percent is spread."""
-    percent = _size(asked, RATIO if RATIO in asked else CORE)
+def _devices(requests: Mapping[str, Any]) -> int:
+    """Returns the number of devices that an amount in percent is spread over."""
+    percent = _size(requests, RATIO if RATIO in requests else CORE)
     return percent // 100 if percent > 100 and percent % 100 == 0 else 1
 
 
 def check(pod: Raw) -> None:
-    """Whether what the containers ask of devices can be given.
+    """Checks that devices can satisfy the requests of the containers.
 
     Raises:
-        Refused: `device`.
+        AdmissionRejected: `device`.
     """
     for container in app_containers(pod):
-        asked = stated(container, "requests")
-        if NPU_CORE in asked or not any(name in asked for name in NAMES):
-            if problem := _of_counts(asked):
+        requests = resources_of(container, "requests")
+        if NPU_CORE in requests or not any(name in requests for name in NAMES):
+            if problem := _count_problem(requests):
                 raise _refused(pod, container, problem)
             continue
-        if problem := _of_counts(asked) or _of_shares(asked):
+        if problem := _count_problem(requests) or _share_problem(requests):
             raise _refused(pod, container, problem)
 
 
-def _of_counts(asked: Raw) -> str:
-    if GPU in asked and SHARED in asked:
+def _count_problem(requests: Raw) -> str:
+    if GPU in requests and SHARED in requests:
         return f"{GPU} and {SHARED} exclude each other; give one of them"
-    if GPU in asked:
-        percent = _size(asked, GPU)
+    if GPU in requests:
+        percent = _size(requests, GPU)
         if percent == 0:
             return f"{GPU} is 0; leave it out or give at least 1"
         if percent > 100 and percent % 100:
             return f"{GPU} is {percent}; above 100 it must be a multiple of 100"
-    if SHARED in asked and _size(asked, SHARED) == 0:
+    if SHARED in requests and _size(requests, SHARED) == 0:
         return f"{SHARED} is 0; leave it out or give at least 1"
     return ""
 
 
-def _of_shares(asked: Raw) -> str:
-    if GPU in asked:
+def _share_problem(requests: Raw) -> str:
+    if GPU in requests:
         return ""
-    if (_size(asked, MEMORY) > 0) == (_size(asked, RATIO) > 0):
+    if (_size(requests, MEMORY) > 0) == (_size(requests, RATIO) > 0):
         return f"give exactly one of {MEMORY} and {RATIO}"
-    devices = _size(asked, SHARED) if SHARED in asked else 1
+    devices = _size(requests, SHARED) if SHARED in requests else 1
     for name in (CORE, RATIO):
-        if _size(asked, name) % devices:
-            return f"{name} is {_size(asked, name)}, which the {devices} devices of {SHARED} do not divide"
+        if _size(requests, name) % devices:
+            return f"{name} is {_size(requests, name)}, which the {devices} devices of {SHARED} do not divide"
     return ""
 
 
-def _size(asked: Raw, name: str) -> int:
-    return value(nanos(str(asked[name]))) if name in asked else 0
+def _size(requests: Raw, name: str) -> int:
+    return value(nanos(str(requests[name]))) if name in requests else 0
 
 
-def _refused(pod: Raw, container: Raw, problem: str) -> Refused:
-    return Refused("device", f"pod {key_of(pod)}, container {container.get('name')}: {problem}")
+def _refused(pod: Raw, container: Raw, problem: str) -> AdmissionRejected:
+    return AdmissionRejected("device", f"pod {key_of(pod)}, container {container.get('name')}: {problem}")

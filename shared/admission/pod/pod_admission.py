@@ -1,4 +1,4 @@
-"""What becomes of a pod on its way in: the steps in upstream's order, each under its gate.
+"""Admission of a pod: the steps in upstream's order, each under its feature gate.
 
 Source: spec/api.md 5.2, 5.4.
 """
@@ -18,7 +18,7 @@ from shared.kube.elastic_quota import DeclaredQuota
 
 
 class PodWorld(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules about pods look at besides the pod.
+    """The objects that the rules about pods depend on, besides the pod.
 
     Attributes:
         profiles: ClusterColocationProfile objects.
@@ -38,13 +38,13 @@ class PodWorld(msgspec.Struct, frozen=True, kw_only=True):
 def mutated(
     world: PodWorld, pod: Raw, namespace: str, draw: Draw, chosen: Sequence[Raw] | None = None
 ) -> dict[str, Any]:
-    """A pod as it is created.
+    """Applies defaults and profiles to a pod at its creation.
 
     Args:
-        chosen: the profiles that select it, where that is known already.
+        chosen: the profiles that select it, where the caller has them.
 
     Raises:
-        Refused: a profile that selects it cannot be applied.
+        AdmissionRejected: a profile that selects it cannot be applied.
     """
     gates, result = world.gates, copy_of(pod)
     if chosen is None:
@@ -57,18 +57,19 @@ def mutated(
     if "MultiQuotaTree" in gates:
         keep_to_tree(result, namespace, world.quotas, world.quota_profiles)
     if "DisableDeviceResourceSpec" not in gates:
-        gpu_resources.expand(result)
+        gpu_resources.expand_gpu_requests(result)
     return result
 
 
 def check(world: PodWorld, pod: Raw, old: Raw | None, namespace: str) -> None:
-    """Whether a pod may be created, or changed to this.
+    """Validates a new or changed pod.
 
     Args:
-        old: the pod before an update; None when it is created.
+        old: the pod before an update; None at its creation.
 
     Raises:
-        Refused: the first group of rules that it breaks: `reservation`, `colocation`, `quotaMeta`, `device`, `enhanced`.
+        AdmissionRejected: the first group of rules that it violates: `reservation`, `colocation`, `quotaMeta`,
+            `device`, `enhanced`.
     """
     check_reservation(pod)
     check_colocation(pod, old, world.gates)

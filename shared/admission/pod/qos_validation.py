@@ -1,4 +1,4 @@
-"""Which combinations of QoS class, priority class and requests a pod may have, and which it must keep.
+"""Validation of a pod's QoS class, priority class and requests: valid combinations, and immutable fields.
 
 Source: spec/api.md 3, 5.4 groups 1, 2 and 6; upstream pkg/webhook/pod/validating.
 """
@@ -12,7 +12,7 @@ from shared.admission.feature_gates import Gates
 from shared.admission.pod.colocation_profile import SUB_PRIORITY
 from shared.admission.pod.extended_resource_spec import NAMES
 from shared.admission.pod.pod_json import Raw, annotations_of, key_of, labels_of, pod_of
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, raw_priority
 from shared.domain.qos import LABEL, QoS, raw_qos
@@ -21,18 +21,18 @@ from shared.kube.quantity import milli
 
 RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 REQUIRED_LABELS = "pod-enhanced-validator-config"
-"""The ConfigMap that says which labels pods must have."""
+"""The ConfigMap with the labels that pods must have."""
 SKIP_ENHANCED = "pod.koordinator.sh/skip-enhanced-validation"
 
 _NO_BE = (Priority.NONE, Priority.PROD)
 _NO_LSR = (Priority.NONE, Priority.MID, Priority.BATCH, Priority.FREE)
 
 
-class RefusedTogether(Refused):
-    """A pod breaks several rules of one group.
+class MultipleRejections(AdmissionRejected):
+    """A pod violates several rules of one group.
 
     Attributes:
-        codes: of all of them, each once, sorted.
+        codes: of all violations, each once, sorted.
     """
 
     def __init__(self, pod: Raw, problems: Mapping[str, str]) -> None:
@@ -41,25 +41,25 @@ class RefusedTogether(Refused):
 
 
 def check_reservation(pod: Raw) -> None:
-    """Users cannot make pods that stand for reservations.
+    """Rejects pods of users that represent reservations.
 
     Raises:
-        Refused: `reservation`.
+        AdmissionRejected: `reservation`.
     """
     if RESERVE_POD in annotations_of(pod):
-        raise Refused(
+        raise AdmissionRejected(
             "reservation", f"pod {key_of(pod)}: the annotation {RESERVE_POD} cannot be set by users; remove it"
         )
 
 
 def check_colocation(pod: Raw, old: Raw | None, gates: Gates) -> None:
-    """Every rule about classes and requests.
+    """Checks all rules about classes and requests.
 
     Args:
-        old: the pod before an update; None when it is created.
+        old: the pod before an update; None at its creation.
 
     Raises:
-        RefusedTogether: all that are broken.
+        MultipleRejections: all violations.
     """
     typed = pod_of(pod)
     problems: dict[str, str] = {}
@@ -67,7 +67,7 @@ def check_colocation(pod: Raw, old: Raw | None, gates: Gates) -> None:
         problems.update(_changed(pod, typed, old, gates))
     problems.update(_combined(typed))
     if problems:
-        raise RefusedTogether(pod, problems)
+        raise MultipleRejections(pod, problems)
 
 
 def _changed(pod: Raw, typed: Pod, old: Raw, gates: Gates) -> Iterator[tuple[str, str]]:
@@ -75,8 +75,8 @@ def _changed(pod: Raw, typed: Pod, old: Raw, gates: Gates) -> Iterator[tuple[str
     if raw_qos(typed) != raw_qos(before):
         yield "immutableQoS", f"labels.{LABEL} is {raw_qos(before) or 'none'!s} and cannot be changed"
     if raw_priority(typed) != raw_priority(before):
-        stated = raw_priority(before).value or "none"
-        yield "immutablePriorityClass", f"spec.priority: its class is {stated} and cannot be changed"
+        priority_class = raw_priority(before).value or "none"
+        yield "immutablePriorityClass", f"spec.priority: its class is {priority_class} and cannot be changed"
     if "ColocationProfileSkipValidatingPriority" in gates:
         return
     if labels_of(pod).get(SUB_PRIORITY, "") != labels_of(old).get(SUB_PRIORITY, ""):
@@ -85,8 +85,8 @@ def _changed(pod: Raw, typed: Pod, old: Raw, gates: Gates) -> Iterator[tuple[str
 
 def _combined(pod: Pod) -> Iterator[tuple[str, str]]:
     qos, class_ = raw_qos(pod), raw_priority(pod)
-    asked = pod_requests(pod)
-    if qos is not QoS.BE and any(asked.get(name) for name in NAMES):
+    requests = pod_requests(pod)
+    if qos is not QoS.BE and any(requests.get(name) for name in NAMES):
         yield "batchNeedsBE", f"it asks for batch resources, so labels.{LABEL} must be BE"
     if qos is QoS.BE and class_ in _NO_BE:
         message = f"QoS BE cannot be combined with priority class {class_.value or 'none'}; use koord-mid, koord-batch or koord-free"
@@ -95,7 +95,7 @@ def _combined(pod: Pod) -> Iterator[tuple[str, str]]:
         message = f"QoS LSR cannot be combined with priority class {class_.value or 'none'}; use koord-prod"
         yield "forbiddenLSR", message
     if qos in (QoS.LSR, QoS.LSE):
-        cores = milli(asked.get("cpu", 0))
+        cores = milli(requests.get("cpu", 0))
         if not cores:
             yield "cpuRequired", f"QoS {qos.value} needs a cpu request"
         elif cores % 1000:
@@ -109,12 +109,12 @@ class _Rule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RequiredLabels(msgspec.Struct, frozen=True):
-    """What the ConfigMap REQUIRED_LABELS asks for."""
+    """The labels that the ConfigMap REQUIRED_LABELS requires."""
 
     rules: tuple[_Rule, ...] = ()
 
     def check(self, pod: Raw, namespace: str) -> None:
-        """Whether a pod has them.
+        """Checks that a pod has them.
 
         Raises:
             Refused: `enhanced`.
@@ -126,11 +126,11 @@ class RequiredLabels(msgspec.Struct, frozen=True):
             missing = [label for label in rule.required_labels if label not in labels]
             if missing and namespace not in rule.namespace_whitelist:
                 message = f"pod {key_of(pod)}: rule {rule.name} requires the labels {', '.join(missing)}; add them"
-                raise Refused("enhanced", message)
+                raise AdmissionRejected("enhanced", message)
 
 
 def required_labels(config_map: Mapping[str, Any] | None, before: RequiredLabels) -> RequiredLabels:
-    """Read that ConfigMap: absent or not enabled asks for nothing, one that cannot be read leaves what was asked before."""
+    """Reads that ConfigMap: absent or disabled, it requires nothing; if it cannot be read, the last requirements stay."""
     data = (config_map or {}).get("data") or {}
     if data.get("enable", "").strip().lower() != "true":
         return RequiredLabels()

@@ -1,7 +1,8 @@
-"""Pods measured against their quota at admission, before any scheduler sees them: a reservation that only grows.
+"""Evaluation of pods against their quota at admission, before scheduling.
 
-Each accepted pod raises the quota's `child-request`; the quota ledger replaces that with the truth. Functions of the quota's object and the
-pods; the caller writes the number, and asks again with the object as it then is when another was faster.
+Each accepted pod raises the quota's `child-request`, which the quota ledger later replaces with the exact sum. Pure
+functions of the quota's object and the pods; the caller writes the result, and evaluates again with the newer object
+after a conflict.
 
 Source: spec/quota.md 5.5; upstream pkg/webhook/quotaevaluate/evaluator.go.
 """
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from shared.admission.feature_gates import Gates
 from shared.admission.pod.pod_json import key_of, pod_of
 from shared.admission.pod.pod_quota import Quotas, quota_name
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import Amounts, add, exceeding, mask, nonzero
 from shared.domain.pod_requests import pod_requests, whole
 from shared.kube.elastic_quota import DEFAULT, ROOT, SYSTEM, BadResourceList, resource_list, spec_amounts
@@ -32,28 +33,29 @@ COUNTED = frozenset(
         *("nvidia.com/gpu", "koordinator.sh/gpu", "koordinator.sh/gpu.shared", "koordinator.sh/gpu-memory-ratio"),
     }
 )
-"""A quota whose max names none of these is not evaluated; with one of them, every resource of its max is."""
+"""A quota is evaluated only if its max names one of these; then in every resource of its max."""
 
 
 class Evaluated(NamedTuple):
-    """What came of a batch.
+    """The result of evaluating a batch of pods.
 
     Attributes:
-        refused: of each pod in its order; None where it may be created.
-        child_request: what the quota's annotation is to say; None where that is as it was.
-        added: what the accepted pods have added, for `again`.
+        refused: the rejection of each pod, in order; None where it may be created.
+        child_request: the new value of the quota's annotation; None where it does not change.
+        added: the sum of the accepted pods, for `again`.
     """
 
-    refused: list[Refused | None]
+    rejections: list[AdmissionRejected | None]
     child_request: Amounts | None
     added: Amounts
 
 
 def evaluated_by(pod: Raw, old: Raw | None, namespace: str, quotas: Quotas, gates: Gates) -> str:
-    """The quota that a pod is measured against; empty for none.
+    """Returns the quota that a pod is evaluated against; empty for none.
 
     Args:
-        old: the pod before an update, which is measured only when it comes to another quota; what it held there is not given back.
+        old: the pod before an update, which is evaluated only when it moves to another quota; the old quota's sum
+            stays.
     """
     if GATE not in gates:
         return ""
@@ -66,31 +68,31 @@ def evaluated_by(pod: Raw, old: Raw | None, namespace: str, quotas: Quotas, gate
 
 
 def evaluate(quota: Raw, pods: Sequence[Raw], now_ns: int) -> Evaluated:
-    """Measure pods against one quota in their order, each on top of those accepted before it.
+    """Evaluates pods against one quota in order, each in addition to those accepted before it.
 
-    The limit is the annotation `admission`, where there is one, else max; a resource that it does not name is not limited.
+    The limit is the annotation `admission` where there is one, else max; a resource that it does not name has no limit.
     """
     try:
         counted, limit, base = _numbers(quota)
     except (BadResourceList, BadQuantity) as error:
-        unreadable = Refused("quotaUnreadable", f"quota {key_of(quota)}: {error}")
+        unreadable = AdmissionRejected("quotaUnreadable", f"quota {key_of(quota)}: {error}")
         return Evaluated([unreadable] * len(pods), None, {})
-    refused: list[Refused | None] = []
+    rejections: list[AdmissionRejected | None] = []
     added: Amounts = {}
     for pod in pods:
-        use = asked(pod, counted, now_ns) if counted.keys() & COUNTED else {}
+        use = requests_of(pod, counted, now_ns) if counted.keys() & COUNTED else {}
         after = add(add(base, added), use)
         short = exceeding(mask(after, use), limit)
-        refused.append(_exceeded(quota, pod, use, add(base, added), limit, short) if short else None)
+        rejections.append(_exceeded(quota, pod, use, add(base, added), limit, short) if short else None)
         if not short:
             added = add(added, use)
-    return Evaluated(refused, add(base, added) if added else None, added)
+    return Evaluated(rejections, add(base, added) if added else None, added)
 
 
 def again(quota: Raw, added: Amounts) -> Amounts | None:
-    """What the annotation is to say when another has written meanwhile; None when the whole batch has no room any more.
+    """Returns the new annotation after a concurrent write; None when the whole batch no longer fits.
 
-    None calls for `evaluate` of each pod anew.
+    After None, call `evaluate` again for each pod.
     """
     try:
         counted, limit, base = _numbers(quota)
@@ -101,8 +103,8 @@ def again(quota: Raw, added: Amounts) -> Amounts | None:
     return None if exceeding(mask(after, use), limit) else after
 
 
-def asked(pod: Raw, counted: Mapping[str, int], now_ns: int) -> Amounts:
-    """What a pod asks for in these resources, overhead included; nothing when it has ended, or should have by now."""
+def requests_of(pod: Raw, counted: Mapping[str, int], now_ns: int) -> Amounts:
+    """Returns a pod's requests in these resources, overhead included; nothing after its end or its deadline."""
     typed = pod_of(pod)
     if typed.status.phase in ("Succeeded", "Failed") or _is_overdue(pod, now_ns):
         return {}
@@ -110,7 +112,7 @@ def asked(pod: Raw, counted: Mapping[str, int], now_ns: int) -> Amounts:
 
 
 def _numbers(quota: Raw) -> tuple[Amounts, Amounts, Amounts]:
-    """What is counted, the limit, and what is asked for already."""
+    """Returns the counted resources, the limit, and the sum of earlier requests."""
     counted, metadata = spec_amounts((quota.get("spec") or {}).get("max")), quota["metadata"]
     return counted, resource_list(metadata, "admission") or counted, resource_list(metadata, "child-request") or {}
 
@@ -123,7 +125,7 @@ def _is_overdue(pod: Raw, now_ns: int) -> bool:
 
 def _exceeded(
     quota: Raw, pod: Raw, use: Amounts, base: Amounts, limit: Mapping[str, int], short: Sequence[str]
-) -> Refused:
+) -> AdmissionRejected:
     def listed(amounts: Mapping[str, int]) -> str:
         return ", ".join(f"{name} {amount_text(name, amounts.get(name, 0))}" for name in short)
 
@@ -131,4 +133,4 @@ def _exceeded(
         f"pod {key_of(pod)} asks for {listed(use)} of quota {key_of(quota)}, of which {listed(base)} is asked for already and "
         f"{listed(limit)} may be; ask for less, or have the quota raised"
     )
-    return Refused("quotaExceeded", message)
+    return AdmissionRejected("quotaExceeded", message)

@@ -1,4 +1,4 @@
-"""The quotas that there are, and where another one may stand among them.
+"""The tree of quotas, and the rules for the place of a quota in it.
 
 Source: spec/quota.md 5.2, TOPOLOGY; spec/api.md 5.7.
 """
@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import Amounts, add, largest, total, within_all
 from shared.kube.elastic_quota import ROOT, BadResourceList, DeclaredQuota, resource_list
 from shared.kube.quantity_text import amount_text
@@ -17,7 +17,7 @@ class Topology:
     """Quotas by name, children by parent, quotas by namespace.
 
     Attributes:
-        guaranteed: quota -> what its status says is guaranteed to it.
+        guaranteed: quota -> its guaranteed amounts, from its status.
     """
 
     def __init__(self, quotas: Iterable[DeclaredQuota] = ()) -> None:
@@ -29,7 +29,7 @@ class Topology:
             self.put(quota)
 
     def put(self, quota: DeclaredQuota, raw: Mapping[str, Any] | None = None) -> None:
-        """A quota is this."""
+        """Adds or replaces a quota."""
         self.drop(quota.name)
         self.quotas[quota.name] = quota
         self.children.setdefault(quota.parent, {})[quota.name] = None
@@ -39,7 +39,7 @@ class Topology:
             self.guaranteed[quota.name] = guaranteed_of(raw)
 
     def drop(self, name: str) -> None:
-        """A quota is gone."""
+        """Removes a quota."""
         if (quota := self.quotas.pop(name, None)) is None:
             return
         self.children[quota.parent].pop(name)
@@ -50,14 +50,14 @@ class Topology:
 
 
 def guaranteed_of(raw: Mapping[str, Any]) -> Amounts:
-    """What an object's status annotation says is guaranteed."""
+    """Reads the guaranteed amounts of an object's status annotation."""
     with contextlib.suppress(BadResourceList):
         return resource_list(raw["metadata"], "guaranteed") or {}
     return {}
 
 
 def listed(amounts: Mapping[str, int]) -> str:
-    """Amounts for people: `cpu 10, memory 4Gi`."""
+    """Formats amounts for messages: `cpu 10, memory 4Gi`."""
     return ", ".join(f"{name} {amount_text(name, size)}" for name, size in sorted(amounts.items())) or "nothing"
 
 
@@ -69,10 +69,10 @@ def checked_place(
     keys_may_differ: bool = False,
     raw: Mapping[str, Any] | None = None,
 ) -> None:
-    """Whether a quota may stand where it says: tree, parent, resources, minima.
+    """Checks the declared place of a quota: tree, parent, resources, minima.
 
     Raises:
-        Refused: `treeID`, `parentMissing`, `parentNotParent`, `keys`, `minSum`, `guarantee`.
+        AdmissionRejected: `treeID`, `parentMissing`, `parentNotParent`, `keys`, `minSum`, `guarantee`.
     """
     if quota.name == ROOT:
         return
@@ -83,9 +83,11 @@ def checked_place(
         return
     if quota.parent != ROOT:
         if parent is None:
-            raise Refused("parentMissing", f"quota {quota.name}: its parent {quota.parent} does not exist")
+            raise AdmissionRejected("parentMissing", f"quota {quota.name}: its parent {quota.parent} does not exist")
         if not parent.is_parent:
-            raise Refused("parentNotParent", f"quota {quota.name}: its parent {parent.name} is not marked is-parent")
+            raise AdmissionRejected(
+                "parentNotParent", f"quota {quota.name}: its parent {parent.name} is not marked is-parent"
+            )
         _check_keys(quota, parent, keys_may_differ=keys_may_differ)
     for child in children:
         _check_keys(child, quota, keys_may_differ=keys_may_differ)
@@ -100,19 +102,23 @@ def _check_tree(
     quota: DeclaredQuota, before: DeclaredQuota | None, parent: DeclaredQuota | None, children: list[DeclaredQuota]
 ) -> None:
     if before is not None and before.tree != quota.tree:
-        raise Refused("treeID", f"quota {quota.name}: its tree is {before.tree!r} and cannot be changed")
+        raise AdmissionRejected("treeID", f"quota {quota.name}: its tree is {before.tree!r} and cannot be changed")
     for other in (parent, *children):
         if other is not None and other.tree != quota.tree:
-            raise Refused("treeID", f"quota {quota.name} is of tree {quota.tree!r}, {other.name} is of {other.tree!r}")
+            raise AdmissionRejected(
+                "treeID", f"quota {quota.name} is of tree {quota.tree!r}, {other.name} is of {other.tree!r}"
+            )
 
 
 def _check_keys(child: DeclaredQuota, parent: DeclaredQuota, *, keys_may_differ: bool) -> None:
     fits = child.max.keys() <= parent.max.keys() if keys_may_differ else child.max.keys() == parent.max.keys()
     if not fits:
         ours, theirs = ", ".join(sorted(child.max)), ", ".join(sorted(parent.max))
-        raise Refused("keys", f"quota {child.name} has max of {ours}; its parent {parent.name} of {theirs}")
+        raise AdmissionRejected("keys", f"quota {child.name} has max of {ours}; its parent {parent.name} of {theirs}")
     if extra := sorted(child.min.keys() - parent.min.keys()):
-        raise Refused("keys", f"quota {child.name} has min of {', '.join(extra)}; its parent {parent.name} does not")
+        raise AdmissionRejected(
+            "keys", f"quota {child.name} has min of {', '.join(extra)}; its parent {parent.name} does not"
+        )
 
 
 def _check_minima(
@@ -123,15 +129,15 @@ def _check_minima(
         together = add(quota.min, total(other.min for other in siblings))
         if not within_all(together, parent.min):
             message = f"quota {quota.name}: with it the children of {parent.name} have a min of {listed(together)}, above {listed(parent.min)}"
-            raise Refused("minSum", message)
+            raise AdmissionRejected("minSum", message)
     below = total(child.min for child in children)
     if not within_all(below, quota.min):
         message = f"quota {quota.name}: its children have a min of {listed(below)}, above its own {listed(quota.min)}"
-        raise Refused("minSum", message)
+        raise AdmissionRejected("minSum", message)
 
 
 def _check_guarantee(topology: Topology, quota: DeclaredQuota, own: Amounts) -> None:
-    """Walk up until an ancestor is guaranteed enough for this quota, its siblings and theirs on the way."""
+    """Walks up until the guarantee of an ancestor suffices for this quota, its siblings and their parents' siblings."""
     if within_all(quota.min, own):
         return
     need, name, parent = largest(quota.min, own), quota.name, quota.parent
@@ -141,6 +147,6 @@ def _check_guarantee(topology: Topology, quota: DeclaredQuota, own: Amounts) -> 
         if within_all(need, topology.guaranteed.get(parent, {})):
             return
         name, parent = parent, above.parent
-    raise Refused(
+    raise AdmissionRejected(
         "guarantee", f"quota {quota.name}: nothing above it is guaranteed the {listed(need)} that its min needs"
     )

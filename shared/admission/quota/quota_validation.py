@@ -1,7 +1,7 @@
-"""What an ElasticQuota must obey when it is created, changed or deleted, and what is filled in at its creation.
+"""Validation of an ElasticQuota at its creation, change and deletion, and defaults at its creation.
 
-Pure functions of the object and of the quotas that there are. The gateway asks them as a webhook; where that is not installed, the quota
-ledger asks them of what it observes and keeps the last good declaration.
+Pure functions of the object and of the existing quotas. The gateway calls them in its webhook; where that is not
+installed, the quota ledger calls them for observed objects and keeps the last valid declaration.
 
 Source: spec/quota.md 5.1, 5.2; spec/api.md 5.7; upstream pkg/webhook/elasticquota.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from shared.admission.quota.quota_topology import Topology, checked_place
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import exceeding
 from shared.kube.elastic_quota import (
     DEFAULT,
@@ -31,7 +31,7 @@ Raw = Mapping[str, Any]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """Feature gates that the rules depend on.
+    """The feature gates that the rules depend on.
 
     Attributes:
         guarantees: ElasticQuotaGuaranteeUsage.
@@ -43,7 +43,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodsOf(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods in the cluster, as far as a quota's rules ask.
+    """The pods of the cluster, as far as the rules about quotas depend on them.
 
     Attributes:
         labelled: quota -> keys of pods that name it.
@@ -55,10 +55,10 @@ class PodsOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def completed(topology: Topology, raw: Raw) -> dict[str, Any]:
-    """A new quota's object with its defaults: parent, tree, shared weight.
+    """Adds the defaults of a new quota's object: parent, tree, shared weight.
 
     Raises:
-        Refused: `parentMissing`, `sharedWeightParse`.
+        AdmissionRejected: `parentMissing`, `sharedWeightParse`.
     """
     metadata = dict(raw["metadata"])
     if metadata["name"] == ROOT:
@@ -67,31 +67,31 @@ def completed(topology: Topology, raw: Raw) -> dict[str, Any]:
     labels[PREFIX + "parent"] = parent = labels.get(PREFIX + "parent") or ROOT
     if not labels.get(PREFIX + "tree-id") and parent != ROOT:
         if (above := topology.quotas.get(parent)) is None:
-            raise Refused(
+            raise AdmissionRejected(
                 "parentMissing", f"quota {metadata['name']}: its parent {parent} does not exist; create that first"
             )
         if above.tree:
             labels[PREFIX + "tree-id"] = above.tree
     limit = {name: str(size) for name, size in ((raw.get("spec") or {}).get("max") or {}).items()}
     weight = annotations.get(PREFIX + "shared-weight")
-    stated = _weight(metadata, "sharedWeightParse") if weight else None
-    if stated is None:
+    weights = _weight(metadata, "sharedWeightParse") if weight else None
+    if weights is None:
         annotations[PREFIX + "shared-weight"] = _json(limit)
-    elif stated.keys() != limit.keys():
+    elif weights.keys() != limit.keys():
         texts = {name: str(size) for name, size in msgspec.json.decode(weight or "").items()}
         annotations[PREFIX + "shared-weight"] = _json({name: texts.get(name, size) for name, size in limit.items()})
     return {**raw, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
 
 def check_create(topology: Topology, raw: Raw, rules: Rules) -> DeclaredQuota:
-    """A completed new quota, if it may be.
+    """Validates a new quota with its defaults.
 
     Raises:
-        Refused: the first rule that it breaks.
+        AdmissionRejected: the first violated rule.
     """
     quota = read(raw)
     if quota.name in topology.quotas:
-        raise Refused("exists", f"quota {quota.name} exists already; names are unique over all namespaces")
+        raise AdmissionRejected("exists", f"quota {quota.name} exists already; names are unique over all namespaces")
     check_namespaces(topology, quota)
     check_self(raw, quota)
     checked_place(topology, quota, None, rules.guarantees, rules.keys_may_differ, raw)
@@ -99,21 +99,21 @@ def check_create(topology: Topology, raw: Raw, rules: Rules) -> DeclaredQuota:
 
 
 def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Rules) -> DeclaredQuota:
-    """A changed quota, if it may change so. A change of anything but place, namespaces and spec is not looked at.
+    """Validates a changed quota. Only its place, its namespaces and its spec are checked.
 
     Raises:
-        Refused: the first rule that it breaks.
+        AdmissionRejected: the first violated rule.
     """
     if _compared(old) == _compared(raw):
         return read(raw)
     name = raw["metadata"]["name"]
     if name in (SYSTEM, ROOT):
-        raise Refused("immutable", f"quota {name} belongs to the system and cannot be changed")
+        raise AdmissionRejected("immutable", f"quota {name} belongs to the system and cannot be changed")
     quota = read(raw)
     check_namespaces(topology, quota)
     before = topology.quotas.get(name)
     if before is None:
-        raise Refused("unknown", f"quota {name} is not known")
+        raise AdmissionRejected("unknown", f"quota {name} is not known")
     check_self(raw, quota)
     _check_kind(topology, before, quota, pods)
     checked_place(topology, quota, before, rules.guarantees, rules.keys_may_differ, raw)
@@ -121,51 +121,57 @@ def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Ru
 
 
 def check_delete(topology: Topology, name: str, pods: PodsOf) -> None:
-    """Whether a quota may go.
+    """Validates the deletion of a quota.
 
     Raises:
-        Refused: `protected`, `unknown`, `hasChildren`, `hasPods`.
+        AdmissionRejected: `protected`, `unknown`, `hasChildren`, `hasPods`.
     """
     if name in (SYSTEM, ROOT, DEFAULT):
-        raise Refused("protected", f"quota {name} belongs to the system and cannot be deleted")
+        raise AdmissionRejected("protected", f"quota {name} belongs to the system and cannot be deleted")
     if name not in topology.quotas:
-        raise Refused("unknown", f"quota {name} is not known")
+        raise AdmissionRejected("unknown", f"quota {name} is not known")
     if children := sorted(topology.children.get(name, ())):
-        raise Refused("hasChildren", f"quota {name} has the children {', '.join(children)}; delete or move them first")
+        raise AdmissionRejected(
+            "hasChildren", f"quota {name} has the children {', '.join(children)}; delete or move them first"
+        )
     if held := sorted(pods.labelled.get(name, ())):
         named = ", ".join(held[:2]) + (", ..." if len(held) > 2 else "")
-        raise Refused("hasPods", f"quota {name} has the pods {named}; delete them or change their label first")
+        raise AdmissionRejected(
+            "hasPods", f"quota {name} has the pods {named}; delete them or change their label first"
+        )
 
 
 def read(raw: Raw) -> DeclaredQuota:
-    """An object as declared.
+    """Reads the declaration of an object.
 
     Raises:
-        Refused: `negative`, where min or max is no quantity.
+        AdmissionRejected: `negative`, where min or max is no quantity.
     """
     try:
         return declared(raw)
     except BadQuantity as error:
-        raise Refused("negative", f"quota {raw['metadata']['name']}: {error}") from error
+        raise AdmissionRejected("negative", f"quota {raw['metadata']['name']}: {error}") from error
 
 
 def check_self(raw: Raw, quota: DeclaredQuota) -> None:
-    """What a quota must be in itself.
+    """Validates a quota by itself, without the others.
 
     Raises:
-        Refused: `negative`, `sharedWeightParse`, `minMax`, `strictParse`, `strictMissing`, `strictBelowUsed`.
+        AdmissionRejected: `negative`, `sharedWeightParse`, `minMax`, `strictParse`, `strictMissing`, `strictBelowUsed`.
     """
     metadata = raw["metadata"]
     for field, amounts_of in (("max", quota.max), ("min", quota.min)):
         for name, size in sorted(amounts_of.items()):
             if size < 0:
-                raise Refused("negative", f"quota {quota.name}: {field} of {name} is negative")
+                raise AdmissionRejected("negative", f"quota {quota.name}: {field} of {name} is negative")
     weight = _weight(metadata, "sharedWeightParse") or {}
     if below := sorted(name for name, size in weight.items() if size < 0):
-        raise Refused("negative", f"quota {quota.name}: the shared weight of {below[0]} is negative")
+        raise AdmissionRejected("negative", f"quota {quota.name}: the shared weight of {below[0]} is negative")
     for name, size in sorted(quota.min.items()):
         if name not in quota.max or size > quota.max[name]:
-            raise Refused("minMax", f"quota {quota.name}: min of {name} is above its max; raise max or lower min")
+            raise AdmissionRejected(
+                "minMax", f"quota {quota.name}: min of {name} is above its max; raise max or lower min"
+            )
     _check_strict(raw, quota)
 
 
@@ -177,47 +183,49 @@ def _check_strict(raw: Raw, quota: DeclaredQuota) -> None:
         strict = msgspec.json.decode(text, type=list[str])
     except msgspec.MsgspecError as error:
         message = f"quota {quota.name}: max-strict-check-resource-keys is {text!r}; give a JSON list of resources"
-        raise Refused("strictParse", message) from error
+        raise AdmissionRejected("strictParse", message) from error
     used = amounts({name: str(size) for name, size in ((raw.get("status") or {}).get("used") or {}).items()})
     for name in strict:
         if name not in used:
             continue
         if name not in quota.max:
-            raise Refused(
+            raise AdmissionRejected(
                 "strictMissing",
                 f"quota {quota.name}: max lacks {name}, of which {amount_text(name, used[name])} is used",
             )
         if exceeding({name: used[name]}, quota.max):
             limit, held = (amount_text(name, amounts_of[name]) for amounts_of in (quota.max, used))
             message = f"quota {quota.name}: max of {name} is {limit}, below the {held} that is used"
-            raise Refused("strictBelowUsed", message)
+            raise AdmissionRejected("strictBelowUsed", message)
 
 
 def check_namespaces(topology: Topology, quota: DeclaredQuota) -> None:
-    """Whether the namespaces that a quota binds are free.
+    """Checks that the namespaces of a quota are not bound to another one.
 
     Raises:
-        Refused: `namespaceBound`.
+        AdmissionRejected: `namespaceBound`.
     """
     for namespace in quota.namespaces:
         if (other := topology.namespaces.get(namespace, quota.name)) != quota.name:
-            raise Refused("namespaceBound", f"quota {quota.name}: namespace {namespace} is bound to quota {other}")
+            raise AdmissionRejected(
+                "namespaceBound", f"quota {quota.name}: namespace {namespace} is bound to quota {other}"
+            )
 
 
 def _check_kind(topology: Topology, before: DeclaredQuota, quota: DeclaredQuota, pods: PodsOf) -> None:
     if before.is_parent and not quota.is_parent and topology.children.get(quota.name):
-        raise Refused("hasChildren", f"quota {quota.name} has children and must stay a parent")
+        raise AdmissionRejected("hasChildren", f"quota {quota.name} has children and must stay a parent")
     if not before.is_parent and quota.is_parent:
         bound = {quota.name, *before.namespaces} & pods.namespaces
         if pods.labelled.get(quota.name) or bound:
-            raise Refused("hasPods", f"quota {quota.name} has pods and cannot become a parent")
+            raise AdmissionRejected("hasPods", f"quota {quota.name} has pods and cannot become a parent")
 
 
 def _weight(metadata: Mapping[str, Any], code: str) -> dict[str, int] | None:
     try:
         return resource_list(metadata, "shared-weight")
     except BadResourceList as error:
-        raise Refused(code, f"quota {metadata['name']}: {error}") from error
+        raise AdmissionRejected(code, f"quota {metadata['name']}: {error}") from error
 
 
 def _compared(raw: Raw) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
-"""The ConfigMap slo-controller-config on its way in, and nodes whose labels change under it.
+"""Admission of the ConfigMap slo-controller-config, and of nodes whose labels change under its node strategies.
 
-The rules about its documents are in slo_config.py; here is which ConfigMap they are about, and how a refusal reads: a sentence for people,
-and after it the structure that upstream's tools cut out between `___` and `___`.
+The rules about its documents are in document_validation.py. This module selects the ConfigMap and formats the message:
+a sentence for people, and after it the structure that upstream's tools read between `___` and `___`.
 
 Source: spec/api.md 5.5, 5.6; spec/slo-controller.md 9; upstream pkg/webhook/cm, pkg/webhook/node.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.admission.pod.pod_json import Raw, labels_of
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.admission.slo_config.document_validation import (
     CHECKED,
     CONFLICT,
@@ -33,29 +33,31 @@ Nodes = Mapping[str, Mapping[str, str]]
 
 
 def check_config_map(raw: Raw, old: Raw | None, nodes: Nodes, *, namespace: str, names: bool = False) -> None:
-    """Whether the ConfigMap may be created, or changed to this. Others are not looked at.
+    """Validates a new or changed ConfigMap slo-controller-config; other ConfigMaps are ignored.
 
     Args:
-        old: the stored one; None when it is created.
-        namespace: where the one that counts is.
-        names: whether each node strategy needs a name of its own.
+        old: the stored ConfigMap; None at its creation.
+        namespace: of slo-controller-config.
+        names: each node strategy needs a unique name.
 
     Raises:
-        Refused: a reason of slo_config.py.
+        AdmissionRejected: with a reason of document_validation.py.
     """
     metadata = raw.get("metadata") or {}
     if (metadata.get("namespace"), metadata.get("name")) != (namespace, NAME):
         return
     before = (old or {}).get("data") or {}
     if problem := validate(before, raw.get("data") or {}, nodes, names=names):
-        raise Refused(problem.reason, f"ConfigMap {namespace}/{NAME}: {problem} {structure(problem)}".rstrip())
+        raise AdmissionRejected(
+            problem.reason, f"ConfigMap {namespace}/{NAME}: {problem} {structure(problem)}".rstrip()
+        )
 
 
 def check_node(config_map: Raw | None, node: Raw, old: Raw) -> None:
-    """Whether a node's labels may change so: of each key at most one node strategy may select it.
+    """Validates a change of a node's labels: of each key, at most one node strategy may select the node.
 
     Raises:
-        Refused: ExistNodeConfict.
+        AdmissionRejected: ExistNodeConfict.
     """
     if config_map is None or labels_of(node) == labels_of(old):
         return
@@ -69,11 +71,11 @@ def check_node(config_map: Raw | None, node: Raw, old: Raw) -> None:
             strategies = ", ".join(entry.name for entry in hit)
             text = f"would both select node {name}; change its labels otherwise, or the strategies ({strategies})"
             problem = Problem(CONFLICT, key, f"{hit[0].path}.nodeSelector", strategies, text, (name,))
-            raise Refused(CONFLICT, f"node {name}: {problem} {structure(problem)}")
+            raise AdmissionRejected(CONFLICT, f"node {name}: {problem} {structure(problem)}")
 
 
 def _readable(key: str, data: Mapping[str, str]) -> Part | None:
-    """A key's document; one that cannot be read selects no nodes. Network QoS cannot be read without the bandwidths (quirk Q10)."""
+    """Reads a key's document; one that cannot be read selects no nodes. Network QoS needs the bandwidths (quirk Q10)."""
     document = decoded(key, data[key]) if data.get(key) else None
     if key == QOS and not isinstance(decoded(SYSTEM, data.get(SYSTEM, "")), Part):
         return None
@@ -81,7 +83,7 @@ def _readable(key: str, data: Mapping[str, str]) -> Part | None:
 
 
 def structure(problem: Problem) -> str:
-    """What upstream's tools read; a refused network QoS has no reason code there and nothing to read."""
+    """Returns the structure that upstream's tools read; an invalid network QoS has no reason code and none."""
     if problem.reason == NETWORK:
         return ""
     message: object = f"{problem}"

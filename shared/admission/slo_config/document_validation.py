@@ -1,6 +1,6 @@
-"""What the ConfigMap slo-controller-config may say: each key's document, then all node strategies against the nodes there are.
+"""Validation of the ConfigMap slo-controller-config: each key's document, then all node strategies against the nodes.
 
-Pure: texts in, the first problem out. The webhook refuses with it; the controller keeps the last good document.
+Pure: texts in, the first problem out. The webhook rejects the ConfigMap; the controller keeps the last valid document.
 
 Source: spec/slo-controller.md 9; upstream pkg/webhook/cm/plugins/sloconfig.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shared.admission.slo_config.network_shares import network_problem
-from shared.admission.slo_config.strategy_bounds import broken_bound
+from shared.admission.slo_config.strategy_bounds import value_out_of_bounds
 from shared.domain.node_selection import problem_of, selects
 from shared.kube.instants import BadTime, duration_ns
 from shared.kube.quantity import BadQuantity, nanos
@@ -51,7 +51,7 @@ DOCUMENTS: Mapping[str, type[Part]] = {
 """Key -> type of its document."""
 
 CHECKED = (COLOCATION, THRESHOLD, QOS, SYSTEM, BURST)
-"""The keys that the webhook looks into, in its order."""
+"""The keys that the webhook validates, in its order."""
 
 PARSE, PARAM, OVERLAP, CONFLICT = (
     "ParseConfigFail",
@@ -60,17 +60,17 @@ PARSE, PARAM, OVERLAP, CONFLICT = (
     "ExistNodeConfict",  # upstream's spelling, which tools read
 )
 NETWORK = "network"
-"""Kind of a refused network QoS, which has no reason code upstream."""
+"""Reason of an invalid network QoS, which has no reason code upstream."""
 
 
 class Problem(NamedTuple):
-    """Why a document is refused.
+    """The violation in a rejected document.
 
     Attributes:
         reason: ParseConfigFail, ConfigParamInvalid, NodeStrategiesOverlap, ExistNodeConfict, or network.
         path: in the key's document, such as `nodeConfigs[0].degradeTimeMinutes`.
-        strategy: `cluster`, or the name (the place, when it has none) of the node strategy.
-        text: what was found and what to do.
+        strategy: `cluster`, or the name (the path, when it has none) of the node strategy.
+        text: the found value, and what to do.
         nodes: examples, when nodes are in conflict.
     """
 
@@ -96,7 +96,7 @@ class Entry(NamedTuple):
 
 
 def decoded(key: str, text: str) -> Part | Problem:
-    """A key's document, or why it is none."""
+    """Decodes a key's document, or returns the problem."""
     try:
         document: Part = msgspec.json.decode(text, type=DOCUMENTS[key])
     except msgspec.ValidationError as error:
@@ -111,7 +111,7 @@ def decoded(key: str, text: str) -> Part | Problem:
 
 
 def entries(document: Part) -> tuple[Entry, ...]:
-    """The node strategies of a document."""
+    """Returns the node strategies of a document."""
     for list_name, json_name in (("node_configs", "nodeConfigs"), ("node_strategies", "nodeStrategies")):
         if (found := getattr(document, list_name, None)) is not None:
             return tuple(
@@ -122,10 +122,10 @@ def entries(document: Part) -> tuple[Entry, ...]:
 
 
 def bounds_problem(key: str, document: Part, *, pairs_whole: bool = True) -> Problem | None:
-    """The first value out of its bounds.
+    """Returns the first value out of its bounds.
 
     Args:
-        pairs_whole: a bound that is tied to another field breaks when that one is absent (quirk Q9).
+        pairs_whole: a bound that depends on another field is violated when that field is absent (quirk Q9).
     """
     parts: list[tuple[str, str, Part]] = []
     cluster = getattr(document, "cluster_strategy", None)
@@ -135,7 +135,7 @@ def bounds_problem(key: str, document: Part, *, pairs_whole: bool = True) -> Pro
         parts.append(("", "cluster", document))
     parts += [(entry.path, entry.name, entry.part) for entry in entries(document)]
     for path, strategy, part in parts:
-        if found := broken_bound(part, pairs_whole=pairs_whole):
+        if found := value_out_of_bounds(part, pairs_whole=pairs_whole):
             return Problem(PARAM, key, ".".join(filter(None, (path, found[0]))), strategy, found[1])
     return None
 
@@ -143,12 +143,12 @@ def bounds_problem(key: str, document: Part, *, pairs_whole: bool = True) -> Pro
 def validate(
     before: Mapping[str, str], after: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]], *, names: bool = False
 ) -> Problem | None:
-    """What the webhook says to a new or changed ConfigMap; None: it may be stored.
+    """Validates a new or changed ConfigMap; None: it is valid.
 
     Args:
-        before: data of the stored one; empty for a new one. A key whose text is the same is not looked into.
+        before: data of the stored one; empty for a new one. A key with an unchanged text is not checked.
         nodes: name -> labels.
-        names: whether each node strategy needs a name of its own.
+        names: each node strategy needs a unique name.
     """
     several: list[tuple[str, tuple[Entry, ...]]] = []
     for key in CHECKED:
@@ -207,9 +207,9 @@ def _name_problem(key: str, found: Iterable[Entry]) -> Problem | None:
 
 
 def _overlap(key: str, found: tuple[Entry, ...]) -> Problem | None:
-    """Whether one made-up node, with the labels that a selector names, is selected twice.
+    """Finds two selectors that select one hypothetical node, with the labels that a selector names.
 
-    An expression's values are gone through in step; operators are not looked at.
+    The values of all expressions are enumerated in parallel; operators are ignored.
     """
     for entry in found:
         for labels in _made_up(entry.selector):
@@ -250,7 +250,7 @@ def _selected_twice(found: tuple[Entry, ...], labels: Mapping[str, str]) -> list
 
 
 def _bad_text(document: Part, path: str = "") -> tuple[str, str] | None:
-    """A duration or quantity that is none: (path, reason)."""
+    """Returns the first text that is no valid duration or quantity: (path, reason)."""
     for name, json_name in zip(type(document).__struct_fields__, type(document).__struct_encode_fields__, strict=True):
         value, at = getattr(document, name), f"{path}.{json_name}" if path else json_name
         if name == "durations":
@@ -274,7 +274,7 @@ def _bad_text(document: Part, path: str = "") -> tuple[str, str] | None:
 
 
 def _strategy_at(text: str, path: str) -> str:
-    """The node strategy that a path leads into, by its name if it has one; else `cluster`."""
+    """Returns the node strategy that a path points into, by its name if it has one; else `cluster`."""
     place, bracket, _ = path.partition("]")
     if not bracket or not place.startswith(("nodeConfigs[", "nodeStrategies[")):
         return "cluster"

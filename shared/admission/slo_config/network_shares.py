@@ -1,4 +1,4 @@
-"""Whether the network shares of the QoS classes fit into each other and into the node's bandwidth.
+"""Validation of network QoS: the shares of the QoS classes against each other and against the node's bandwidth.
 
 Source: spec/slo-controller.md 9, network checks, quirk Q11; upstream pkg/webhook/cm/plugins/sloconfig.
 """
@@ -26,7 +26,7 @@ class _Sums(NamedTuple):
 
 
 def network_problem(qos: QosConfig, system: SystemConfig) -> Found | None:
-    """The first network share that does not fit."""
+    """Returns the first network share that does not fit."""
     if qos.cluster_strategy is not None:
         found = _strategy(qos.cluster_strategy, "clusterStrategy", "cluster")
         if not isinstance(found, _Sums):
@@ -60,18 +60,18 @@ def _strategy(qos: ResourceQos, path: str, name: str) -> _Sums | Found:
             continue
         at = f"{path}.{class_name}.networkQOS"
         for field, field_attribute in _FIELDS:
-            stated = getattr(network, field_attribute)
-            if problem := _bad_share(stated):
+            share = getattr(network, field_attribute)
+            if problem := _bad_share(share):
                 return f"{at}.{field}", name, problem
-        for field, stated in (("ingressRequest", network.ingress_request), ("egressRequest", network.egress_request)):
-            if stated is None:
+        for field, share in (("ingressRequest", network.ingress_request), ("egressRequest", network.egress_request)):
+            if share is None:
                 continue
-            forms.add(type(stated))
+            forms.add(type(share))
             if len(forms) > 1:
                 return (
                     f"{at}.{field}",
                     name,
-                    f"is {stated!r}; write all requests of a strategy in one way, percent or quantity",
+                    f"is {share!r}; write all requests of a strategy in one way, percent or quantity",
                 )
         ingress += _raw(network.ingress_request)
         egress += _raw(network.egress_request)
@@ -81,14 +81,14 @@ def _strategy(qos: ResourceQos, path: str, name: str) -> _Sums | Found:
     return _Sums(ingress, egress)
 
 
-def _bad_share(stated: int | str | None) -> str:
-    if isinstance(stated, int) and not 0 <= stated <= 100:
-        return f"is {stated}; give a percentage from 0 to 100"
-    if isinstance(stated, str):
+def _bad_share(share: int | str | None) -> str:
+    if isinstance(share, int) and not 0 <= share <= 100:
+        return f"is {share}; give a percentage from 0 to 100"
+    if isinstance(share, str):
         try:
-            nanos(stated)
+            nanos(share)
         except BadQuantity as error:
-            return f"is {stated!r}: {error}"
+            return f"is {share!r}: {error}"
     return ""
 
 
@@ -99,8 +99,8 @@ def _beyond(sums: _Sums, total: int) -> tuple[str, str] | None:
     return None
 
 
-def _raw(stated: int | str | None) -> int:
-    return value(nanos(stated)) if isinstance(stated, str) else stated or 0
+def _raw(share: int | str | None) -> int:
+    return value(nanos(share)) if isinstance(share, str) else share or 0
 
 
 def _bandwidth(system: SystemStrategy) -> int:

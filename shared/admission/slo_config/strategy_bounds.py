@@ -82,7 +82,7 @@ BOUNDS: Mapping[type[Part], Mapping[str, Bound]] = {
         "pageCacheLimitEnabled": _SWITCH,
     },
 }
-"""Least and largest value, by the document's own name of a field."""
+"""Minimum and maximum, by the document's own name of a field."""
 
 PAIRS: Mapping[type[Part], tuple[tuple[str, str], ...]] = {
     ResourceThreshold: (
@@ -107,72 +107,74 @@ WORDS: Mapping[type[Part], Mapping[str, frozenset[str]]] = {
     },
     CpuBurst: {"policy": frozenset({"none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"})},
 }
-"""The words that a NodeSLO may hold; the ConfigMap's webhook does not look at them. Source: spec/api.md 1.3."""
+"""The enumerated values of a NodeSLO; the ConfigMap's webhook does not check them. Source: spec/api.md 1.3."""
 
 
-def broken_word(part: Part) -> tuple[str, str] | None:
-    """The first word that a NodeSLO does not know: (path, what to do); None when it knows all. An empty one says nothing."""
-    stated = _stated(part)
+def unknown_value(part: Part) -> tuple[str, str] | None:
+    """Returns the first unknown enumerated value of a NodeSLO: (path, what to do); None without one. Empty texts are skipped."""
+    fields = _fields_of(part)
     for name, words in WORDS.get(type(part), {}).items():
-        if (found := stated[name]) and found not in words:
+        if (found := fields[name]) and found not in words:
             return name, f"is {found!r}; give {' or '.join(sorted(words))}"
-    return _inside(stated, broken_word)
+    return _nested_violation(fields, unknown_value)
 
 
-def broken_bound(part: Part, *, pairs_whole: bool) -> tuple[str, str] | None:
-    """The first value out of its bounds: (path, what to do); None when all are within.
+def value_out_of_bounds(part: Part, *, pairs_whole: bool) -> tuple[str, str] | None:
+    """Returns the first value out of its bounds: (path, what to do); None when all are within.
 
     Args:
-        pairs_whole: one of a pair without the other breaks the rule (quirk Q9).
+        pairs_whole: one field of a pair without the other violates the rule (quirk Q9).
     """
     kind = next((base for base in type(part).__mro__ if base in BOUNDS), None)
-    stated = _stated(part)
+    fields = _fields_of(part)
     if kind is not None:
-        if found := _out_of_bounds(stated, BOUNDS[kind]) or _unordered(stated, PAIRS.get(kind, ()), whole=pairs_whole):
+        if found := _out_of_bounds(fields, BOUNDS[kind]) or _unordered(fields, PAIRS.get(kind, ()), whole=pairs_whole):
             return found
-        ratio = stated.get("resourceDiffThreshold")
+        ratio = fields.get("resourceDiffThreshold")
         if ratio is not None and not 0 < ratio <= 1:
             return "resourceDiffThreshold", f"is {ratio}; give more than 0, at most 1"
-    return _inside(stated, lambda inner: broken_bound(inner, pairs_whole=pairs_whole))
+    return _nested_violation(fields, lambda inner: value_out_of_bounds(inner, pairs_whole=pairs_whole))
 
 
-def _stated(part: Part) -> dict[str, Any]:
-    """A part's fields by the document's own names."""
+def _fields_of(part: Part) -> dict[str, Any]:
+    """Returns a part's fields by the document's own names."""
     return dict(
         zip(type(part).__struct_encode_fields__, (getattr(part, name) for name in part.__struct_fields__), strict=True)
     )
 
 
-def _inside(stated: Mapping[str, object], broken: Callable[[Part], tuple[str, str] | None]) -> tuple[str, str] | None:
-    """What is broken in the parts of a part, with the path from there."""
-    for name, value in stated.items():
-        if isinstance(value, Part) and (found := broken(value)):
+def _nested_violation(
+    fields: Mapping[str, object], find_violation: Callable[[Part], tuple[str, str] | None]
+) -> tuple[str, str] | None:
+    """Returns the first violation in the nested parts, with its path."""
+    for name, value in fields.items():
+        if isinstance(value, Part) and (found := find_violation(value)):
             return f"{name}.{found[0]}", found[1]
     return None
 
 
-def _out_of_bounds(stated: Mapping[str, object], bounds: Mapping[str, Bound]) -> tuple[str, str] | None:
+def _out_of_bounds(fields: Mapping[str, object], bounds: Mapping[str, Bound]) -> tuple[str, str] | None:
     for name, (low, high) in bounds.items():
-        value = stated[name]
+        value = fields[name]
         if not isinstance(value, int | float):
             continue
         if (low is not None and value < low) or (high is not None and value > high):
-            wanted = f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
-            return name, f"is {value}; give {wanted}"
+            range_text = f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
+            return name, f"is {value}; give {range_text}"
     return None
 
 
 def _unordered(
-    stated: Mapping[str, object], pairs: tuple[tuple[str, str], ...], *, whole: bool
+    fields: Mapping[str, object], pairs: tuple[tuple[str, str], ...], *, whole: bool
 ) -> tuple[str, str] | None:
     for upper, lower in pairs:
-        high, low = stated[upper], stated[lower]
+        high, low = fields[upper], fields[lower]
         if high is None and low is None:
             continue
         if not isinstance(high, int) or not isinstance(low, int):
             if whole:
                 name, other = (lower, upper) if high is None else (upper, lower)
-                return name, f"is {stated[name]} without {other}; give both"
+                return name, f"is {fields[name]} without {other}; give both"
         elif high <= low:
             return upper, f"is {high}; give more than {lower}, which is {low}"
     return None

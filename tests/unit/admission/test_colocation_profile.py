@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.admission.pod.colocation_profile import applied, matching
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from tests.unit.admission.objects import CLASSES, NAMESPACES, container, pod, profile
 
 BATCH: dict[str, Any] = {"qosClass": "BE", "priorityClassName": "koord-batch"}
@@ -78,7 +78,7 @@ def test_a_priority_class_sets_name_value_and_policy() -> None:
         "containers": [], "priorityClassName": "koord-prod", "priority": 9000, "preemptionPolicy": "PreemptLowerPriority",
     }  # fmt: skip
     assert "preemptionPolicy" not in after(profile("p", priorityClassName="koord-batch"), to=before)["spec"]
-    with pytest.raises(Refused, match=r"profile p: there is no PriorityClass gone"):
+    with pytest.raises(AdmissionRejected, match=r"profile p: there is no PriorityClass gone"):
         after(profile("p", priorityClassName="gone"), to=before)
 
 
@@ -131,7 +131,7 @@ def test_a_profile_of_some_probability_applies_to_that_share_of_draws(
 
 @pytest.mark.parametrize("probability", ["often", "30", "", True])
 def test_a_probability_that_is_none_is_refused(probability: Any) -> None:
-    with pytest.raises(Refused, match="give a number"):
+    with pytest.raises(AdmissionRejected, match="give a number"):
         after(profile("p", probability=probability), to=pod())
 
 
@@ -147,5 +147,5 @@ def test_a_patch_overrides_all_else_and_must_make_a_pod() -> None:
     assert found["spec"]["schedulerName"] == "mine"
     assert found["spec"]["containers"] == [{**container({"cpu": "1"}), "env": [{"name": "A", "value": "b"}]}]
     for wrong in ({"spec": {"priority": "x"}}, {"spec": {"containers": [{"image": "i"}]}}, ["x"]):
-        with pytest.raises(Refused, match="profile p: its patch"):
+        with pytest.raises(AdmissionRejected, match="profile p: its patch"):
             after(profile("p", patch=wrong), to=pod())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.admission.node_amplification import RATIO, RAW, amplified
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 
 
 def node(cpu: str | None = "8", *, ratio: str | None = None, raw: str | None = None) -> dict[str, Any]:
@@ -43,5 +43,5 @@ def test_a_node_without_allocatable_and_a_kept_null_stay() -> None:
 
 @pytest.mark.parametrize(("ratio", "raw"), [("bad", None), ('{"cpu":2}', "bad"), ('{"cpu":2}', '{"cpu":"x"}')])
 def test_an_annotation_that_cannot_be_read_is_an_error(ratio: str, raw: str | None) -> None:
-    with pytest.raises(Refused, match="node n: annotation"):
+    with pytest.raises(AdmissionRejected, match="node n: annotation"):
         amplified(node(ratio=ratio, raw=raw), node())

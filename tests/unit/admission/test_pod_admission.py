@@ -7,8 +7,8 @@ import pytest
 
 from shared.admission.feature_gates import gates_of
 from shared.admission.pod.pod_admission import PodWorld, check, mutated
-from shared.admission.pod.qos_validation import RefusedTogether, RequiredLabels, required_labels
-from shared.admission.rejection import Refused
+from shared.admission.pod.qos_validation import MultipleRejections, RequiredLabels, required_labels
+from shared.admission.rejection import AdmissionRejected
 from shared.errors import KoordError
 from shared.kube.elastic_quota import DeclaredQuota
 from tests.unit.admission.objects import CLASSES, NAMESPACES, container, pod, profile
@@ -26,10 +26,12 @@ def created(before: dict[str, Any], gates: str = "", **parts: Any) -> dict[str, 
     return mutated(world(gates, **parts), before, before["metadata"]["namespace"], lambda _profile: 0)
 
 
-def refusal(after: dict[str, Any], gates: str = "", old: dict[str, Any] | None = None, **parts: Any) -> Refused | None:
+def refusal(
+    after: dict[str, Any], gates: str = "", old: dict[str, Any] | None = None, **parts: Any
+) -> AdmissionRejected | None:
     try:
         check(world(gates, **parts), after, old, after["metadata"]["namespace"])
-    except Refused as refused:
+    except AdmissionRejected as refused:
         return refused
     return None
 
@@ -53,7 +55,7 @@ def test_the_annotation_stays_when_it_says_the_same_and_empties_when_nothing_is_
     assert created(plain)["metadata"]["annotations"] == {EXTENDED: "{}"}
     assert created(plain, "DisableExtendedResourceSpec=true")["metadata"]["annotations"] == {EXTENDED: same}
     plain["metadata"]["annotations"] = {EXTENDED: "bad"}
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(AdmissionRejected, match="cannot be read"):
         created(plain)
 
 
@@ -129,7 +131,7 @@ def test_a_pod_of_a_tree_must_go_to_the_nodes_of_its_profile() -> None:
 def test_classes_and_requests_must_fit_together(qos: str, class_: str, asked: dict[str, str], codes: list[str]) -> None:
     labels = {"koordinator.sh/qosClass": qos, "koordinator.sh/priority-class": class_}
     refused = refusal(pod(container(asked), labels=labels))
-    assert (refused.codes if isinstance(refused, RefusedTogether) else []) == codes
+    assert (refused.codes if isinstance(refused, MultipleRejections) else []) == codes
 
 
 def test_whole_cores_are_counted_with_the_overhead() -> None:
@@ -141,7 +143,7 @@ def test_classes_cannot_be_changed() -> None:
     old = pod(labels={"koordinator.sh/qosClass": "LS", "koordinator.sh/priority": "1"}, priority=9000)
     new = pod(labels={"koordinator.sh/qosClass": "SYSTEM", "koordinator.sh/priority": "2"}, priority=7000)
     refused = refusal(new, old=old)
-    assert isinstance(refused, RefusedTogether)
+    assert isinstance(refused, MultipleRejections)
     assert refused.codes == ["immutablePriorityClass", "immutableQoS", "immutableSubPriority"]
     for text in (
         "pod web/nginx",
@@ -151,7 +153,7 @@ def test_classes_cannot_be_changed() -> None:
     ):
         assert text in str(refused)
     skipped = refusal(new, "ColocationProfileSkipValidatingPriority=true", old=old)
-    assert isinstance(skipped, RefusedTogether)
+    assert isinstance(skipped, MultipleRejections)
     assert "immutableSubPriority" not in skipped.codes
 
 

@@ -31,9 +31,9 @@ def pod(name: str = "p", cpu: str = "4", phase: str = "Pending", **metadata: Any
 
 def test_the_middle_one_of_three_is_refused_and_one_number_is_written() -> None:
     found = evaluate(quota(), [pod("p1"), pod("p2", "7"), pod("p3")], 0)
-    assert [refused and refused.code for refused in found.refused] == [None, "quotaExceeded", None]
+    assert [rejections and rejections.code for rejections in found.rejections] == [None, "quotaExceeded", None]
     assert found.child_request == {"cpu": 8000}
-    assert str(found.refused[1]) == (
+    assert str(found.rejections[1]) == (
         "pod ns/p2 asks for cpu 7 of quota quotas/a, of which cpu 4 is asked for already and cpu 10 may be; "
         "ask for less, or have the quota raised"
     )
@@ -46,20 +46,20 @@ def test_after_a_conflict_the_batch_is_accepted_at_once_if_it_still_fits() -> No
 
 
 def test_the_annotation_admission_is_the_limit_where_there_is_one() -> None:
-    assert evaluate(quota(admission='{"cpu": "3"}'), [pod()], 0).refused[0] is not None
-    assert evaluate(quota(admission='{"memory": "1Gi"}'), [pod(cpu="99")], 0).refused == [None]
+    assert evaluate(quota(admission='{"cpu": "3"}'), [pod()], 0).rejections[0] is not None
+    assert evaluate(quota(admission='{"memory": "1Gi"}'), [pod(cpu="99")], 0).rejections == [None]
 
 
 def test_only_what_the_pod_asks_for_is_compared() -> None:
     full = quota(child_request='{"cpu": "1", "memory": "30Gi"}')
-    assert evaluate(full, [pod()], 0).refused == [None]
+    assert evaluate(full, [pod()], 0).rejections == [None]
 
 
 def test_an_annotation_that_cannot_be_read_refuses() -> None:
-    [refused] = evaluate(quota(child_request="lots"), [pod()], 0).refused
-    assert refused is not None
-    assert refused.code == "quotaUnreadable"
-    assert "child-request" in str(refused)
+    [rejections] = evaluate(quota(child_request="lots"), [pod()], 0).rejections
+    assert rejections is not None
+    assert rejections.code == "quotaUnreadable"
+    assert "child-request" in str(rejections)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_an_annotation_that_cannot_be_read_refuses() -> None:
 def test_what_does_not_count_passes_and_writes_nothing(passes: tuple[dict[str, Any], dict[str, Any]]) -> None:
     raw, one = passes
     found = evaluate(raw, [one], instant_ns("1970-01-01T00:00:05Z") + 1)
-    assert (found.refused, found.child_request) == ([None], None)
+    assert (found.rejections, found.child_request) == ([None], None)
 
 
 def test_a_pod_counts_until_its_grace_is_over() -> None:
     leaving = pod(cpu="99", deletionTimestamp="1970-01-01T00:00:00Z", deletionGracePeriodSeconds=5)
-    assert evaluate(quota(), [leaving], 5 * SECOND).refused[0] is not None
+    assert evaluate(quota(), [leaving], 5 * SECOND).rejections[0] is not None
 
 
 def test_who_is_measured() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cli.parity.runners.quota.webhook_cases import answer
 from shared.admission.quota.quota_topology import Topology, checked_place
 from shared.admission.quota.quota_validation import PodsOf, Rules, check_create, check_delete, check_update, completed
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
 from tests.support.hypothesis_examples import examples
 
@@ -58,7 +58,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("code", REFUSED)
 def test_each_rule_refuses_alone_and_its_text_names_the_quota(code: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(AdmissionRejected) as refused:
         check_create(TREE, REFUSED[code], Rules())
     assert refused.value.code == code
     assert REFUSED[code]["metadata"]["name"] in str(refused.value)
@@ -83,9 +83,9 @@ def test_a_change_of_a_weight_alone_is_not_looked_at() -> None:
 
 
 def test_a_quota_with_children_or_pods_stays() -> None:
-    with pytest.raises(Refused, match="dev"):
+    with pytest.raises(AdmissionRejected, match="dev"):
         check_delete(TREE, "org", PodsOf())
-    with pytest.raises(Refused, match=r"ns/a, ns/b, \.\.\."):
+    with pytest.raises(AdmissionRejected, match=r"ns/a, ns/b, \.\.\."):
         check_delete(TREE, "dev", PodsOf(labelled={"dev": ["ns/c", "ns/a", "ns/b"]}))
     check_delete(TREE, "dev", PodsOf())
 
@@ -100,7 +100,7 @@ def test_children_never_have_a_larger_min_than_their_parent(writes: list[tuple[i
         quota = DeclaredQuota(name=name, parent=parent, is_parent=True, min={"cpu": size}, max={"cpu": 12})
         try:
             checked_place(topology, quota, topology.quotas.get(name))
-        except Refused:
+        except AdmissionRejected:
             continue
         topology.put(quota)
         for each in topology.quotas.values():

@@ -7,7 +7,7 @@ import msgspec
 
 from shared.admission.quota.quota_topology import Topology
 from shared.admission.quota.quota_validation import PodsOf, Rules, check_create, check_delete, check_update, completed
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.kube.elastic_quota import PREFIX, QUOTA_NAME
 
 
@@ -39,11 +39,11 @@ def _step(topology: Topology, step: Mapping[str, Any], pods: PodsOf, rules: Rule
             case _:
                 try:
                     raw = completed(topology, raw)
-                except Refused as error:
+                except AdmissionRejected as error:
                     return {"mutateError": error.code}
                 found["mutated"] = _mutated(raw["metadata"])
                 topology.put(check_create(topology, raw, rules), raw)
-    except Refused as error:
+    except AdmissionRejected as error:
         return {**found, "allowed": False, "code": error.code}
     return {**found, "allowed": True}
 

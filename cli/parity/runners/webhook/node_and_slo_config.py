@@ -7,7 +7,7 @@ import msgspec
 from cli.parity.runners.webhook.recorded_handlers import Given, handlers_of, request_of
 from shared.admission.node_amplification import RAW
 from shared.admission.pod.pod_json import annotations_of
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.kube.quantity import amount, nanos
 
 
@@ -20,7 +20,7 @@ def _node_step(step: Given) -> dict[str, Any]:
     node = step["node"]
     try:
         after = handlers_of(step).mutate_node_status(request_of(step, node, step.get("oldNode"))) or node
-    except Refused:
+    except AdmissionRejected:
         return {"error": True}
     kept = annotations_of(after).get(RAW)
     raw = None if kept is None else msgspec.json.decode(kept)
@@ -39,7 +39,7 @@ def validate_config_map(given: Given) -> dict[str, Any]:
     """Runs op `validateConfigMap`: the reason of the first refusal."""
     try:
         handlers_of(given).validate_config_map(request_of(given, given.get("configMap"), given.get("oldConfigMap")))
-    except Refused as refused:
+    except AdmissionRejected as refused:
         return {"allowed": False, "reason": refused.code}
     return {"allowed": True}
 
@@ -49,6 +49,6 @@ def validate_node(given: Given) -> dict[str, Any]:
     request = request_of(given, given["node"], given.get("oldNode"))
     try:
         handlers_of(given, config_map=given.get("configMap")).validate_node(request)
-    except Refused as refused:
+    except AdmissionRejected as refused:
         return {"allowed": False, "reason": refused.code}
     return {"allowed": True}

@@ -6,10 +6,10 @@ from typing import Any
 from cli.parity.runners.webhook.canonical_quantities import canonical
 from cli.parity.runners.webhook.recorded_handlers import Given, handlers_of, request_of
 from services.gateway.webhooks.handlers import APPLIED_PROFILES
-from shared.admission.pod.gpu_resources import GPU, SHARED, asks_for_gpu
-from shared.admission.pod.pod_json import app_containers, stated
-from shared.admission.pod.qos_validation import RefusedTogether
-from shared.admission.rejection import Refused
+from shared.admission.pod.gpu_resources import GPU, SHARED, requests_gpu
+from shared.admission.pod.pod_json import app_containers, resources_of
+from shared.admission.pod.qos_validation import MultipleRejections
+from shared.admission.rejection import AdmissionRejected
 
 _AMOUNTS = frozenset({"requests", "limits", "overhead"})
 
@@ -19,7 +19,7 @@ def mutate_pod(given: Given) -> dict[str, Any]:
     pod = given["pod"]
     try:
         after = handlers_of(given).mutate_pod(request_of(given, pod)) or pod
-    except Refused:
+    except AdmissionRejected:
         return {"allowed": False, "code": 500}
     (after["metadata"].get("annotations") or {}).pop(APPLIED_PROFILES, None)
     return {"allowed": True, "pod": _recorded(after)}
@@ -32,12 +32,12 @@ def writes_to_an_absent_list(given: Given) -> bool:
         return False
     try:
         before = handlers_of(given, without=("DisableDeviceResourceSpec",)).mutate_pod(request)
-    except Refused:
+    except AdmissionRejected:
         return False
     return before is not None and any(
-        asks_for_gpu(each)
-        and bool(stated(each, "requests")) != bool(stated(each, "limits"))
-        and (GPU in stated(each, "requests") or SHARED not in stated(each, "requests"))
+        requests_gpu(each)
+        and bool(resources_of(each, "requests")) != bool(resources_of(each, "limits"))
+        and (GPU in resources_of(each, "requests") or SHARED not in resources_of(each, "requests"))
         for each in app_containers(before)
     )
 
@@ -46,9 +46,9 @@ def validate_pod(given: Given) -> dict[str, Any]:
     """Runs op `validatePod`: the group of rules that refuses the pod, and of `colocation` all kinds of errors."""
     try:
         handlers_of(given).validate_pod(request_of(given, given["pod"], given.get("oldPod")))
-    except RefusedTogether as refused:
+    except MultipleRejections as refused:
         return {"allowed": False, "code": 400, "group": refused.code, "codes": refused.codes}
-    except Refused as refused:
+    except AdmissionRejected as refused:
         return {"allowed": False, "code": 400, "group": refused.code}
     return {"allowed": True}
 

@@ -8,7 +8,7 @@ import msgspec
 from cli.parity.upstream.quota.fair_share import wrapped
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from shared.admission.quota.quota_validation import check_self
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from shared.kube.elastic_quota import DEFAULT, RESERVED, SYSTEM, DeclaredQuota
 from shared.kube.quantity import amounts
 
@@ -39,7 +39,7 @@ def keeps_rules(raw: Mapping[str, Any], quota: DeclaredQuota) -> bool:
     """Returns whether an object breaks no rule that quotas have on their own."""
     try:
         check_self(dict(raw), quota)
-    except Refused:
+    except AdmissionRejected:
         return False
     return True
 

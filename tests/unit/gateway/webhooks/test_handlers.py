@@ -9,7 +9,7 @@ from services.gateway.webhooks.admission_state import CONFIG_MAPS, AdmissionStat
 from services.gateway.webhooks.handlers import APPLIED_PROFILES, QuotaPod, percent_draw
 from services.gateway.webhooks.webhook_definitions import WEBHOOKS, WebhookEndpoint, configuration, enabled_webhooks
 from shared.admission.feature_gates import gates_of
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from tests.support.pods import written_pod
 from tests.unit.gateway.webhooks.admission_cluster import (
     QUOTAS,
@@ -52,9 +52,9 @@ def test_only_this_gateway_gives_a_pod_its_classes_later_and_once() -> None:
     marked["metadata"]["annotations"] = {APPLIED_PROFILES: "batch"}
     handlers = handlers_of(cluster(), account="us")
     handlers.validate_pod(asked("UPDATE", marked, bare, user="us"))
-    with pytest.raises(Refused, match="cannot be changed"):
+    with pytest.raises(AdmissionRejected, match="cannot be changed"):
         handlers.validate_pod(asked("UPDATE", marked, bare, user="somebody"))
-    with pytest.raises(Refused, match="cannot be changed"):
+    with pytest.raises(AdmissionRejected, match="cannot be changed"):
         handlers.validate_pod(asked("UPDATE", bare, marked, user="us"))
 
 
@@ -64,12 +64,12 @@ def test_quotas_are_judged_among_those_there_are() -> None:
     state.apply(quota("team", "org"))
     handlers = handlers_of(state, pods=[QuotaPod("web/p", "team")])
     late = quota("late", "org").object
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(AdmissionRejected) as refused:
         handlers.validate_quota(asked("CREATE", late))
     assert refused.value.code == "minSum"
-    with pytest.raises(Refused, match="quota org has the children team"):
+    with pytest.raises(AdmissionRejected, match="quota org has the children team"):
         handlers.validate_quota(asked("DELETE", None, quota("org").object))
-    with pytest.raises(Refused, match=r"quota team has the pods web/p"):
+    with pytest.raises(AdmissionRejected, match=r"quota team has the pods web/p"):
         handlers.validate_quota(asked("DELETE", None, quota("team").object))
     state.apply(gone(QUOTAS, "web/team"))
     handlers.validate_quota(asked("CREATE", late))
@@ -88,11 +88,11 @@ def test_nodes_and_strategies_are_judged_against_each_other() -> None:
     handlers.validate_config_map(asked("CREATE", config.object, namespace=SYSTEM))
     state.apply(config)
     before, after = ({"metadata": {"name": "n1", "labels": labels}} for labels in ({"a": "1"}, {"a": "1", "b": "1"}))
-    with pytest.raises(Refused, match=r"would both select node n1.*___\{\"reason\":\"ExistNodeConfict\""):
+    with pytest.raises(AdmissionRejected, match=r"would both select node n1.*___\{\"reason\":\"ExistNodeConfict\""):
         handlers.validate_node(asked("UPDATE", after, before))
     handlers.validate_node(asked("UPDATE", before, before))
     state.apply(node("n1", a="1", b="1"))
-    with pytest.raises(Refused, match="both select node n1"):
+    with pytest.raises(AdmissionRejected, match="both select node n1"):
         handlers.validate_config_map(asked("UPDATE", config.object, {"metadata": {}}, namespace=SYSTEM))
     handlers.validate_config_map(asked("DELETE", None, config.object, namespace=SYSTEM))
     elsewhere = config.object | {"metadata": {"name": "slo-controller-config", "namespace": "web"}}
@@ -128,7 +128,7 @@ def test_a_view_outlasts_a_restart() -> None:
     again.restore(state.stored())
     assert (again.listed, again.nodes, again.stored()) == (True, {"n1": {"a": "1"}}, state.stored())
     assert again.topology.quotas == state.topology.quotas
-    with pytest.raises(Refused, match="requires the labels owner"):
+    with pytest.raises(AdmissionRejected, match="requires the labels owner"):
         handlers_of(again, "EnablePodEnhancedValidator=true").validate_pod(asked("CREATE", pod("web")))
 
 

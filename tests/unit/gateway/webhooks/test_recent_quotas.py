@@ -6,7 +6,7 @@ from services.gateway.webhooks.admission_state import AdmissionState
 from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings
 from services.gateway.webhooks.recent_quotas import KEPT_S, RecentQuotas
 from shared.admission.feature_gates import gates_of
-from shared.admission.rejection import Refused
+from shared.admission.rejection import AdmissionRejected
 from tests.unit.gateway.webhooks.admission_cluster import QUOTAS, SYSTEM, asked, cluster, gone, quota
 
 
@@ -39,10 +39,10 @@ def test_the_second_child_sees_the_first_before_it_is_observed(
     handlers: AdmissionHandlers, state: AdmissionState
 ) -> None:
     handlers.validate_quota(asked("CREATE", quota("one", "org").object))
-    with pytest.raises(Refused, match="with it the children of org have a min"):
+    with pytest.raises(AdmissionRejected, match="with it the children of org have a min"):
         handlers.validate_quota(asked("CREATE", quota("two", "org").object))
     state.apply(quota("one", "org"))
-    with pytest.raises(Refused, match=r"have a min of cpu 10, above cpu 5"):
+    with pytest.raises(AdmissionRejected, match=r"have a min of cpu 10, above cpu 5"):
         handlers.validate_quota(asked("CREATE", quota("two", "org").object))
     state.apply(gone(QUOTAS, "web/one"))
     handlers.validate_quota(asked("CREATE", quota("two", "org").object))
@@ -57,7 +57,7 @@ def test_what_was_let_in_and_never_stored_is_forgotten(handlers: AdmissionHandle
 
 def test_a_parent_whose_child_was_let_go_may_go(handlers: AdmissionHandlers, state: AdmissionState) -> None:
     state.apply(quota("one", "org"))
-    with pytest.raises(Refused, match="has the children one"):
+    with pytest.raises(AdmissionRejected, match="has the children one"):
         handlers.validate_quota(asked("DELETE", None, quota("org").object))
     handlers.validate_quota(asked("DELETE", None, quota("one").object))
     handlers.validate_quota(asked("DELETE", None, quota("org").object))
