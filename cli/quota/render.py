@@ -89,7 +89,7 @@ def explained(found: RuntimeExplanation) -> str:
 
 def why_pod(found: WhyPod) -> str:
     """Where a pod stands."""
-    text = [f"{found.pod} belongs to quota {found.quota} (by {found.how})"]
+    text = [f"{found.pod} belongs to quota {found.quota} (by {found.matched_by})"]
     match found.state:
         case "used":
             text.append("It uses its quota already.")
@@ -109,7 +109,7 @@ def changes(found: Mapping[str, Mapping[str, list[int]]]) -> Iterator[tuple[str,
 
 
 def _pod(pod: AttachedPod) -> str:
-    return f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {listed(pod.request)}  (by {pod.how})"
+    return f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {listed(pod.request)}  (by {pod.matched_by})"
 
 
 def _short(found: WhyPod) -> Iterator[str]:

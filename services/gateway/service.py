@@ -22,7 +22,14 @@ from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.service import WebhookService, lifespan
 from shared.errors import KoordError
 from shared.events import Cause, Draft
-from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMissed, InitialListCompleted, WatchResumed
+from shared.events.cluster import (
+    DELETED_BY,
+    OBSERVATIONS,
+    OUTCOMES,
+    AdmissionMissed,
+    InitialListCompleted,
+    WatchResumed,
+)
 from shared.events.log import WriterStarted
 from shared.kube.rbac_permissions import SUBJECT
 from shared.runtime import failpoints
@@ -222,7 +229,7 @@ SERVICE = Service(
     new_state=GatewayState,
     lead=lead,
     serves={SUBJECT: permissions.serve},
-    carries_forward=ENDED_BY,
+    carries_forward=DELETED_BY,
     lifespan=lifespan,
 )
 """The gateway. A context that begins to append intents is declared, and added to `follows` with `ANY_INTENTS`."""

@@ -1,7 +1,7 @@
 """Every event type, by the name it is stored under.
 
-A new meaning is a new version with a new tag; the old tag stays readable through an upcaster (`UPCASTERS`), which
-turns the decoded JSON of the old version into an event of the new type. Nothing stored is ever rewritten.
+A new meaning is a new version with a new tag; the old tag stays readable through an upcaster (`UPCASTERS`), which turns
+the decoded JSON of the old version into an event of the new type. Nothing stored is ever rewritten.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,13 +34,13 @@ EVENT_TYPES: Mapping[str, type[Event]] = {
 
 
 class Upcaster(NamedTuple):
-    """How an old version is read: `read` turns its decoded JSON into an event of the type `to`."""
+    """Reads an old version: `read` turns its decoded JSON into an event of the type `to`."""
 
     to: type[Event]
     read: Callable[[dict[str, Any]], Event]
 
 
 UPCASTERS: Mapping[str, Upcaster] = {}
-"""Stored type name of an old version -> how it is read today."""
+"""Stored type name of an old version -> its upcaster."""
 
 __all__ = ["CONTEXT_MODULES", "EVENT_TYPES", "UPCASTERS", "Cause", "Draft", "Event", "RecordedEvent", "Upcaster"]

@@ -1,6 +1,6 @@
-"""What every event is: past tense, about one object, readable without the code that wrote it.
+"""Base of all events: past tense, about one object, readable without the code that wrote it.
 
-An event's `data` in the log is its JSON, tag first. The envelope (context, seq, when, who, why) is `RecordedEvent`.
+An event's `data` in the log is its JSON, tag first. The envelope (context, seq, time, actor, cause) is `RecordedEvent`.
 """
 
 from typing import ClassVar, NamedTuple
@@ -13,7 +13,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
 
     Attributes:
         seen: on the first event of an append only: the positions (context -> seq) that its decisions rest on.
-        now_ns: there too: the instant they were taken at, nanoseconds since the epoch.
+        now_ns: there too: the instant of the decisions, nanoseconds since the epoch.
         config: there too: digest of the configuration in force.
     """
 
@@ -46,24 +46,24 @@ class Cause(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> "Cause":
-        """Read `context/seq`."""
+        """Parses `context/seq`."""
         context, _, seq = text.rpartition("/")
         return cls(context, int(seq))
 
 
 class Draft(NamedTuple):
-    """An event that is to be appended."""
+    """An event to append."""
 
     event: Event
     cause: Cause | None = None
-    correlation: str | None = None  # what belongs to one story: a pod's uid, a cycle
+    correlation: str | None = None  # groups the events of one pod (its uid) or one cycle
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event with what a State may read of its envelope. Who appended it and its digest are the log's business.
+    """An event with the part of its envelope that a State may read. The actor and the digest stay in the log.
 
     Attributes:
-        at_ns: when it was appended, by the writer's clock: whole microseconds, in nanoseconds since the epoch.
+        at_ns: instant of the append, by the writer's clock: whole microseconds, in nanoseconds since the epoch.
     """
 
     context: str

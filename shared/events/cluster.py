@@ -1,6 +1,6 @@
-"""Events of the `cluster` context: what the gateway (or the simulator) saw, and how each intent ended.
+"""Events of the `cluster` context: observations of the gateway (or the simulator), and the outcome of each intent.
 
-An outcome's `cause` in the envelope is the intent it answers.
+An outcome's `cause` in the envelope is the intent that it completes.
 """
 
 from collections.abc import Mapping
@@ -92,10 +92,11 @@ class ObjectDeleted(Event, frozen=True, tag="koord.cluster.ObjectDeleted.v1"):
 
 
 class WatchResumed(Event, frozen=True, tag="koord.cluster.WatchResumed.v1"):
-    """A watch could not go on where it was; the resource was listed anew and compared, so nothing is lost but the steps between.
+    """A watch could not continue at its position; the resource was listed again and compared, so only intermediate
+    states are lost.
 
     Attributes:
-        reason: why: `Expired` (410), or what the connection said.
+        reason: `Expired` (410), or the error of the connection.
     """
 
     KEY: ClassVar[str] = "resource"
@@ -105,7 +106,7 @@ class WatchResumed(Event, frozen=True, tag="koord.cluster.WatchResumed.v1"):
 
 
 class InitialListCompleted(Event, frozen=True, tag="koord.cluster.InitialListCompleted.v1"):
-    """Everything that is followed has been listed once since this writer started: from here on `cluster` says what is there.
+    """Every followed resource has been listed once since this writer started; from here on `cluster` is complete.
 
     Attributes:
         objects: how many objects there were.
@@ -118,12 +119,12 @@ class InitialListCompleted(Event, frozen=True, tag="koord.cluster.InitialListCom
 
 
 class AdmissionMissed(Event, frozen=True, tag="koord.cluster.AdmissionMissed.v1"):
-    """A pod came in while no webhook answered, and was judged when it was seen.
+    """A pod was created while no webhook responded, and was evaluated when it was observed.
 
     Attributes:
         profiles: colocation profiles that select it.
-        applied: what of them was still applied: names of labels and annotations.
-        problems: what would have been otherwise, or refused, at its creation; sentences.
+        applied: the part of them that was still applied: names of labels and annotations.
+        problems: differences from, or rejections by, a working webhook; sentences.
     """
 
     KEY: ClassVar[str] = "name"
@@ -137,7 +138,7 @@ class AdmissionMissed(Event, frozen=True, tag="koord.cluster.AdmissionMissed.v1"
 
 
 class PodBound(Event, frozen=True, tag="koord.cluster.PodBound.v1"):
-    """Outcome of PodPlaced: the API server holds the binding."""
+    """Outcome of PodPlaced: the API server has recorded the binding."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -157,7 +158,7 @@ class BindRejected(Event, frozen=True, tag="koord.cluster.BindRejected.v1"):
 
 
 class BindFailed(Event, frozen=True, tag="koord.cluster.BindFailed.v1"):
-    """Outcome of PodPlaced: the API server gave no answer within the deadline."""
+    """Outcome of PodPlaced: the API server did not respond within the deadline."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -176,7 +177,7 @@ class BindSuppressed(Event, frozen=True, tag="koord.cluster.BindSuppressed.v1"):
 
 
 class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
-    """Outcome of EvictionRequested: the pod is going away, or is gone already."""
+    """Outcome of EvictionRequested: the pod is terminating, or is gone already."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -184,8 +185,8 @@ class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
     pod_uid: str
 
 
-class EvictionRefused(Event, frozen=True, tag="koord.cluster.EvictionRefused.v1"):
-    """Outcome of EvictionRequested: a disruption budget, or the API server, says no."""
+class EvictionRejected(Event, frozen=True, tag="koord.cluster.EvictionRejected.v1"):
+    """Outcome of EvictionRequested: a disruption budget, or the API server, rejects it."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -195,7 +196,7 @@ class EvictionRefused(Event, frozen=True, tag="koord.cluster.EvictionRefused.v1"
 
 
 class EvictionFailed(Event, frozen=True, tag="koord.cluster.EvictionFailed.v1"):
-    """Outcome of EvictionRequested: the API server gave no answer within the deadline."""
+    """Outcome of EvictionRequested: the API server did not respond within the deadline."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -214,7 +215,7 @@ class EvictionSuppressed(Event, frozen=True, tag="koord.cluster.EvictionSuppress
 
 
 class DesiredStateApplied(Event, frozen=True, tag="koord.cluster.DesiredStateApplied.v1"):
-    """Outcome of a level (PodUnschedulable, FieldsDesired, ObjectDesired): the object agrees with it."""
+    """Outcome of a desired state (PodUnschedulable, FieldsDesired, ObjectDesired): the object agrees with it."""
 
     KEY: ClassVar[str] = "name"
 
@@ -224,7 +225,9 @@ class DesiredStateApplied(Event, frozen=True, tag="koord.cluster.DesiredStateApp
 
 
 class DesiredStateSuperseded(Event, frozen=True, tag="koord.cluster.DesiredStateSuperseded.v1"):
-    """Outcome of a level: a newer one of the same field group came before it was written, or the object is gone."""
+    """Outcome of a desired state: a newer one of the same field group came before it was written, or the object is
+    gone.
+    """
 
     KEY: ClassVar[str] = "name"
 
@@ -234,7 +237,7 @@ class DesiredStateSuperseded(Event, frozen=True, tag="koord.cluster.DesiredState
 
 
 class DesiredStateRejected(Event, frozen=True, tag="koord.cluster.DesiredStateRejected.v1"):
-    """Outcome of a level: the API server refuses it for good."""
+    """Outcome of a desired state: the API server rejects it for good."""
 
     KEY: ClassVar[str] = "name"
 
@@ -245,7 +248,7 @@ class DesiredStateRejected(Event, frozen=True, tag="koord.cluster.DesiredStateRe
 
 
 class DesiredStateFailed(Event, frozen=True, tag="koord.cluster.DesiredStateFailed.v1"):
-    """Outcome of a level: the API server gave no answer within the deadline."""
+    """Outcome of a desired state: the API server did not respond within the deadline."""
 
     KEY: ClassVar[str] = "name"
 
@@ -256,7 +259,9 @@ class DesiredStateFailed(Event, frozen=True, tag="koord.cluster.DesiredStateFail
 
 
 class DesiredStateSuppressed(Event, frozen=True, tag="koord.cluster.DesiredStateSuppressed.v1"):
-    """Outcome of a level in shadow mode: nothing was written. A gateway that starts without shadow mode writes it."""
+    """Outcome of a desired state in shadow mode: nothing was written. A gateway that starts without shadow mode writes
+    it.
+    """
 
     KEY: ClassVar[str] = "name"
 
@@ -266,10 +271,10 @@ class DesiredStateSuppressed(Event, frozen=True, tag="koord.cluster.DesiredState
 
 
 class MissingPermission(Event, frozen=True, tag="koord.cluster.MissingPermission.v1"):
-    """Outcome of any intent: the gateway's account may not do this.
+    """Outcome of any intent: the gateway's account lacks a permission.
 
     Attributes:
-        name: the object the intent was about.
+        name: the object of the intent.
         rule: the RBAC rule to add, as `verb resource`.
         pod_uid: the pod, when the intent was about one.
     """
@@ -281,16 +286,18 @@ class MissingPermission(Event, frozen=True, tag="koord.cluster.MissingPermission
     pod_uid: str = ""
 
 
-ENDED_BY: Mapping[type[Event], type[Event]] = {
+DELETED_BY: Mapping[type[Event], type[Event]] = {
     NodeObserved: NodeDeleted,
     PodObserved: PodDeleted,
     NodeMetricObserved: NodeMetricDeleted,
     ObjectObserved: ObjectDeleted,
 }
-"""The type that says what an object is -> the type that says it is gone. What is live is restated before its event is dropped."""
+"""The type that records an object -> the type that records its deletion. Live objects are carried forward before their
+event is dropped.
+"""
 
-OBSERVATIONS: tuple[type[Event], ...] = (*ENDED_BY, *ENDED_BY.values())
-"""What was seen of objects."""
+OBSERVATIONS: tuple[type[Event], ...] = (*DELETED_BY, *DELETED_BY.values())
+"""Observations of objects."""
 
 OUTCOMES: tuple[type[Event], ...] = (
     PodBound,
@@ -298,7 +305,7 @@ OUTCOMES: tuple[type[Event], ...] = (
     BindFailed,
     BindSuppressed,
     PodEvicted,
-    EvictionRefused,
+    EvictionRejected,
     EvictionFailed,
     EvictionSuppressed,
     DesiredStateApplied,
@@ -308,4 +315,4 @@ OUTCOMES: tuple[type[Event], ...] = (
     DesiredStateSuppressed,
     MissingPermission,
 )
-"""How intents ended."""
+"""Outcomes of intents."""

@@ -1,6 +1,7 @@
-"""Intents that any context may append: what the world must be made to agree with. The gateway answers each with an outcome.
+"""Intents that any context may append: changes to make in the cluster. The gateway completes each with an outcome.
 
-Binding a pod is the intent `PodPlaced`, an unschedulable pod's condition is `PodUnschedulable`; both belong to the scheduler.
+Binding a pod is the intent `PodPlaced`, an unschedulable pod's condition is `PodUnschedulable`; both belong to the
+scheduler.
 """
 
 from typing import Any, ClassVar
@@ -9,10 +10,10 @@ from shared.events.base import Event
 
 
 class EvictionRequested(Event, frozen=True, tag="koord.intents.EvictionRequested.v1"):
-    """A pod must give way. Carried out through the Eviction API with the uid as precondition.
+    """A pod must be evicted. Carried out through the Eviction API with the uid as precondition.
 
     Attributes:
-        reason: why, for people and for the pod's DisruptionTarget condition.
+        reason: for people and for the pod's DisruptionTarget condition.
         grace_period_s: seconds the pod gets to end; the pod's own when absent.
     """
 
@@ -25,12 +26,12 @@ class EvictionRequested(Event, frozen=True, tag="koord.intents.EvictionRequested
 
 
 class FieldsDesired(Event, frozen=True, tag="koord.intents.FieldsDesired.v1"):
-    """A group of fields of an existing object must have these values, until a newer level says otherwise.
+    """A group of fields of an existing object must have these values, until a newer desired state replaces them.
 
     Attributes:
         resource: plural and group, such as `nodes` or `reservations.scheduling.koordinator.sh`.
         name: `namespace/name`, or the name of a cluster-scoped object.
-        fields: name of the field group; one context owns it, and its newest level is all that is written.
+        fields: name of the field group; one context owns it, and only its newest desired state is written.
         patch: the values, as a JSON merge patch of the object.
         subresource: `status`, or empty for the object itself.
         uid: when given, only the object with that uid is meant.

@@ -1,4 +1,4 @@
-"""Events that any writer's log may hold: they are about the log itself."""
+"""Events about the log itself; any writer may append them."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from shared.events.base import Event
 
 
 class WriterStarted(Event, frozen=True, tag="koord.log.WriterStarted.v1"):
-    """A replica took over as the writer of this context. Whatever an earlier epoch still says is ignored.
+    """A replica took over as the writer of this context. Records of an earlier epoch that arrive later are ignored.
 
     Attributes:
         epoch: larger than every earlier one; at least the database's clock in milliseconds.
@@ -29,9 +29,8 @@ class ConfigApplied(Event, frozen=True, tag="koord.log.ConfigApplied.v1"):
 
     Attributes:
         source: where it came from: a file, a ConfigMap, the built-in default.
-        digest: SHA-256 of `text` and, where there are any, of `settings`, hexadecimal; decisions name it.
+        digest: SHA-256 of `text`, hexadecimal; decisions refer to it.
         text: the whole configuration.
-        settings: settings of the process that shape decisions, such as the size of a batch.
     """
 
     KEY: ClassVar[str] = "source"
@@ -43,11 +42,11 @@ class ConfigApplied(Event, frozen=True, tag="koord.log.ConfigApplied.v1"):
 
 
 class ConfigRejected(Event, frozen=True, tag="koord.log.ConfigRejected.v1"):
-    """A configuration was not taken over; the last good one stays in force.
+    """A configuration was rejected; the last good one stays in force.
 
     Attributes:
-        path: where in the text the fault is.
-        reason: what is wrong and what to do.
+        path: place of the error in the text.
+        reason: the error and its correction.
     """
 
     KEY: ClassVar[str] = "source"
@@ -59,16 +58,17 @@ class ConfigRejected(Event, frozen=True, tag="koord.log.ConfigRejected.v1"):
 
 
 class CarriedForward(Event, frozen=True, tag="koord.log.CarriedForward.v1"):
-    """A live object's last event, said again because the partition that held it is dropped. Folds see the event itself.
+    """A live object's last event, appended again because the partition that held it is dropped. Folds get the event
+    itself.
 
     Attributes:
         name: key of the event.
-        of: `context/seq` it had; no longer in the log.
+        original: its former `context/seq`; no longer in the log.
         event: the event as it was, with its type.
     """
 
     KEY: ClassVar[str] = "name"
 
     name: str
-    of: str
+    original: str
     event: msgspec.Raw

@@ -1,7 +1,7 @@
-"""Events of the `metrics-*` contexts: what nodes use, as their agents report it and metrics ingest adds it up.
+"""Events of the `metrics-*` contexts: usage of nodes, as agents report it and metrics ingest aggregates it.
 
-There are many of them, so they are small: amounts are integers in short arrays, and pods are listed by class. They are kept for
-hours, whether or not something newer has been said.
+There are many of them, so they are small: amounts are integers in short arrays, and pods are listed by class. They are
+kept for hours, whether or not a newer report exists.
 """
 
 from typing import ClassVar
@@ -11,11 +11,11 @@ import msgspec
 from shared.events.base import Event
 
 AGGREGATIONS = ("avg", "p50", "p90", "p95", "p99")
-"""What a window says of its samples, in the order in which WindowUsage lists it."""
+"""Aggregations of a window's samples, in the order in which WindowUsage lists them."""
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An amount that was used: milli-cores and bytes, cut off; None where it is not measured."""
+    """A used amount: milli-cores and bytes, rounded down; None where it is not measured."""
 
     cpu_milli: int | None = None
     memory: int | None = None
@@ -34,7 +34,7 @@ class WindowUsage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PodReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one pod uses: `namespace/name`, mean milli-cores and mean bytes."""
+    """Usage of one pod: `namespace/name`, mean milli-cores and mean bytes."""
 
     pod: str
     cpu_milli: int | None = None
@@ -55,7 +55,7 @@ class ClassReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ApplicationReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a process outside of pods uses that the NodeSLO names: mean milli-cores and bytes, and its class."""
+    """Usage of a process outside of pods that the NodeSLO names: mean milli-cores and bytes, and its class."""
 
     name: str
     priority: str = ""
@@ -65,7 +65,7 @@ class ApplicationReported(msgspec.Struct, frozen=True, array_like=True, gc=False
 
 
 class ZoneReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a NUMA zone uses, and of that what is used outside of pods."""
+    """Usage of a NUMA zone, and the part of it outside of pods."""
 
     zone: int
     usage: Usage = Usage()
@@ -73,7 +73,7 @@ class ZoneReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class GpuReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is used of one GPU.
+    """Usage of one GPU.
 
     Attributes:
         pod: `namespace/name`; empty for the node as a whole.
@@ -90,20 +90,20 @@ class GpuReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
-    """What a node and its pods use, as of the node's own clock. Of two the one with the larger `at_ns` counts.
+    """Usage of a node and its pods, as of the node's own clock. Of two reports the one with the larger `at_ns` counts.
 
     Attributes:
         at_ns: the instant that the samples reach up to, by the node's clock.
-        interval_s: how often the node is meant to report.
+        interval_s: the node's reporting interval.
         aggregate_s: over how many seconds before `at_ns` the plain usages are means.
-        usage, system, best_effort: of the node, of what runs outside of pods, of the best-effort pods.
+        usage, system, best_effort: of the node, of processes outside of pods, of the best-effort pods.
         windows: usage over the configured windows.
         pods: the pods that were on the node at `at_ns`, by class, in order of names.
-        unmatched: sum of what belongs to pods that `cluster` had not shown yet; None when there is none.
+        unmatched: sum over pods that `cluster` did not contain yet; None when there is none.
         applications: host applications, by name; None from an agent that does not measure them.
-        reclaimable: what prod pods asked for and are not going to need, as the agent predicts it; None from an agent that does not
+        reclaimable: requests of prod pods that the agent predicts to stay unused; None from an agent that does not
             predict, empty where it cannot be predicted.
-        peak: what prod pods are going to need at most, margin and system included; None where it cannot be predicted.
+        peak: predicted peak usage of prod pods, margin and system included; None where it cannot be predicted.
         zones: by number. gpus: of the node, then of its pods.
     """
 
@@ -127,7 +127,7 @@ class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
 
 
 class NodeReportsExpired(Event, frozen=True, tag="koord.metrics.NodeReportsExpired.v1"):
-    """A node is gone and sends no reports any more: what it reported before counts no longer.
+    """A node is gone and sends no reports any more: its earlier reports no longer count.
 
     Attributes:
         at_ns: `at_ns` of the last report that this ends; one with a larger `at_ns` counts again.

@@ -1,7 +1,8 @@
-"""Events of the `nodes-*` contexts: actions that node agents did on their own judgement, and evictions that they ask for.
+"""Events of the `nodes-*` contexts: actions that node agents took on their own decision, and evictions that they
+request.
 
-Each names the agent's run (`boot`) and the action's `number` in it, so that an action that is told twice is one; `at_ns` is when it was
-done, by the node's clock.
+Each names the agent's run (`boot`) and the action's `number` in it, so that a repeated report counts once; `at_ns` is
+the instant of the action, by the node's clock.
 """
 
 from typing import ClassVar
@@ -10,11 +11,11 @@ from shared.events.base import Event
 
 
 class BestEffortSuppressed(Event, frozen=True, tag="koord.nodes.BestEffortSuppressed.v1"):
-    """Best-effort pods of a node may use another share of its cpu from now on.
+    """The cpu share of a node's best-effort pods changed.
 
     Attributes:
         policy: `cpuset`: by the cpus they may run on; `cfsQuota`: by a quota.
-        cpu_milli: milli-cores that they may use; None: as many as there are.
+        cpu_milli: milli-cores that they may use; None: all.
         cpus: the cpus, such as `0-3,8`, for the policy `cpuset`.
     """
 
@@ -73,7 +74,7 @@ class PodKilled(Event, frozen=True, tag="koord.nodes.PodKilled.v1"):
 
 
 class AgentEvictionRequested(Event, frozen=True, tag="koord.nodes.AgentEvictionRequested.v1"):
-    """A node's agent wants a pod to give way. EvictionRequested follows it, which is the intent."""
+    """A node's agent requests the eviction of a pod. EvictionRequested follows it, which is the intent."""
 
     KEY: ClassVar[str] = "node"
 
@@ -87,7 +88,8 @@ class AgentEvictionRequested(Event, frozen=True, tag="koord.nodes.AgentEvictionR
 
 
 class NodeTopologyReported(Event, frozen=True, tag="koord.nodes.NodeTopologyReported.v1"):
-    """What a node's agent sees of its hardware and of who has which CPUs. The SLO controller writes the NodeResourceTopology from it.
+    """A node's hardware and its CPU assignments, as its agent sees them. The SLO controller writes the
+    NodeResourceTopology from it.
 
     Attributes:
         annotations: name -> JSON, as they are written.
@@ -109,7 +111,7 @@ class NodeTopologyReported(Event, frozen=True, tag="koord.nodes.NodeTopologyRepo
 
 
 class NodeTopologyRemoved(Event, frozen=True, tag="koord.nodes.NodeTopologyRemoved.v1"):
-    """A node is gone from the cluster, and what its agent stated of it holds no longer."""
+    """A node is gone from the cluster, and the topology that its agent reported no longer holds."""
 
     KEY: ClassVar[str] = "node"
 
@@ -123,4 +125,4 @@ AGENT_ACTIONS: tuple[type[Event], ...] = (
     AgentEvictionRequested,
     NodeTopologyReported,
 )
-"""What agents tell."""
+"""Types that record actions of agents, and their reports."""

@@ -1,4 +1,4 @@
-"""Events of the `quota` context: what was declared, who asks for and uses what, and what each quota may use.
+"""Events of the `quota` context: declared quotas, requests and usage of pods, and the runtime of each quota.
 
 Amounts are cpu in milli-cores and whole units of everything else. Source: spec/quota.md 7.3.
 """
@@ -12,7 +12,7 @@ from shared.kube.elastic_quota import DeclaredQuota
 
 
 class CapacitySet(Event, frozen=True, tag="koord.quota.CapacitySet.v1"):
-    """What a tree has to share is another amount. Posts the difference between `supply` and `hold:root`.
+    """The capacity that a tree shares changed. Posts the difference between `supply` and `hold:root`.
 
     Attributes:
         source: `nodes`, or `annotation` of the tree's root quota.
@@ -36,7 +36,7 @@ class QuotaDeclared(Event, frozen=True, tag="koord.quota.QuotaDeclared.v1"):
 
 
 class QuotaUpdated(Event, frozen=True, tag="koord.quota.QuotaUpdated.v1"):
-    """A quota declares something else; its parent is the same."""
+    """The declaration of a quota changed; its parent is the same."""
 
     KEY: ClassVar[str] = "quota"
 
@@ -46,7 +46,7 @@ class QuotaUpdated(Event, frozen=True, tag="koord.quota.QuotaUpdated.v1"):
 
 
 class QuotaReparented(Event, frozen=True, tag="koord.quota.QuotaReparented.v1"):
-    """A quota hangs under another parent, with everything under it. What it may use moves between the parents' `hold`."""
+    """A quota has another parent, together with everything below it. Its runtime moves between the parents' `hold`."""
 
     KEY: ClassVar[str] = "quota"
 
@@ -56,7 +56,7 @@ class QuotaReparented(Event, frozen=True, tag="koord.quota.QuotaReparented.v1"):
 
 
 class QuotaDeleted(Event, frozen=True, tag="koord.quota.QuotaDeleted.v1"):
-    """A quota is gone. It has no pods and no children any more; what it may use returns to its parent."""
+    """A quota is gone. It has no pods and no children any more; its runtime returns to its parent."""
 
     KEY: ClassVar[str] = "quota"
 
@@ -75,10 +75,11 @@ class QuotaRejected(Event, frozen=True, tag="koord.quota.QuotaRejected.v1"):
 
 
 class PodAttached(Event, frozen=True, tag="koord.quota.PodAttached.v1"):
-    """A pod belongs to a quota, and asks for `request` there; that vector is what will be charged and released. Posts to `pending`.
+    """A pod belongs to a quota, and requests `request` there; that vector is charged and released later. Posts to
+    `pending`.
 
     Attributes:
-        how: `label`, `namespace`, `binding` or `default`.
+        matched_by: `label`, `namespace`, `binding` or `default`.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -89,16 +90,16 @@ class PodAttached(Event, frozen=True, tag="koord.quota.PodAttached.v1"):
     request: dict[str, int]
     tree: str = ""
     preemptible: bool = True
-    how: str = "label"
+    matched_by: str = "label"
 
 
 class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecided.v1"):
-    """The answer to an ask of the scheduler that was refused, or allowed without a charge. Posts nothing.
+    """The response to a charge request of the scheduler that was rejected, or allowed without a charge. Posts nothing.
 
     Attributes:
         quota: the account that is short.
         stage: `quota`, `nonPreemptible`, `ancestor`; `Late` when the cycle is over.
-        short: resource -> what is missing.
+        shortfall: resource -> missing amount.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -110,14 +111,14 @@ class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecid
     ok: bool
     quota: str = ""
     stage: str = ""
-    short: dict[str, int] = msgspec.field(default_factory=dict)
+    shortfall: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class PodCharged(Event, frozen=True, tag="koord.quota.PodCharged.v1"):
-    """A pod's request is used. Posts from `pending` to `used`; nothing when only the cycle changes.
+    """A pod's request counts as used. Posts from `pending` to `used`; nothing when only the cycle changes.
 
     Attributes:
-        epoch, cycle: the newest of the scheduler that asked; 0 for a pod that was placed by others.
+        epoch, cycle: of the newest charge request of the scheduler; 0 for a pod that was placed by others.
         reason: `reserve`, or `bound-elsewhere`.
     """
 
@@ -133,7 +134,7 @@ class PodCharged(Event, frozen=True, tag="koord.quota.PodCharged.v1"):
 
 
 class PodChargeReverted(Event, frozen=True, tag="koord.quota.PodChargeReverted.v1"):
-    """A pod asks again for what it used. Posts from `used` to `pending`.
+    """A pod's charge was taken back: it requests again what it used. Posts from `used` to `pending`.
 
     Attributes:
         reason: `unreserve`, `cycle-ended`, `epoch-began` or `bind-refused`.
@@ -149,7 +150,7 @@ class PodChargeReverted(Event, frozen=True, tag="koord.quota.PodChargeReverted.v
 
 
 class PodResized(Event, frozen=True, tag="koord.quota.PodResized.v1"):
-    """A pod asks for another amount. Posts the difference to the account that holds it."""
+    """The request of a pod changed. Posts the difference to the account that holds it."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -161,7 +162,7 @@ class PodResized(Event, frozen=True, tag="koord.quota.PodResized.v1"):
 
 
 class PodMoved(Event, frozen=True, tag="koord.quota.PodMoved.v1"):
-    """A pod belongs to another quota: released there, attached here, and charged when it was."""
+    """A pod belongs to another quota: released there, attached here, and charged if it was."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -172,11 +173,11 @@ class PodMoved(Event, frozen=True, tag="koord.quota.PodMoved.v1"):
     request: dict[str, int]
     tree: str = ""
     preemptible: bool = True
-    how: str = "label"
+    matched_by: str = "label"
 
 
 class PodReleased(Event, frozen=True, tag="koord.quota.PodReleased.v1"):
-    """A pod counts no more. Reverses whatever it holds.
+    """A pod counts no more. Reverses its postings.
 
     Attributes:
         reason: `deleted`, `terminal`, `quota-retired` or `unmanaged`.
@@ -191,12 +192,13 @@ class PodReleased(Event, frozen=True, tag="koord.quota.PodReleased.v1"):
 
 
 class RuntimeRecomputed(Event, frozen=True, tag="koord.quota.RuntimeRecomputed.v1"):
-    """What the quotas of a tree may use, where that changed. A derived event: a replay computes the same, or the log is damaged.
+    """New runtimes of the quotas of a tree, where they changed. A derived event: a replay computes the same, or the log
+    is damaged.
 
-    Posts the differences between the `hold` of parents and children. What is not named stays as it was.
+    Posts the differences between the `hold` of parents and children. Quotas that are not named are unchanged.
 
     Attributes:
-        runtimes: resource -> quota -> what it may use.
+        runtimes: resource -> quota -> its runtime.
         scaled_mins: resource -> quota -> its min in force.
         dropped: resource -> quotas that have no share of it any more.
     """
@@ -210,7 +212,7 @@ class RuntimeRecomputed(Event, frozen=True, tag="koord.quota.RuntimeRecomputed.v
 
 
 class OveruseStarted(Event, frozen=True, tag="koord.quota.OveruseStarted.v1"):
-    """A quota uses more than it may; from `at_ns` on the tolerance runs."""
+    """A quota uses more than its runtime; the tolerance begins at `at_ns`."""
 
     KEY: ClassVar[str] = "quota"
 
@@ -221,7 +223,7 @@ class OveruseStarted(Event, frozen=True, tag="koord.quota.OveruseStarted.v1"):
 
 
 class OveruseEnded(Event, frozen=True, tag="koord.quota.OveruseEnded.v1"):
-    """A quota uses no more than it may again."""
+    """A quota uses at most its runtime again."""
 
     KEY: ClassVar[str] = "quota"
 
@@ -231,11 +233,12 @@ class OveruseEnded(Event, frozen=True, tag="koord.quota.OveruseEnded.v1"):
 
 
 class RevocationDecided(Event, frozen=True, tag="koord.quota.RevocationDecided.v1"):
-    """Pods of an over-used quota must give way; an EvictionRequested for each follows. Nothing is posted until a pod is released.
+    """Pods of an over-used quota must be evicted; an EvictionRequested for each follows. Nothing is posted until a pod
+    is released.
 
     Attributes:
-        runtime, used: what was compared.
-        pods: uids in the order in which they are to go.
+        runtime, used: the compared amounts.
+        pods: uids in the order of eviction.
     """
 
     KEY: ClassVar[str] = "quota"

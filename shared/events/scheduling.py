@@ -1,4 +1,4 @@
-"""Events of the `scheduling` context: what the scheduler decided, and from what."""
+"""Events of the `scheduling` context: the scheduler's decisions and their basis."""
 
 from typing import ClassVar
 
@@ -8,11 +8,11 @@ from shared.events.base import Event
 
 
 class Rejections(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many nodes one plugin rejected for one reason.
+    """The number of nodes that one plugin rejected for one reason.
 
     Attributes:
         code: the reason's stable code, such as `InsufficientResource`.
-        detail: what the code is about: a resource, a taint.
+        detail: subject of the code: a resource, a taint.
     """
 
     plugin: str
@@ -22,7 +22,7 @@ class Rejections(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of the best nodes: its total, and each plugin's weighted part of it."""
+    """One of the best nodes: its total, and each plugin's weighted score."""
 
     node: str
     score: int
@@ -30,7 +30,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClassEvaluated(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the nodes were judged for a class of equal pods, at the first of them.
+    """Evaluation of the nodes for a class of equal pods, at the first of them.
 
     Attributes:
         nodes: how many nodes there were.
@@ -58,15 +58,16 @@ class PodOutcome(msgspec.Struct, frozen=True, omit_defaults=True, array_like=Tru
 
 
 class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
-    """The scheduler took a batch of pods and placed what fits. Holds what the decision rested on: `seen`, `now_ns`, `config`.
+    """The scheduler took a batch of pods and placed those that fit. Holds the basis of the decision: `seen`, `now_ns`,
+    `config`.
 
     Attributes:
         cycle: number of the cycle, from 1, within this context.
         pods: the pods in the order in which they were taken, with their outcomes.
-        classes: per class of equal pods, how the nodes were judged.
-        by: who chose the nodes: empty for the cycle itself, `extender` when another scheduler did and asked for the binding.
-        charged_at: `quota` seq at which the quota ledger had recorded what it answered for this cycle; 0 when it was not asked. The pods
-            that it refused are among `pods`, with a class of reason `ElasticQuota`.
+        classes: per class of equal pods, the evaluation of the nodes.
+        by: empty when the cycle chose the nodes, `extender` when another scheduler did and requested the binding.
+        charged_at: `quota` seq at which the quota ledger had recorded its response for this cycle; 0 without a request.
+            The pods that it rejected are among `pods`, with a class of reason `ElasticQuota`.
     """
 
     KEY: ClassVar[str] = "cycle"
@@ -79,13 +80,13 @@ class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
 
 
 class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
-    """The scheduler chose a node for a pod. An intent: the gateway answers with PodBound or BindRejected.
+    """The scheduler chose a node for a pod. An intent: the gateway completes it with PodBound or BindRejected.
 
     Attributes:
-        cycle: the CycleDecided that holds `now_ns`, the positions seen, and how each plugin judged the nodes.
+        cycle: the CycleDecided that holds `now_ns`, the positions seen, and the evaluation of the nodes by each plugin.
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         score: the winner's total, weights applied, 0..100 a plugin.
-        annotations: what the pod is given besides its node, as annotations that come onto it with the binding: CPUs, NUMA zones.
+        annotations: allocations besides the node, as annotations written with the binding: CPUs, NUMA zones.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -100,21 +101,22 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
 
 
 class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompared.v1"):
-    """Another scheduler bound a pod; this is how we judged the nodes just before. Nothing follows from it. `cause` is the observed binding.
+    """Another scheduler bound a pod; this is our evaluation of the nodes just before. Nothing follows from it. `cause`
+    is the observed binding.
 
     Attributes:
-        scheduler: whose pod it is: its `schedulerName`.
-        profile: whose filters and scores judged.
+        scheduler: the pod's `schedulerName`.
+        profile: the profile whose filters and scores were used.
         request: resource name -> amount, as in PodPlaced.
-        as_of: positions the judgement rests on: those just before the observed binding.
-        as_of_ns: its `now`: when the binding was recorded.
-        evaluation: how the nodes stood for the pod.
+        as_of: positions that the evaluation rests on: those just before the observed binding.
+        as_of_ns: its `now`: the instant at which the binding was recorded.
+        evaluation: evaluation of the nodes for the pod.
         their_node: the node it was bound to.
         our_node: the node we would have chosen; empty when none passed our filters.
         our_score: the total of `our_node`, weights applied; 0 without one.
         their_score: the total of `their_node`; 0 when it did not pass our filters.
         gap: `our_score` - `their_score` when `their_node` passed, else 0.
-        their_rejections: why `their_node` did not pass: each reason of the first plugin that rejects it. Empty when it passed.
+        their_rejections: each reason of the first plugin that rejects `their_node`. Empty when it passed.
         their_plugin_scores: plugin -> its weighted part of `their_score`; None when it did not pass.
     """
 
@@ -138,16 +140,18 @@ class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompa
 
 
 class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
-    """Pods were asked to give way, and their room is kept for this one until it is placed; `cause` is the pod's first observation.
+    """Pods are preempted, and their capacity is reserved for this pod until it is placed; `cause` is the pod's first
+    observation.
 
     Attributes:
-        node: where; empty when the pod lost its claim to a node, to one of higher priority.
-        victims: uids of the pods that have to go, the most important first; none where pods that were evicted before free enough.
-        violations: how many of them more than their disruption budgets allow; budgets: which these are, as `namespace/name`.
+        node: the nominated node; empty when the pod lost its nomination to a pod of higher priority.
+        victims: uids of the pods to evict, the most important first; none where pods that were evicted before free
+            enough.
+        violations: how many of them exceed their disruption budgets; budgets: the names of these, as `namespace/name`.
         victim_pods, victim_priorities: their names, as `namespace/name`, and priorities, in the same order.
-        candidates: on how many nodes victims would have helped, as far as was looked; this one loses least.
-        quota: whose room the victims take up, wherever they run: the pod has found its node, but no room there. Empty where the node
-            is what lacks room.
+        candidates: on how many of the examined nodes victims would have helped; the chosen one loses least.
+        quota: the quota whose capacity the victims use, wherever they run: the pod fits its node, but not its quota.
+            Empty where the node lacks capacity.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -171,7 +175,7 @@ class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulabl
     Attributes:
         code: stable code of the reason that rejects most nodes.
         message: the reasons with their counts, for people.
-        plugins: the plugins that rejected nodes; an event that can cure one of their reasons wakes the pod.
+        plugins: the plugins that rejected nodes; an event that may resolve one of their reasons requeues the pod.
         attempt: how many cycles have rejected the pod since it was last placed, from 1.
     """
 

@@ -169,10 +169,10 @@ class Follower:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keeps the State at its positions; what is received meanwhile is folded at the end.
+        """Keeps the State at its positions; records received meanwhile are folded at the end.
 
-        For the writer, around a decision that awaits something. What the decision reads before and after the wait is then the State
-        at the positions that it records. Not to be nested, and to end before an append that has to be folded.
+        For the writer, around a decision that awaits something. The decision then reads, before and after the wait, the
+        State at the positions that it records. Holds do not nest, and must end before an append that has to be folded.
         """
         folding = self._projection
         folding.hold()

@@ -109,7 +109,7 @@ async def carried_forward(
     drafts = []
     for identity, row in last.items():
         if row.type == identity[0] and not await _recorded_later(reader, context, partition, identity, lives):
-            event = CarriedForward(name=row.key, of=f"{context}/{row.seq}", event=msgspec.Raw(row.data))
+            event = CarriedForward(name=row.key, original=f"{context}/{row.seq}", event=msgspec.Raw(row.data))
             drafts.append(Draft(event, correlation=row.correlation))
     return drafts
 

@@ -142,12 +142,12 @@ class Projection:
             self._held.append((name, list(records), end))
 
     def hold(self) -> None:
-        """Keep the State as it is until `release`: a decision reads it while it awaits something."""
+        """Keeps the State as it is until `release`: a decision reads it while it awaits something."""
         assert self._held is None, "decisions are made one at a time"
         self._held = []
 
     def release(self) -> None:
-        """End a hold, and fold what was received meanwhile, in the order of its arrival. Raises as `take` does."""
+        """Ends a hold, and folds the records received meanwhile, in the order of their arrival. Raises as `take` does."""
         held, self._held = self._held, None
         for name, records, end in held or ():
             self._fold(name, records, end)

@@ -137,7 +137,7 @@ async def _a_budget_is_honoured(stage: Stage, system: System) -> None:
     await stage.create(pod("insists", "4", on="a", priorityClassName="koord-prod"))
 
     async def refused() -> list[str]:
-        return [row.key async for row in system.log.rows(context="cluster", kind="EvictionRefused")]
+        return [row.key async for row in system.log.rows(context="cluster", kind="EvictionRejected")]
 
     assert set(await until(refused, "a refused eviction")) == {"shop/guarded"}
     assert "deletionTimestamp" not in stage.pod("guarded")["metadata"]

@@ -36,7 +36,7 @@ from shared.domain.quota_charge import (
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
-    EvictionRefused,
+    EvictionRejected,
     NodeDeleted,
     NodeObserved,
     ObjectDeleted,
@@ -309,7 +309,7 @@ class World:
         wish = record.event
         assert isinstance(wish, EvictionRequested)
         if self.chance.random() < 0.3:
-            refused = EvictionRefused(pod=wish.pod, pod_uid=wish.pod_uid, reason="budget")
+            refused = EvictionRejected(pod=wish.pod, pod_uid=wish.pod_uid, reason="budget")
             self.say("cluster", refused, cause=Cause("scheduling", record.seq))
         elif wish.pod_uid in self.pods:
             self._lose(wish.pod_uid)

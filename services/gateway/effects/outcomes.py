@@ -19,7 +19,7 @@ from shared.events.cluster import (
     DesiredStateSuperseded,
     DesiredStateSuppressed,
     EvictionFailed,
-    EvictionRefused,
+    EvictionRejected,
     EvictionSuppressed,
     MissingPermission,
     PodBound,
@@ -109,13 +109,13 @@ def superseded(desired: DesiredState) -> DesiredStateSuperseded:
     return DesiredStateSuperseded(resource=resource, name=key, fields=fields)
 
 
-def rejected(intent: Intent, reason: str) -> BindRejected | EvictionRefused | DesiredStateRejected:
+def rejected(intent: Intent, reason: str) -> BindRejected | EvictionRejected | DesiredStateRejected:
     """Outcome: the intent cannot be carried out; a retry would get the same answer."""
     match intent:
         case PodPlaced(pod=key, pod_uid=uid):
             return BindRejected(pod=key, pod_uid=uid, reason=reason)
         case EvictionRequested(pod=key, pod_uid=uid):
-            return EvictionRefused(pod=key, pod_uid=uid, reason=reason)
+            return EvictionRejected(pod=key, pod_uid=uid, reason=reason)
         case _:
             resource, key, _, fields = field_group("", intent)
             return DesiredStateRejected(resource=resource, name=key, reason=reason, fields=fields)

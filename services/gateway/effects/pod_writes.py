@@ -8,7 +8,7 @@ The table covers object_writes.py too (desired state).
 | 403, namespace terminating | rejected | rejected | rejected |
 | 403, any other | MissingPermission | MissingPermission | MissingPermission |
 | 409 | read back: same node is success | another uid: deleted, success | read again, write again |
-| 429, disruption budget | | read back: EvictionRefused | |
+| 429, disruption budget | | read back: EvictionRejected | |
 | other 429, 5xx, no connection | back off | back off | back off |
 | 400, 422, other 4xx | rejected | rejected | rejected |
 | no response | read back | read back | read back |

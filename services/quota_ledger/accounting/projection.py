@@ -58,7 +58,7 @@ class AttachedPod(msgspec.Struct, frozen=True, omit_defaults=True):
     request: dict[str, int]
     preemptible: bool = True
     charged: bool = False
-    how: str = "label"
+    matched_by: str = "label"
     epoch: int = 0
     cycle: int = 0
 
@@ -71,7 +71,7 @@ class AttachedPod(msgspec.Struct, frozen=True, omit_defaults=True):
             self.request,
             self.preemptible,
             charged=True,
-            how=self.how,
+            matched_by=self.matched_by,
             epoch=epoch,
             cycle=cycle,
         )  # half the time of replacing some fields, for every charge
@@ -137,7 +137,7 @@ class LedgerProjection:
                 return self._charged(event)
             case PodAttached(pod_uid=uid, pod=pod, tree=tree, quota=quota):
                 return self._attached(
-                    uid, AttachedPod(pod, tree, quota, event.request, event.preemptible, how=event.how)
+                    uid, AttachedPod(pod, tree, quota, event.request, event.preemptible, matched_by=event.matched_by)
                 )
             case PodChargeReverted(pod_uid=uid):
                 return self._uncharged(uid)
@@ -264,7 +264,9 @@ class LedgerProjection:
         if before is None:
             return []
         batch = self._released(event.pod_uid)
-        after = AttachedPod(event.pod, event.tree, event.quota, event.request, event.preemptible, how=event.how)
+        after = AttachedPod(
+            event.pod, event.tree, event.quota, event.request, event.preemptible, matched_by=event.matched_by
+        )
         batch += self._attached(event.pod_uid, after)
         if before.charged:
             self.pods[event.pod_uid] = msgspec.structs.replace(

@@ -121,6 +121,6 @@ class _Desk:
                     ok=False,
                     quota=why.quota,
                     stage=why.stage,
-                    short=why.short,
+                    shortfall=why.short,
                 )
                 self.events.append(event)

@@ -160,7 +160,7 @@ def _pod(state: LedgerState, uid: str, held: AttachedPod | None, wanted: Attache
             request=wanted.request,
             tree=wanted.tree,
             preemptible=wanted.preemptible,
-            how=wanted.how,
+            matched_by=wanted.matched_by,
         )
     elif (held.quota, held.tree, held.preemptible) != (wanted.quota, wanted.tree, wanted.preemptible):
         yield PodMoved(
@@ -171,7 +171,7 @@ def _pod(state: LedgerState, uid: str, held: AttachedPod | None, wanted: Attache
             request=wanted.request,
             tree=wanted.tree,
             preemptible=wanted.preemptible,
-            how=wanted.how,
+            matched_by=wanted.matched_by,
         )
     elif held.request != wanted.request:
         yield PodResized(pod_uid=uid, pod=wanted.pod, quota=wanted.quota, before=held.request, after=wanted.request)

@@ -36,7 +36,7 @@ class WhyPod(msgspec.Struct, frozen=True):
 
     pod: str
     quota: str
-    how: str
+    matched_by: str
     state: str
     text: str = ""
     short_of: str = ""
@@ -52,17 +52,17 @@ def why(projection: LedgerProjection, uid: str, rules: AdmissionRules) -> WhyPod
     pod = projection.pods[uid]
     tree = projection.trees[pod.tree]
     if pod.charged:
-        return WhyPod(pod.pod, pod.quota, pod.how, "used")
+        return WhyPod(pod.pod, pod.quota, pod.matched_by, "used")
     short = shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules)
     if short is None:
-        return WhyPod(pod.pod, pod.quota, pod.how, "fits")
+        return WhyPod(pod.pod, pod.quota, pod.matched_by, "fits")
     over = sub(total((short.used, short.request)), short.limit)
     missing = {name: over[name] for name in short.exceeded}
     bounded_by, bound = _bound(tree, short)
     return WhyPod(
         pod.pod,
         pod.quota,
-        pod.how,
+        pod.matched_by,
         "short",
         text=short.text(),
         short_of=short.quota,

@@ -20,7 +20,7 @@ class PodFold(StateFields):
         seen = self.seen.get(uid)
         if seen is None or seen.ended:
             return None
-        quota, how = self.projection.names.resolve(seen.namespace, {QUOTA_NAME: seen.label})
+        quota, matched_by = self.projection.names.resolve(seen.namespace, {QUOTA_NAME: seen.label})
         tree = self.projection.tree_of.get(quota)
         if tree is None:
             return None
@@ -32,7 +32,7 @@ class PodFold(StateFields):
             mask(seen.request, counted),
             seen.preemptible,
             charged=bool(seen.node) or self.is_placed(uid) or self.is_asked_for(uid),
-            how=how,
+            matched_by=matched_by,
         )
 
     def is_placed(self, uid: str) -> bool:

@@ -18,7 +18,7 @@ from shared.events.cluster import (
     BindRejected,
     BindSuppressed,
     EvictionFailed,
-    EvictionRefused,
+    EvictionRejected,
     MissingPermission,
     PodBound,
     PodDeleted,
@@ -349,7 +349,7 @@ class _Explainer:
     def _is_evicted(self, event: EvictionRequested) -> str:
         return f"it is asked to go: {event.reason}"
 
-    def _stays(self, event: EvictionRefused | EvictionFailed) -> str:
+    def _stays(self, event: EvictionRejected | EvictionFailed) -> str:
         return f"it stays: {event.reason}"
 
     def _bound(self, event: PodBound) -> str:
@@ -393,7 +393,7 @@ class _Explainer:
         PodUnschedulable: _unschedulable,
         PodNominated: _nominated,
         EvictionRequested: _is_evicted,
-        EvictionRefused: _stays,
+        EvictionRejected: _stays,
         EvictionFailed: _stays,
         PodBound: _bound,
         BindRejected: _refused,

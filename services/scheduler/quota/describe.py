@@ -30,7 +30,7 @@ def told(event: Event) -> str:
         case PodAdmissionDecided() if event.ok:
             return f"cycle {event.cycle} may place it without a charge"
         case PodAdmissionDecided():
-            short = ", ".join(sorted(event.short)) or event.stage
+            short = ", ".join(sorted(event.shortfall)) or event.stage
             return f"cycle {event.cycle} may not place it: quota {event.quota or 'of its own'} is short of {short}"
         case _:
             return ""

@@ -19,7 +19,7 @@ from shared.events.cluster import (
     BindRejected,
     BindSuppressed,
     EvictionFailed,
-    EvictionRefused,
+    EvictionRejected,
     InitialListCompleted,
     MissingPermission,
     NodeDeleted,
@@ -45,7 +45,7 @@ from shared.events.scheduling import (
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, BindRejected, BindFailed, BindSuppressed, MissingPermission, EvictionRefused, EvictionFailed, WriterStarted, InitialListCompleted,
+        ObjectDeleted, BindRejected, BindFailed, BindSuppressed, MissingPermission, EvictionRejected, EvictionFailed, WriterStarted, InitialListCompleted,
     ),
     "scheduling": (WriterStarted, CycleDecided, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested, PlacementCompared, ConfigApplied, ConfigRejected),
     "quota": QUOTA_FOLDED,

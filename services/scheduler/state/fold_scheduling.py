@@ -11,7 +11,7 @@ from services.scheduler.state.watched_resources import VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,
-    EvictionRefused,
+    EvictionRejected,
 )
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied, ConfigRejected
@@ -78,7 +78,7 @@ class SchedulingFold(StateFields):
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
-    def _eviction_refused(self, record: RecordedEvent, event: EvictionRefused | EvictionFailed) -> None:
+    def _eviction_refused(self, record: RecordedEvent, event: EvictionRejected | EvictionFailed) -> None:
         pod_record = self.pods.get(event.pod_uid)
         if pod_record is not None and record.cause is not None and record.cause.context == "scheduling":
             pod_record.eviction_refused_seq = max(pod_record.eviction_refused_seq, record.cause.seq)
@@ -141,7 +141,7 @@ class SchedulingFold(StateFields):
         FieldsDesired: _fields_desired,
         PodNominated: _pod_nominated,
         EvictionRequested: _eviction_requested,
-        EvictionRefused: _eviction_refused,
+        EvictionRejected: _eviction_refused,
         EvictionFailed: _eviction_refused,
         PlacementCompared: _placement_compared,
         ConfigApplied: _config_applied,

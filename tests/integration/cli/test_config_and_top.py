@@ -73,7 +73,7 @@ async def test_a_configuration_that_retention_said_again_is_still_in_force(insta
     taken = ConfigApplied(source="shipped profile", digest="ab" * 32, text="kind: Again\n")
     await installation.append(
         "scheduling",
-        CarriedForward(name="shipped profile", of="scheduling/2", event=msgspec.Raw(msgspec.json.encode(taken))),
+        CarriedForward(name="shipped profile", original="scheduling/2", event=msgspec.Raw(msgspec.json.encode(taken))),
     )
     assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Again\n"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.dev.local_control_plane import Cluster
-from shared.events.cluster import EvictionFailed, EvictionRefused, MissingPermission, PodEvicted
+from shared.events.cluster import EvictionFailed, EvictionRejected, MissingPermission, PodEvicted
 from shared.events.intents import EvictionRequested
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
@@ -81,7 +81,7 @@ async def test_a_disruption_budget_refuses(
 ) -> None:
     budget(cluster, namespace, allowed=0)
     (outcome,) = await stage.ask(asked(pod))
-    assert isinstance(outcome, EvictionRefused)
+    assert isinstance(outcome, EvictionRejected)
     assert "disruption budget" in outcome.reason
     assert proxy.count("POST", "/eviction") == 1
     assert "deletionTimestamp" not in cluster.api.call("GET", path(pod))["metadata"]
@@ -112,7 +112,7 @@ async def test_in_a_namespace_that_is_going_away_an_eviction_is_refused(
     """Its pods go with it; no controller runs here that would delete them."""
     cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
     (outcome,) = await stage.ask(asked(pod))
-    assert isinstance(outcome, EvictionRefused)
+    assert isinstance(outcome, EvictionRejected)
     assert "being terminated" in outcome.reason
 
 
@@ -157,4 +157,4 @@ async def test_what_the_server_calls_invalid_is_refused(
 ) -> None:
     proxy.fail("POST", "/eviction", status=status)
     (outcome,) = await stage.ask(asked(pod))
-    assert isinstance(outcome, EvictionRefused)
+    assert isinstance(outcome, EvictionRejected)

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.reports.service import SERVICE as METRICS
 from shared.events import Draft, RecordedEvent
-from shared.events.cluster import ENDED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
+from shared.events.cluster import DELETED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
 from shared.events.log import ConfigApplied
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -116,7 +116,7 @@ async def test_what_is_live_outlasts_its_partition_and_what_is_gone_does_not(ope
     cutoff = datetime.fromtimestamp(now / SECOND, UTC) - CUTOFF
     found = await expired(opened, "cluster", cutoff)
     assert found == [Partition("events_cluster_p0", 0, 50)], "the second holds young events too, the third the head"
-    drafts = await carried_forward(reader, "cluster", found[0], ENDED_BY)
+    drafts = await carried_forward(reader, "cluster", found[0], DELETED_BY)
     assert [draft.event.key for draft in drafts] == ["stays", "shared-name", "file"]
     await writer.append(drafts, now_ns=now)
     await drop(opened, "cluster", found[0])
@@ -140,7 +140,7 @@ async def test_what_was_restated_is_restated_again(opened: Database) -> None:
     await writer.append([node("stays", "1"), *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - 90 * DAY_NS)
     for _ in range(3):
         [oldest, *_] = await expired(opened, "cluster", datetime.fromtimestamp(now / SECOND, UTC))
-        await writer.append(await carried_forward(reader, "cluster", oldest, ENDED_BY), now_ns=now - 80 * DAY_NS)
+        await writer.append(await carried_forward(reader, "cluster", oldest, DELETED_BY), now_ns=now - 80 * DAY_NS)
         await drop(opened, "cluster", oldest)
         await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 80 * DAY_NS)
     assert (await fold(opened)).objects == {"node/stays": "1"}

@@ -65,7 +65,7 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
     about: dict[str, Any] = {"pod_uid": "p", "pod": "d/p", "quota": "team"}
     events = (
         PodAttached(**about, request={"cpu": 1}),
-        PodAdmissionDecided(**about, epoch=1, cycle=7, ok=False, stage="quota", short={"memory": 2, "cpu": 1}),
+        PodAdmissionDecided(**about, epoch=1, cycle=7, ok=False, stage="quota", shortfall={"memory": 2, "cpu": 1}),
         PodCharged(**about, request={"cpu": 1}),
         PodChargeReverted(**about, request={"cpu": 1}, reason="bind-refused"),
         PodMoved(**about, before="others", request={"cpu": 1}),

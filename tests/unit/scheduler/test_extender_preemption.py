@@ -11,7 +11,7 @@ from services.scheduler.extender.api_types import ExtenderArgs, MetaPod, MetaVic
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.verbs import filter_result
 from shared.events import Cause, Draft, RecordedEvent
-from shared.events.cluster import EvictionRefused
+from shared.events.cluster import EvictionRejected
 from shared.events.intents import EvictionRequested
 from tests.support.scheduling_world import World, node, pod
 
@@ -128,7 +128,7 @@ async def test_a_victim_that_stays_makes_those_of_the_next_node_go(world: World)
     while not asked(world):
         await asyncio.sleep(0)
     (eviction,) = (record for record in world.logs["scheduling"] if isinstance(record.event, EvictionRequested))
-    world.observe(EvictionRefused(pod="d/a-1", pod_uid="a-1", reason="budget"), Cause("scheduling", eviction.seq))
+    world.observe(EvictionRejected(pod="d/a-1", pod_uid="a-1", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     while len(asked(world)) < 2:
         await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from services.scheduler.framework.victim_selection import Candidate, by_importan
 from services.scheduler.plugins.default_preemption.args import BadPreemptionArgs, PreemptionArgs, read_preemption_args
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, RecordedEvent
-from shared.events.cluster import EvictionRefused, ObjectObserved
+from shared.events.cluster import EvictionRejected, ObjectObserved
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import CycleDecided, PodNominated
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
@@ -188,7 +188,7 @@ def test_a_victim_that_stays_is_asked_again_or_another_one() -> None:
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
     records = world.cycle()
     eviction = next(record for record in records if isinstance(record.event, EvictionRequested))
-    world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
+    world.observe(EvictionRejected(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(2)
     assert asked(world.cycle()) == ["x"]
@@ -315,7 +315,7 @@ def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_de
     world = world_of("a", "b")
     add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4", priority=1), pod("p", cpu="2", priority=100))
     eviction = next(record for record in world.cycle() if isinstance(record.event, EvictionRequested))
-    world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
+    world.observe(EvictionRejected(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(2)
     world.cycle()

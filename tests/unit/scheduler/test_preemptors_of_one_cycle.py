@@ -9,7 +9,7 @@ from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_do
 from services.scheduler.cache.selectors import canonical
 from services.scheduler.explain.explain_pod import explain
 from shared.events import Cause, Event, RecordedEvent
-from shared.events.cluster import EvictionRefused, ObjectObserved
+from shared.events.cluster import EvictionRejected, ObjectObserved
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodNominated
 from shared.kube.elastic_quota import QUOTA_NAME
@@ -211,7 +211,7 @@ def test_a_victim_that_stays_may_be_chosen_again() -> None:
     records = world.cycle()
     refused, carried_out = (record for record in records if isinstance(record.event, EvictionRequested))
     (stays, goes) = evicted([refused]) + evicted([carried_out])
-    world.observe(EvictionRefused(pod=f"d/{stays}", pod_uid=stays, reason="budget"), Cause("scheduling", refused.seq))
+    world.observe(EvictionRejected(pod=f"d/{stays}", pod_uid=stays, reason="budget"), Cause("scheduling", refused.seq))
     world.drop_pod(goes)
     world.read()
     world.wait(20)

@@ -17,7 +17,7 @@ from services.scheduler.cache.selectors import canonical
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.quota.victims import eviction_order, select_victims
 from shared.events import Cause, RecordedEvent
-from shared.events.cluster import EvictionRefused
+from shared.events.cluster import EvictionRejected
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import CycleDecided, PodNominated, PodUnschedulable
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
@@ -206,7 +206,7 @@ def test_a_victim_that_stays_makes_another_one_go() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
     eviction = next(record for record in world.cycle() if isinstance(record.event, EvictionRequested))
-    world.observe(EvictionRefused(pod="d/low", pod_uid="low", reason="budget"), Cause("scheduling", eviction.seq))
+    world.observe(EvictionRejected(pod="d/low", pod_uid="low", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(20)
     [other] = asked(world.rounds())
