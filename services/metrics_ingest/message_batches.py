@@ -55,13 +55,13 @@ class RejectionLog:
         self._logged: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
         self.accepted = Counter(
-            f"koord_ingest_{kind}s_taken",
+            f"koord_ingest_{kind}s_accepted",
             f"{kind.capitalize()}s accepted, repeats included",
             ["way"],
             registry=registry,
         )
         self.refused = Counter(
-            f"koord_ingest_{kind}s_refused", f"{kind.capitalize()}s refused", ["field"], registry=registry
+            f"koord_ingest_{kind}s_rejected", f"{kind.capitalize()}s rejected", ["field"], registry=registry
         )
 
     def add(self, message: Incoming, error: BadMessage, batch: Batch, boot: str = "", seq: int = 0) -> None:
@@ -76,7 +76,7 @@ class RejectionLog:
         more = self._unlogged.pop(node, 0)
         self._logged[node] = now_s
         log.warning(
-            f"a {self._kind} is refused",
+            f"a {self._kind} is rejected",
             extra={"node": node, "way": message.transport, "why": str(error), "not_logged_since": more},
         )
 

@@ -59,6 +59,6 @@ def parse(text: str) -> dict[str, bool]:
         if name not in gates:
             raise BadFeatures(part, f"is none of {', '.join(sorted(gates))}")
         if value not in {"true", "false"}:
-            raise BadFeatures(part, "says neither true nor false")
+            raise BadFeatures(part, "is neither true nor false")
         gates[name] = value == "true"
     return gates

@@ -41,7 +41,7 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
 
     node: Annotated[str, Meta(description="the Kubernetes node's name; NODE_NAME when empty")] = ""
     transport: Annotated[
-        Literal["auto", "mqtt", "nats"], Meta(description="how reports travel; auto: by MQTT when KOORD_MQTT is set")
+        Literal["auto", "mqtt", "nats"], Meta(description="transport of reports; auto: MQTT when KOORD_MQTT is set")
     ] = "auto"
     collect_interval_s: Annotated[float, Meta(ge=0.1, le=60, description="seconds between two samples")] = 1.0
     report_interval_s: Annotated[float, Meta(ge=1, le=3600, description="seconds between two reports")] = 15.0
@@ -57,11 +57,12 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     container_logs: Annotated[
         str, Meta(description="the kubelet's links to the logs of containers, which name them")
     ] = "/var/log/containers"
-    kubelet_root: Annotated[str, Meta(description="the kubelet's folder: mounted volumes, CPUs that it gave out")] = (
+    kubelet_root: Annotated[str, Meta(description="the kubelet's folder: mounted volumes, CPU assignments")] = (
         "/var/lib/kubelet"
     )
     kubelet_config: Annotated[
-        str, Meta(description="the kubelet's configuration file; how it gives out CPUs is not told where there is none")
+        str,
+        Meta(description="the kubelet's configuration file; without it the CPU manager's settings are not reported"),
     ] = "/var/lib/kubelet/config.yaml"
     terway_root: Annotated[str, Meta(description="where Terway reads shares of the network")] = "/var/lib/terway/qos"
     nvml: Annotated[str, Meta(description="NVIDIA's management library, for the gate Accelerators")] = (
@@ -69,19 +70,21 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     )
     enforce: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
-        str, Meta(description="which strategies run, besides the defaults: CPUEvict=true,CPUBurst=false")
+        str, Meta(description="feature gates that differ from the defaults: CPUEvict=true,CPUBurst=false")
     ] = ""
-    state_dir: Annotated[str, Meta(description="what outlasts a restart: NodeSLO, pods, what cgroups held before")] = (
+    state_dir: Annotated[str, Meta(description="state over restarts: NodeSLO, pods, original values of cgroups")] = (
         "/var/lib/koord-node-agent"
     )
     prediction_cold_start_s: Annotated[
-        float, Meta(ge=0, description="a prod pod younger than this is taken to need all that it asked for")
+        float, Meta(ge=0, description="a prod pod younger than this counts with its whole request")
     ] = 86_400.0
-    prediction_margin_percent: Annotated[
-        int, Meta(ge=0, le=1_000, description="by how much what is predicted is raised")
-    ] = 10
+    prediction_margin_percent: Annotated[int, Meta(ge=0, le=1_000, description="percent added to predictions")] = 10
     backlog_bytes: Annotated[
-        int, Meta(ge=65_536, description="of reports and actions kept while nobody takes them; the oldest goes first")
+        int,
+        Meta(
+            ge=65_536,
+            description="bytes of reports and actions kept until they are accepted; the oldest are dropped first",
+        ),
     ] = 2 * 1024 * 1024
 
     @property

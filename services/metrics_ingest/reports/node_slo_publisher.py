@@ -48,7 +48,7 @@ class NodeSloPublisher:
                 logged = False
             except (StreamsUnreachable, StreamRefused, NoBroker) as error:
                 if not logged:  # logged once an outage
-                    log.warning("NodeSLOs wait to be handed out", extra={"why": str(error)})
+                    log.warning("NodeSLOs wait to be published", extra={"why": str(error)})
                 logged = True
                 await asyncio.sleep(POLL_INTERVAL_S)
             await self._runtime.changed(POLL_INTERVAL_S)

@@ -65,7 +65,7 @@ class Ingest:
             self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
         registry = runtime.metrics.registry
         self._rejections = RejectionLog("report", registry)
-        self._pod_samples = Counter("koord_ingest_pod_samples", "Pods in reports taken", registry=registry)
+        self._pod_samples = Counter("koord_ingest_pod_samples", "Pods in accepted reports", registry=registry)
         self._unmatched = Counter(
             "koord_ingest_unmatched_reports", "Reports with usage of pods that are not known", registry=registry
         )

@@ -8,7 +8,7 @@ import msgspec
 
 log = logging.getLogger(__name__)
 
-FILE = "found.jsonl"
+FILE = "original-values.jsonl"
 
 Key = tuple[str, str]
 """(knob, folder)."""
@@ -38,9 +38,7 @@ class OriginalValues:
                 knob, folder, before = _line.decode(line)
                 self._before.setdefault((knob, folder), before)
         except (OSError, msgspec.MsgspecError) as error:
-            log.warning(
-                "what cgroups held before is not known in full", extra={"file": str(self._file), "why": str(error)}
-            )
+            log.warning("original values of cgroups are incomplete", extra={"file": str(self._file), "why": str(error)})
 
     def remember(self, key: Key, before: str, ours: str) -> None:
         """Records a write; the first one of a file records its original value."""
@@ -85,7 +83,7 @@ class OriginalValues:
                 file.write(msgspec.json.encode((*key, before)) + b"\n")
         except OSError as error:
             self._unwritable = True
-            log.warning("what cgroups held before cannot be kept over a crash", extra={"why": str(error)})
+            log.warning("original values of cgroups cannot be kept over a crash", extra={"why": str(error)})
 
     def _rewrite(self) -> None:
         if self._file is None or self._unwritable:
@@ -96,4 +94,4 @@ class OriginalValues:
             temporary.replace(self._file)
         except OSError as error:
             self._unwritable = True
-            log.warning("what cgroups held before cannot be kept over a crash", extra={"why": str(error)})
+            log.warning("original values of cgroups cannot be kept over a crash", extra={"why": str(error)})

@@ -35,7 +35,7 @@ class ColdMemoryScan:
                     (self._folder / name).write_text(value)
                     self._found[name] = before
         except OSError as error:
-            log.warning("the kernel does not look for cold pages", extra={"why": str(error)})
+            log.warning("the kernel does not scan for cold pages", extra={"why": str(error)})
             self.stop()
             return
         self.started = True
@@ -46,5 +46,5 @@ class ColdMemoryScan:
             try:
                 (self._folder / name).write_text(before)
             except OSError as error:
-                log.warning("a switch of kidled cannot be put back", extra={"file": name, "why": str(error)})
+                log.warning("a switch of kidled cannot be restored", extra={"file": name, "why": str(error)})
         self._found, self.started = {}, False

@@ -206,7 +206,7 @@ class CoreSchedGroups:
             self._warn_once(error)
 
     def _warn_once(self, error: OSError) -> None:
-        if (text := f"a cookie of core scheduling cannot be given: {error.strerror}") not in self._logged:
+        if (text := f"a core scheduling cookie cannot be set: {error.strerror}") not in self._logged:
             self._logged.add(text)
             log.warning(text)
 

@@ -11,7 +11,7 @@ from services.node_agent.cgroup.original_values import OriginalValues
 
 log = logging.getLogger(__name__)
 
-FILE = "found-system.jsonl"
+FILE = "original-system-values.jsonl"
 SCHED_CORE = "proc/sys/kernel/sched_core"
 GROUP_IDENTITY = "proc/sys/kernel/sched_group_identity_enabled"
 FEATURES = ("sys/kernel/debug/sched_features", "sys/kernel/debug/sched/features")

@@ -104,5 +104,5 @@ def _cookies() -> KernelCookieApi | None:
     try:
         return KernelCookieApi()
     except CoreSchedUnavailable as error:
-        log.warning("cookies are not given", extra={"why": str(error)})
+        log.warning("core scheduling is not used", extra={"why": str(error)})
         return None

@@ -61,7 +61,7 @@ class ResctrlGroups:
             if gates["Resctrl"]:
                 self._remove_orphans(own)
         except OSError as error:
-            self._warn_once(f"resctrl groups are not as they should be: {error}")
+            self._warn_once(f"resctrl groups cannot be applied: {error}")
 
     def _pod(self, uid: str, each: PodCgroups, mask: str, caches: list[int]) -> None:
         try:

@@ -223,7 +223,7 @@ class TrafficControl:
         """Logs a warning unless its text was logged before."""
         if text not in self._logged:
             self._logged.add(text)
-            log.warning("the network is not shared as it should be", extra={"why": text})
+            log.warning("network shares cannot be applied", extra={"why": text})
 
 
 def default_card(proc: Path) -> str:

@@ -128,7 +128,7 @@ class PeakPredictor:
         useless = self._models.restore(stored, known_here(here, node=known.object is not None))
         self._files.remove(useless)
         if stored:
-            log.info("predictions go on", extra={"models": len(stored) - len(useless)})
+            log.info("predictions are restored", extra={"models": len(stored) - len(useless)})
 
 
 def _forecast(amount: Amount | None) -> Forecast | None:

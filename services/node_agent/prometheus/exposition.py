@@ -20,28 +20,28 @@ MICRO = 1_000_000
 TEXTS = {
     "koord_node_agent_pod_throttled": "Part of the last periods in which a pod was throttled",
     "koord_node_agent_container_throttled": "Part of the last periods in which a container was throttled",
-    "koordlet_pod_psi": "Percent of the last ten seconds that a pod waited",
+    "koordlet_pod_psi": "Percent of the last ten seconds in which a pod waited",
     "koordlet_container_psi": "Percent of the last ten seconds that a container waited",
     "koordlet_container_cpi": "Cycles and instructions of a container over ten seconds",
     "koordlet_resctrl_llc_occupancy": "Bytes of last-level cache that a class holds",
     "koordlet_resctrl_memory_bandwidth": "Bytes that a class has moved so far",
-    "koordlet_host_application_resource_usage": "What a host application uses",
-    "koordlet_node_predicted_resource_reclaimable": "What prod pods asked for and will not need",
-    "koordlet_node_predicted_resource_peak": "What prod pods will need at most",
+    "koordlet_host_application_resource_usage": "Usage of a host application",
+    "koordlet_node_predicted_resource_reclaimable": "Requests of prod pods that are predicted to stay unused",
+    "koordlet_node_predicted_resource_peak": "Predicted peak usage of prod pods",
     "koordlet_node_resource_allocatable": "Batch and mid resources of the node",
-    "koordlet_container_resource_requests": "Batch and mid resources that a container asks for",
+    "koordlet_container_resource_requests": "Batch and mid resources that a container requests",
     "koordlet_container_resource_limits": "Batch and mid resources that bound a container",
-    "koordlet_be_suppress_cpu_cores": "CPU that best effort is held to",
+    "koordlet_be_suppress_cpu_cores": "CPU that best effort may use",
     "koordlet_be_suppress_ls_used_cpu_cores": "CPU in use of pods that are not best effort",
     "koordlet_be_suppress_be_used_cpu_cores": "CPU in use of best effort",
-    "koordlet_pod_eviction": "Evictions that the agent asked for since its start",
+    "koordlet_pod_eviction": "Evictions that the agent requested since its start",
     "koordlet_cpuset_share_pool_cpu_cores": "CPUs that pods without CPUs of their own share",
     "koordlet_cpuset_be_share_pool_cpu_cores": "CPUs of the share pools of best effort",
     "koordlet_cpuset_share_pool_info": "1 for each CPU of the share pools",
     "koordlet_cpuset_be_share_pool_info": "1 for each CPU of the share pools of best effort",
     "koordlet_container_scaled_cfs_quota_us": "Quota of a container that CPU burst has raised",
-    "koordlet_container_scaled_cfs_burst_us": "What a container may save up",
-    "koordlet_container_oom_score_adj": "What a pod states for its container",
+    "koordlet_container_scaled_cfs_burst_us": "Burst buffer of a container",
+    "koordlet_container_oom_score_adj": "OOM score of a pod's annotation for its container",
     "koordlet_container_core_sched_cookie": "1 for each container that shares cores only with its group",
 }
 """Series with labels of their own -> help text."""
@@ -83,7 +83,7 @@ class AgentMetrics(Collector):
             ("koordlet_node_used_cpu_cores", "CPU in use", None if cpu is None else cpu / MICRO),
             ("koordlet_node_used_memory_bytes", "Memory in use without page cache", memory),
             ("koord_node_agent_pods", "Pods found", now.pods),
-            ("koord_node_agent_backlog_messages", "Reports and actions that nobody has taken yet", now.backlog),
+            ("koord_node_agent_backlog_messages", "Reports and actions not accepted yet", now.backlog),
             ("koord_node_agent_backlog_bytes", "Their bytes", now.backlog_bytes),
             ("koord_node_agent_connected", "1 while reports are taken", self._connected()),
             ("koord_node_agent_slo_epoch", "Epoch of the NodeSLO in force", now.slo and now.slo[0]),
@@ -91,20 +91,22 @@ class AgentMetrics(Collector):
         ]
         enforcement = now.enforcement
         if enforcement is not None:
-            gauges.append(("koord_node_agent_told_pods", "Pods that the agent was told of", enforcement.pods))
+            gauges.append(
+                ("koord_node_agent_known_pods", "Pods of the node that the agent has received", enforcement.pods)
+            )
         counters: list[tuple[str, str, float]] = [
-            ("koord_node_agent_rounds", "Rounds of measuring", now.rounds),
+            ("koord_node_agent_rounds", "Collection cycles", now.rounds),
             ("koord_node_agent_rounds_seconds", "Time that they took", now.cycle_s),
             ("koord_node_agent_reports", "Reports made", now.reports),
-            ("koord_node_agent_sent", "Reports and actions taken", now.sent),
+            ("koord_node_agent_sent", "Reports and actions accepted", now.sent),
             ("koord_node_agent_refused", "Reports and actions refused for good", now.refused),
-            ("koord_node_agent_dropped", "Reports and actions dropped for want of room", now.dropped),
-            ("koord_node_agent_slo_refused", "NodeSLOs that could not be taken", now.slo_refused),
+            ("koord_node_agent_dropped", "Reports and actions dropped for lack of space", now.dropped),
+            ("koord_node_agent_slo_refused", "NodeSLOs rejected", now.slo_refused),
         ]
         if enforcement is not None:
             counters += [
                 ("koord_node_agent_writes", "Cgroup files written", enforcement.written),
-                ("koord_node_agent_writes_refused", "Cgroup files that the kernel did not take", enforcement.refused),
+                ("koord_node_agent_writes_refused", "Cgroup writes that the kernel rejected", enforcement.refused),
             ]
         for name, text, value in gauges:
             if value is not None:

@@ -221,7 +221,7 @@ class QosManager:
         self._devices.release()
         self._extra_metrics.close()
         written = self.executor.restore()
-        log.info("cgroups are as they were found", extra={"written": written})
+        log.info("cgroups are restored", extra={"written": written})
 
     @property
     def _folders(self) -> KubepodsFolders:

@@ -30,7 +30,7 @@ class BadKubeletFile(KoordError):
     """A file of the kubelet that cannot be read or is invalid."""
 
     def __init__(self, file: Path, why: str) -> None:
-        super().__init__(f"{file}: {why}; what was told of the node's CPUs last stays until it can be read")
+        super().__init__(f"{file}: {why}; the last reported CPUs stay until it can be read")
 
 
 class KubeletConfig(Struct, frozen=True, rename={

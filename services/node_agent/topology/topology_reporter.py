@@ -67,9 +67,7 @@ class TopologyReporter:
             return
         found = topology_report(self._hardware, kubelet, known.object, known.pods, huge_pages=self._huge_pages)
         if found is None:
-            self._warn_once(
-                "the kernel's CPUs and memory do not report_action of the same NUMA zones, and are not believed"
-            )
+            self._warn_once("the kernel's CPUs and memory name different NUMA zones")
         elif found != self._reported or now_ns - self._reported_ns >= REPEAT_INTERVAL_NS:
             self._reported, self._reported_ns = found, now_ns
             self._report_action(found)
@@ -89,4 +87,4 @@ class TopologyReporter:
         """Logs a problem unless it is the one logged last."""
         if why != self._failed:
             self._failed = why
-            log.warning("the node's topology is not topology_report anew", extra={"why": why})
+            log.warning("the node's topology is not reported again", extra={"why": why})

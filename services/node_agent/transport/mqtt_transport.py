@@ -62,7 +62,7 @@ class MqttTransport:
         login = self._broker.user
         if login and login != subjects.token(self._node):
             log.warning(
-                "KOORD_MQTT has another login than this node's; a broker that holds logins to their own topics drops all reports",
+                "the login in KOORD_MQTT is not this node's; a broker that restricts logins to their own topics drops all reports",
                 extra={"login": login, "node": self._node},
             )
         backoff, logged = Backoff(), False
@@ -115,7 +115,7 @@ class MqttTransport:
         for topic, code in zip(topics, codes, strict=True):
             if code >= REFUSED_FROM:
                 raise MqttError(
-                    f"the broker does not let {self._broker.user or 'who has no login'} hear {topic}; give the login of node "
+                    f"the broker does not let {self._broker.user or 'a client without login'} subscribe to {topic}; give the login of node "
                     f"{self._node} in KOORD_MQTT (`koord credentials node`)"
                 )
 

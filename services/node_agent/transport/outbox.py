@@ -57,7 +57,7 @@ class Outbox:
             self.dropped += 1
             if self.dropped.bit_count() == 1:  # the first, second, fourth ...
                 log.warning(
-                    "nobody takes reports; the oldest are dropped",
+                    "reports are not accepted; the oldest are dropped",
                     extra={"dropped": self.dropped, "waiting": len(self), "limit_bytes": self._limit_bytes},
                 )
         filled, self._filled = self._filled, asyncio.Event()
@@ -90,7 +90,7 @@ class Outbox:
         """Records that ingest rejected a message for good."""
         self.refused += 1
         if self.refused.bit_count() == 1:
-            log.error("ingest refuses what this agent says", extra={"kind": kind, "seq": seq, "reason": reason})
+            log.error("ingest rejects messages of this agent", extra={"kind": kind, "seq": seq, "reason": reason})
 
     def _take(self, waiting: deque[Message]) -> None:
         self.waiting_bytes -= len(waiting.popleft().data)

@@ -128,7 +128,7 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
         metrics = await asyncio.to_thread(page, http, "metrics")
         assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', metrics)
         assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', metrics)
-        assert f'koord_node_agent_told_pods{{node="{NODE}"}} 1.0' in metrics
+        assert f'koord_node_agent_known_pods{{node="{NODE}"}} 1.0' in metrics
         process.ask_to_end()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:

@@ -103,7 +103,7 @@ async def test_a_refusal_is_counted_and_what_follows_goes_on(
             await ingest.bus.publish(subjects.subject(NODE, REFUSED), receipt.encode(said))
         await until(lambda: side.outbox.refused == 1)
     assert ingest.received[REPORT] == [1, 2, 3]
-    assert caplog.text.count("ingest refuses what this agent says") == 1
+    assert caplog.text.count("ingest rejects messages of this agent") == 1
 
 
 async def _tell_slo(transport: str, ingest: IngestEnd, server: EmbeddedNats, message: NodeSlo) -> None:

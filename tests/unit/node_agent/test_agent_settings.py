@@ -32,7 +32,7 @@ def test_a_setting_that_does_not_fit_is_named() -> None:
 ALL_OF_IT = """
 import importlib, pkgutil, sys
 import services.node_agent
-for module in pkgutil.iter_modules(services.node_agent.__path__, "services.node_agent."):
+for module in pkgutil.walk_packages(services.node_agent.__path__, "services.node_agent."):
     importlib.import_module(module.name)
 print(sorted({name for name in sys.modules if name.split(".")[0] in {"numpy", "sqlalchemy", "asyncpg"}
               or name in {"shared.log", "shared.runtime.service", "shared.events"}}))

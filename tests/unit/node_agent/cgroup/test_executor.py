@@ -207,7 +207,7 @@ def test_what_was_found_outlasts_a_crash(files: Files, tmp_path: Path) -> None:
     assert again.update(CgroupValue("memory.min", POD, "4096")) is WriteResult.SAME
     again.restore()
     assert files.text("memory.min", POD) == "0"
-    assert not (state / "found.jsonl").exists()
+    assert not (state / "original-values.jsonl").exists()
 
 
 def test_cgroups_that_are_gone_are_forgotten(files: Files, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_cgroups_that_are_gone_are_forgotten(files: Files, tmp_path: Path) -> No
     executor.update(CgroupValue("memory.min", POD, "4096"))
     executor.update(CgroupValue("memory.min", CONTAINER, "4096"))
     executor.forget([CONTAINER])
-    assert (state / "found.jsonl").read_text().count("\n") == 1
+    assert (state / "original-values.jsonl").read_text().count("\n") == 1
 
 
 @pytest.fixture
