@@ -28,6 +28,8 @@ from services.scheduler.cycle.preemption import Kept, Preemptor
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
+from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.volume_binding.plugin import VolumeBindingState
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE
 from services.scheduler.queue.queueing_hints import QueueingHints
@@ -106,15 +108,20 @@ def _turn(chosen: Chosen) -> Turn:
 
 
 class _Class:
-    """A class of equal pods within a cycle, and which record of it holds: how it was judged first, and how once it was refused."""
+    """A class of equal pods within a cycle, and the index of the record that holds for its pods: of placed ones, and of refused ones.
 
-    __slots__ = ("evaluation", "judged_at", "refused_at", "vain")
+    A record holds for a later pod while it is true of what this pod found: its node passed, or no filter result has changed.
+    """
+
+    __slots__ = ("evaluation", "judged_at", "passed", "refused_at", "refused_by", "vain")
 
     def __init__(self, evaluation: ClassEvaluation) -> None:
         self.evaluation = evaluation
         self.judged_at = -1
         self.refused_at = -1
         self.vain = 0
+        self.passed: NDArray[np.bool_] | None = None  # rows that passed as recorded at `judged_at`
+        self.refused_by: tuple[Int64, Int64] | None = None  # filters and their results as recorded at `refused_at`
 
 
 class _Cycle:
@@ -192,6 +199,7 @@ class _Cycle:
                 class_.refused_at = -1  # a pod of this cycle is what it wanted to be near
         if class_.refused_at >= 0:
             if due:
+                self._record_refusals(class_, name_hash(pod.uid))
                 self._refuse(pod, class_.refused_at)
                 self._preempt(pod, class_.evaluation)
             return  # others of the pool wait on: this cycle has shown that nothing was cured for them
@@ -199,13 +207,15 @@ class _Cycle:
         class_.evaluation.catch_up()
         row, given = self._choose(class_.evaluation, pod_hash, self._preemptions.node_of(pod))
         if row < 0:
-            class_.refused_at = self._record(class_.evaluation.judged(pod_hash))
+            self._record_refusals(class_, pod_hash)
             class_.vain = MOST_VAIN  # its other pods are put back, and others' turns may come between them
             self._refuse(pod, class_.refused_at)
             self._preempt(pod, class_.evaluation)
             return
-        if class_.judged_at < 0:
+        if class_.judged_at < 0 or (class_.passed is not None and not class_.passed[row]):
+            # A placement of this cycle may have let nodes pass since, such as the one that the pod had to be near to.
             class_.judged_at = self._record(class_.evaluation.judged(pod_hash))
+            class_.passed = class_.evaluation.by == FEASIBLE if self._coming[pod_class] > 1 else None
         if not self._prepare(pod, pod_class, row, class_.evaluation):
             self._place(pod, pod_class, row, int(class_.evaluation.total[row]), class_.judged_at, given)
             if self._coming[pod_class] > WORTH_A_RUN and class_.vain < MOST_VAIN:
@@ -375,6 +385,19 @@ class _Cycle:
     def _record(self, judged: ClassEvaluated) -> int:
         self._judged.append(judged)
         return len(self._judged) - 1
+
+    def _record_refusals(self, class_: _Class, pod_hash: np.uint64) -> None:
+        """Records why no node takes the class, unless that is recorded already."""
+        evaluation, recorded = class_.evaluation, class_.refused_by
+        if (
+            class_.refused_at >= 0
+            and recorded is not None
+            and np.array_equal(evaluation.by, recorded[0])
+            and np.array_equal(evaluation.result, recorded[1])
+        ):
+            return
+        class_.refused_at = self._record(evaluation.judged(pod_hash))
+        class_.refused_by = evaluation.by.copy(), evaluation.result.copy()
 
     def _class(self, pod_class: PodClass) -> _Class:
         class_ = self._classes.get(pod_class)
