@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from services.scheduler.configuration import config_drafts, config_of, read_config
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
-from services.scheduler.framework.config.profiles import config_of, read_config
+from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, Event, RecordedEvent
 

@@ -8,14 +8,14 @@ import logging
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
+from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.explain.schedule_explanation import answers
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
-from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
+from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.manifest import MANIFEST
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor

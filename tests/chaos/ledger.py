@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 import msgspec
 
 from cli.dev.local_control_plane import Cluster
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events.cluster import BindFailed, BindRejected, BindSuppressed, MissingPermission, PodBound

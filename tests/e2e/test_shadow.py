@@ -14,8 +14,8 @@ import pytest
 from cli.bench.e2e import UNLIMITED
 from cli.dev.fake_nodes import create_nodes, node_object
 from cli.dev.local_control_plane import Cluster
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import EVENT_TYPES, Event

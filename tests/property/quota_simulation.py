@@ -17,10 +17,9 @@ from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.next_events import MOST_PODS, postings, runtimes, structure
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
+from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.config_reload import config_drafts
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.quota.charge_result import Told, settled, to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView

@@ -10,7 +10,7 @@ from typing import Any
 
 from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import PluginCache, SelectiveCache, TopologyCache
+from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import PodIndex
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest, youngest
@@ -45,11 +45,6 @@ class ClusterCache:
         self.evicting: dict[str, PodRecord] = {}
         self._assignments: dict[str, Assignment] = {}
         self._plugin_caches = tuple(plugin_caches)
-        # isinstance of a protocol takes 30 us: looked up once.
-        self._topology_caches = tuple(each for each in self._plugin_caches if isinstance(each, TopologyCache))
-        self._selective = tuple(
-            (each, each if isinstance(each, SelectiveCache) else None) for each in self._plugin_caches
-        )
         self._moves: list[tuple[int, PodClass, int]] = []  # not counted in the table yet
         view.read()
         for pod_class in view.pod_classes.values():
@@ -104,7 +99,7 @@ class ClusterCache:
         resource, key = which
         self.cluster_objects.set(resource, key, self.view.objects.get(resource, {}).get(key))
         if resource == NODE_TOPOLOGIES:
-            for plugin_cache in self._topology_caches:
+            for plugin_cache in self._plugin_caches:
                 plugin_cache.set_topology(key, self.cluster_objects.topologies.get(key))
 
     def _settle_node(self, name: str) -> None:
@@ -181,9 +176,7 @@ class ClusterCache:
         """Returns the plugin caches in which pods of the class count."""
         caches: tuple[PluginCache, ...] | None = pod_class.cached.get(self)
         if caches is None:
-            caches = tuple(
-                each for each, selective in self._selective if selective is None or selective.applies_to(pod_class)
-            )
+            caches = tuple(each for each in self._plugin_caches if each.applies_to(pod_class))
             pod_class.cached[self] = caches
         return caches
 

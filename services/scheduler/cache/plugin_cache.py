@@ -1,6 +1,4 @@
-"""A plugin's account over the nodes, kept from cycle to cycle."""
-
-from typing import Protocol, runtime_checkable
+"""Base class of a plugin's data over the nodes, kept from cycle to cycle."""
 
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
@@ -8,39 +6,27 @@ from shared.kube.node import Node, NodeMetric
 from shared.kube.node_resource_topology import NodeResourceTopology
 
 
-class PluginCache(Protocol):
-    """A plugin's account over the nodes: a function of the state, kept up to date by the index."""
+class PluginCache:
+    """A plugin's data over the nodes: a function of the state, kept up to date by the scheduling cache.
+
+    The defaults keep nothing.
+    """
+
+    def applies_to(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns False where pods of the class change nothing; the same for as long as the cache is kept."""
+        return True
 
     def set_node(self, row: int, node: Node | None) -> None:
-        """The node in the row as observed, None when it is gone."""
-        ...
+        """Sets the node in the row as observed, None when it is deleted."""
 
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """The newest report of the node in the row; `updated` is the last report time it or an earlier one stated."""
-        ...
-
-    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
-        """The pod counts on the node in the row from now on; it did not before."""
-        ...
-
-    def release(self, row: int, uid: str, assignment: Assignment) -> None:
-        """The pod counts there no more."""
-        ...
-
-
-@runtime_checkable
-class SelectiveCache(PluginCache, Protocol):
-    """An account in which pods of most classes count for nothing."""
-
-    def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether it is told of pods of the class; the same for as long as the account is kept."""
-        ...
-
-
-@runtime_checkable
-class TopologyCache(PluginCache, Protocol):
-    """An account that reads NodeResourceTopologies as well."""
+        """Sets the newest report of the node in the row; `updated` is the last report time in it or an earlier one."""
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
-        """The NodeResourceTopology of that name, which is its node's; None when it is gone. It may come before the node."""
-        ...
+        """Sets the NodeResourceTopology of that name, which is its node's; None when it is deleted. It may come before the node."""
+
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
+        """Counts a pod on the node in the row; it did not count there before."""
+
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:
+        """Counts the pod no longer."""

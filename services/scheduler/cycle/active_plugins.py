@@ -9,10 +9,11 @@ from copy import copy
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize, Plugin, PreferredNodes, Profile
-from services.scheduler.framework.plugin_state import CrossNodeState, Fitting, PluginState, Reserver, Selective, Summed
-from services.scheduler.framework.protocols import is_kind
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
+from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.pod_class import PodClass, variant_key
@@ -47,28 +48,22 @@ class ActivePlugins:
         self.alive = int(alive.sum())
         self.nobody: Int64 = np.where(alive, FEASIBLE, NO_NODE)
         filters = [(index, plugin, plugin_states[plugin]) for index, plugin in enumerate(profile.filters)]
-        self.fitting: tuple[int, Fitting] | None = None
+        self.fitting: tuple[int, PluginState] | None = None
         self.filters: list[Filtering] = []
         for index, plugin, state in filters:
-            if is_kind(state, Fitting):
+            if plugin.spec.fit_term:
                 self.fitting = index, state
             elif not plugin.cross_node:
                 self.filters.append((index, plugin, state))
         self.wide_filters: list[Filtering] = [entry for entry in filters if entry[1].cross_node]
         self.moving: list[Filtering] = [entry for entry in self.filters if not entry[1].node_only]
-        self.fickle = frozenset(index for index, _, state in self.filters if is_kind(state, Reserver))
+        self.fickle = frozenset(index for index, plugin, _ in self.filters if plugin.spec.reserves)
         self.gives = bool(self.fickle)
-        self.guides = [plugin for plugin in profile.plugins if is_kind(plugin, PreferredNodes)]
+        self.guides = [plugin for plugin in profile.plugins if plugin.spec.prefers_nodes]
         scorers = [(scorer.plugin, scorer.weight, plugin_states[scorer.plugin]) for scorer in profile.scorers]
         self.scorers: list[Scoring] = [entry for entry in scorers if not entry[0].cross_node]
-        self.wide_scorers = [
-            (plugin, weight, state)
-            for plugin, weight, state in scorers
-            if plugin.cross_node and is_kind(state, CrossNodeState)
-        ]
-        self.wide = [
-            state for plugin, state in plugin_states.items() if plugin.cross_node and is_kind(state, CrossNodeState)
-        ]
+        self.wide_scorers = [(plugin, weight, state) for plugin, weight, state in scorers if plugin.cross_node]
+        self.wide = [state for plugin, state in plugin_states.items() if plugin.cross_node]
         self.order = [plugin.name for plugin, *_ in (*self.scorers, *self.wide_scorers)]
         self.flat: dict[str, int] = {}
         self.base = 0
@@ -85,7 +80,7 @@ class ActivePlugins:
         others: list[Scoring] = []
         for scoring in self.scorers:
             _, weight, state = scoring
-            part = state.score_term(pod_class) if is_kind(state, Summed) else None
+            part = state.score_term(pod_class)
             if part is None:
                 others.append(scoring)
             else:
@@ -106,10 +101,10 @@ class ActivePlugins:
         active = copy(self)
         active.filters = [entry for entry in self.filters if _filters(pod_class, entry[1], entry[2], every)]
         active.moving = [entry for entry in active.filters if not entry[1].node_only]
-        active.gives = any(is_kind(state, Reserver) for _, _, state in active.filters)
-        active.wide_filters = [entry for entry in self.wide_filters if _concerns(pod_class, entry[2])]
-        active.wide_scorers = [entry for entry in self.wide_scorers if _concerns(pod_class, entry[2])]
-        active.wide = [state for state in self.wide if _concerns(pod_class, state)]
+        active.gives = any(plugin.spec.reserves for _, plugin, _ in active.filters)
+        active.wide_filters = [entry for entry in self.wide_filters if entry[2].applies_to(pod_class)]
+        active.wide_scorers = [entry for entry in self.wide_scorers if entry[2].applies_to(pod_class)]
+        active.wide = [state for state in self.wide if state.applies_to(pod_class)]
         active.scorers, active.flat = [], {}
         for plugin, weight, state in self.scorers:
             if not plugin.node_only:
@@ -126,12 +121,8 @@ class ActivePlugins:
         return active
 
 
-def _concerns(pod_class: PodClass, state: PluginState) -> bool:
-    return not is_kind(state, Selective) or state.applies_to(pod_class)
-
-
 def _filters(pod_class: PodClass, plugin: Plugin, state: PluginState, every: Rows) -> bool:
-    return state.filter(pod_class, every) is not None if plugin.node_only else _concerns(pod_class, state)
+    return state.filter(pod_class, every) is not None if plugin.node_only else state.applies_to(pod_class)
 
 
 def refuse_by(pod_class: PodClass, by: Int64, result: Int64, filters: Sequence[Filtering], rows: Rows) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from services.scheduler.framework.reasons import NO_NODES, summary, text
+from services.scheduler.framework.reasons import NO_NODES, ReasonTexts, summary
 from shared.events.scheduling import ClassEvaluated, Rejections
 
 
@@ -15,14 +15,14 @@ def main_code(judged: ClassEvaluated) -> str:
     return max(counts, key=lambda code: counts[code]) if counts else NO_NODES
 
 
-def message(judged: ClassEvaluated) -> str:
+def message(judged: ClassEvaluated, texts: ReasonTexts) -> str:
     """What the pod's condition says, in Kubernetes' words."""
-    return summary(judged.nodes, refused_by_text(judged.rejected))
+    return summary(judged.nodes, refused_by_text(judged.rejected, texts))
 
 
-def refused_by_text(rejected: Sequence[Rejections], language: str = "en") -> dict[str, int]:
+def refused_by_text(rejected: Sequence[Rejections], texts: ReasonTexts, language: str = "en") -> dict[str, int]:
     """Text of a reason -> how many nodes it refuses; details that the text does not show are summed up."""
     counts: Counter[str] = Counter()
     for entry in rejected:
-        counts[text(entry.code, entry.detail, language)] += entry.nodes
+        counts[texts.text(entry.code, entry.detail, language)] += entry.nodes
     return dict(counts)

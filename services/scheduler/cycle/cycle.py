@@ -26,11 +26,10 @@ from services.scheduler.cycle.lookahead import WORTH_IT
 from services.scheduler.cycle.nomination import least_first
 from services.scheduler.cycle.preemption import Kept, Preemptor
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.plugins.volume_binding.plugin import VolumeBindingState
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE
 from services.scheduler.queue.queueing_hints import QueueingHints
 from services.scheduler.queue.scheduling_queue import Chosen
@@ -227,7 +226,7 @@ class _Cycle:
         # Of fresh pods alone: behind these come those that this cycle puts back, so that nobody else's turn is between them.
         while end < len(self._line) and self._kinds[end] == FRESH and _is_plain(self._line[end], pod_class):
             end += 1
-        if end - begin < WORTH_A_RUN or pod_class.pod.spec.volumes:
+        if end - begin < WORTH_A_RUN or self._is_prepared(pod_class):
             return
         pods = self._line[begin:end]
         rows, totals = class_.evaluation.run([name_hash(each.uid) for each in pods])
@@ -250,7 +249,7 @@ class _Cycle:
                 or other.nominated
                 or self._coming[pod_class] != 1
                 or pod_class in self._classes
-                or pod_class.pod.spec.volumes
+                or self._is_prepared(pod_class)
             ):
                 return
             yield other
@@ -352,14 +351,19 @@ class _Cycle:
         if node:
             self._keep_room(pod, pod_class, node)
 
+    def _is_prepared(self, pod_class: PodClass) -> bool:
+        """Returns True where a plugin may request something before pods of the class are bound, volumes for example."""
+        states = self._copies.plugin_states
+        return any(states[plugin].applies_to(pod_class) for plugin in self._profile(pod_class).preparing)
+
     def _prepare(self, pod: PodRecord, pod_class: PodClass, row: int, evaluation: ClassEvaluation) -> bool:
-        """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""
-        for plugin in evaluation.profile.plugins if pod_class.pod.spec.volumes else ():
-            state = self._copies.plugin_states[plugin]
-            choice = state.prepare(pod_class, row) if isinstance(state, VolumeBindingState) else None
-            if choice is not None:
-                self._events += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in choice.events()]
-                waits = Rejections(plugin=plugin.name, code="VolumesPending", nodes=1, detail=choice.node)
+        """Requests what plugins need before the pod can be bound to the node; it is tried again when that is done."""
+        for plugin in evaluation.profile.preparing:
+            preparation = self._copies.plugin_states[plugin].prepare(pod_class, row)
+            if preparation is not None:
+                cause = Cause("cluster", pod.since)
+                self._events += [Draft(event, cause, pod.uid) for event in preparation.events()]
+                waits = Rejections(plugin=plugin.name, code=preparation.reason, nodes=1, detail=preparation.node)
                 nodes = int(self._cache.table.alive.sum())
                 self._refuse(pod, self._record(ClassEvaluated(nodes=nodes, feasible=0, rejected=(waits,))))
                 return True
@@ -376,11 +380,17 @@ class _Cycle:
             pod=pod.name,
             cycle=self._number,
             code=code,
-            message=message(record) if pod_class is None or not pod_class.fault else f"{text(code)}: {pod_class.fault}",
+            message=self._message(pod_class, record, code),
             plugins=tuple(dict.fromkeys(rejected.plugin for rejected in record.rejected)),
             attempt=pod.attempts + 1,
         )
         self._events.append(Draft(told, Cause("cluster", pod.since), pod.uid))
+
+    def _message(self, pod_class: PodClass | None, record: ClassEvaluated, code: str) -> str:
+        assert pod_class is not None, "only pods that have been read are queued"
+        if pod_class.fault:
+            return f"{text(code)}: {pod_class.fault}"
+        return message(record, self._profile(pod_class).texts)
 
     def _record(self, judged: ClassEvaluated) -> int:
         self._judged.append(judged)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.reserve import Reservers
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Plugin, Profile
-from services.scheduler.framework.plugin_state import Placeable, PluginState, Preemptable, Releasable, Surprising
-from services.scheduler.framework.protocols import is_kind
+from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.profile import Profile
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 
@@ -28,9 +28,10 @@ class CycleState:
             for plugin, plugin_cache in cache.plugin_caches.items()
         }
         self.reservers = Reservers(self.plugin_states)
-        plugin_states = self.plugin_states.values()
-        self._counting = [state for state in plugin_states if is_kind(state, Placeable)]
-        self._surprising = [state for state in plugin_states if is_kind(state, Surprising)]
+        states = self.plugin_states.items()
+        self._counting = [state for plugin, state in states if plugin.spec.counts_placements]
+        self._removing = [state for plugin, state in states if plugin.spec.counts_removals]
+        self._reserving = [state for plugin, state in states if plugin.spec.reserves]
 
     def count(self, pod: PodRecord, pod_class: PodClass, row: int, given: Mapping[str, str]) -> None:
         """A pod goes to the node, and gets what it is given there."""
@@ -49,26 +50,21 @@ class CycleState:
 
     def count_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """Equal pods go to these nodes, each to another, and get nothing but room there; how many: those that change it as is foreseen."""
-        count = min((state.count_predicted(pods, pod_class, rows) for state in self._surprising), default=len(rows))
+        count = min((state.count_predicted(pods, pod_class, rows) for state in self._counting), default=len(rows))
         pods, rows = pods[:count], rows[:count]
         self.snapshot.place_all(pod_class, rows)
         for state in self._counting:
-            if is_kind(state, Surprising):
-                state.place_all(pods, pod_class, rows)
-            else:
-                for pod, row in zip(pods, rows, strict=True):
-                    state.place(pod, pod_class, row)
+            state.place_all(pods, pod_class, rows)
         return count
 
     def matched_prediction(self) -> bool:
         """Whether the pod that was counted last changed its node as was foreseen, gifts aside."""
-        return all(state.matched_prediction() for state in self._surprising)
+        return all(state.matched_prediction() for state in self._counting)
 
     def move(self, assignment: Assignment, row: int, sign: int) -> None:
         """A pod that ran when the cycle began is taken off its node (-1), or put back (+1)."""
         self.snapshot.move(assignment.pod_class, row, sign)
-        for state in self.plugin_states.values():
-            if is_kind(state, Preemptable):
-                state.move(assignment.pod_class, row, terminating=assignment.terminating, sign=sign)
-            if is_kind(state, Releasable):
-                state.release(assignment, row, sign)
+        for state in self._removing:
+            state.move(assignment.pod_class, row, terminating=assignment.terminating, sign=sign)
+        for state in self._reserving:
+            state.release(assignment, row, sign)

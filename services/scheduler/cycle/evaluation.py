@@ -17,7 +17,8 @@ from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, re
 from services.scheduler.cycle.fused_scoring import Pass
 from services.scheduler.cycle.lookahead import Lookahead, compute_lookahead
 from services.scheduler.cycle.rejection_summary import BEST, rejections
-from services.scheduler.framework.plugin import Normalize, Plugin, normalized
+from services.scheduler.framework.plugin import Plugin, normalized
+from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import (
     AS_IT_IS,
     DOWN,

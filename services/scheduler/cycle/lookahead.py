@@ -12,10 +12,10 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins, Scoring
 from services.scheduler.cycle.fused_scoring import Pass
-from services.scheduler.framework.plugin import Normalize, normalized
-from services.scheduler.framework.plugin_state import LookaheadScore, PluginState, Summed
-from services.scheduler.framework.protocols import is_kind
+from services.scheduler.framework.plugin import normalized
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.score_terms import ScoreTerm
+from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import close, note_refusals
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass
@@ -60,7 +60,7 @@ def compute_lookahead(
     parts: list[tuple[int, ScoreTerm]] = []
     for _, weight, state in summing:
         later = _after(state, pod_class, fuller)
-        part = later.score_term(pod_class) if is_kind(later, Summed) else None
+        part = None if later is None else later.score_term(pod_class)
         if part is None:
             return None
         parts.append((weight, part))
@@ -90,4 +90,4 @@ def compute_lookahead(
 
 
 def _after(state: PluginState, pod_class: PodClass, fuller: CycleSnapshot) -> PluginState | None:
-    return state.after_one_more(pod_class, fuller) if is_kind(state, LookaheadScore) else None
+    return state.after_one_more(pod_class, fuller)

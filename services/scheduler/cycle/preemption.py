@@ -17,10 +17,10 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import consequences, nomination
 from services.scheduler.cycle.own_quota import OwnQuota
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.plugin import PostFilterPlugin
+from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.select import standings
-from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from services.scheduler.state.quota_capacity import Entry
@@ -94,8 +94,8 @@ class Preemptor:
 
     def victims_for(self, pod: PodRecord, evaluation: ClassEvaluation, pod_hash: np.uint64) -> Candidate | None:
         """The node and the pods that have to go from it; None when there is none, or the pod may not or need not ask."""
-        args, pod_class, self.has_looked = evaluation.profile.preemption, evaluation.pod_class, False
-        if args is None or pod_class.pod.spec.preemption_policy == "Never" or self._tries >= MOST_A_ROUND:
+        post_filter, pod_class, self.has_looked = evaluation.profile.preemption, evaluation.pod_class, False
+        if post_filter is None or pod_class.pod.spec.preemption_policy == "Never" or self._tries >= MOST_A_ROUND:
             return None
         if self._waits_for_victims(pod, pod_class):
             return None
@@ -112,7 +112,7 @@ class Preemptor:
             self._dry_run = DryRun(self._copies(), self._kept)
         self._dry_run.catch_up()
         for own in self._own(pod, pod_class):
-            candidates = list(self._candidates(evaluation, args, pod_hash, own))
+            candidates = list(self._candidates(evaluation, post_filter, pod_hash, own))
             self.candidates = len(candidates)
             if candidates:
                 return pick(candidates)
@@ -163,13 +163,13 @@ class Preemptor:
         return row is not None and bool(self._cycle.leaving_from(row, pod_class.priority))
 
     def _candidates(
-        self, evaluation: ClassEvaluation, args: PreemptionArgs, pod_hash: np.uint64, own: OwnQuota | None
+        self, evaluation: ClassEvaluation, post_filter: PostFilterPlugin, pod_hash: np.uint64, own: OwnQuota | None
     ) -> Iterator[Candidate]:
         cache, pod_class = self._cache, evaluation.pod_class
         rows = evaluation.resolvable()
         if not len(rows):
             return
-        enough = args.candidates(len(rows))
+        enough = post_filter.candidates(len(rows))
         found = clean = 0
         # From another node for each pod, and by names: rows differ from process to process.
         for row in rows[np.argsort(standings(cache.table.hashes[rows], pod_hash), kind="stable")]:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from services.scheduler.framework.plugin import Plugin, Profile
+from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.select import NO_NODE, tally
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass

@@ -9,8 +9,6 @@ import numpy as np
 from services.scheduler.cycle.active_plugins import ActivePlugins, refuse_by
 from services.scheduler.cycle.fused_scoring import lay_out
 from services.scheduler.cycle.rejection_summary import BEST, listed, rejections
-from services.scheduler.framework.plugin_state import LookaheadScore
-from services.scheduler.framework.protocols import is_kind
 from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, LoadTerm
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.sequential import place
@@ -69,9 +67,7 @@ class VariantBatch:
         if any(index > active.fitting[0] or not plugin.node_only for index, plugin, _ in active.filters):
             return False
         summing, _, others = active.parts(pod_class)
-        return not others and all(
-            is_kind(state, LookaheadScore) and state.can_predict(pod_class) for _, _, state in summing
-        )
+        return not others and all(state.can_predict(pod_class) for _, _, state in summing)
 
     def is_arithmetic(self) -> bool:
         """Whether all that is said of the classes now, and all that their pods change, is arithmetic or the same for all of them."""

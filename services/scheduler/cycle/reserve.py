@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.framework.plugin import Plugin, Profile
-from services.scheduler.framework.plugin_state import PluginState, Releasable, Reserver
-from services.scheduler.framework.protocols import is_kind
+from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.profile import Profile
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 
@@ -14,7 +14,7 @@ class Reservers:
     """The working copies that give something; none in most cycles that need none."""
 
     def __init__(self, plugin_states: Mapping[Plugin, PluginState]) -> None:
-        self._reservers = {plugin: state for plugin, state in plugin_states.items() if is_kind(state, Reserver)}
+        self._reservers = {plugin: state for plugin, state in plugin_states.items() if plugin.spec.reserves}
 
     def reserve(self, evaluation: ClassEvaluation, row: int) -> dict[str, str] | None:
         """What a pod of the judge's class gets on a node that passed, as annotations; None when a plugin has nothing to give.
@@ -41,7 +41,7 @@ class Reservers:
         annotations: dict[str, str] = {}
         for plugin, state in self._reservers.items():
             given = state.reserve(pod_class, row) if plugin in profile.filters else {}
-            if isinstance(given, int) and isinstance(state, Releasable):
+            if isinstance(given, int):
                 for assignment in leaving:
                     state.release(assignment, row, -1)
                 given = state.reserve(pod_class, row)

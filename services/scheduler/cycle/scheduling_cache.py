@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Plugin, Profile
+from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.queue.scheduling_queue import Queue
 from services.scheduler.state.cluster_view import ClusterView

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from services.scheduler.framework.reasons import text
+from services.scheduler.plugins.registry import text
 from services.scheduler.quota.describe import told
 from services.scheduler.state.pod_class import SCHEDULER_NAME
 from shared.events import Event, RecordedEvent

@@ -17,8 +17,8 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.condition_message import message
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
-from services.scheduler.framework.reasons import text
 from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.plugins.registry import REGISTRY, text
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.explanation_requests import EXPLANATIONS, LastAnswer, digest_of
 from services.scheduler.state.pod_record import PodRecord
@@ -154,7 +154,7 @@ def _judged(cache: SchedulingCache, pod: Pod, now_ns: int) -> Json:
         for (plugin, why, helps), nodes in sorted(refused.items())
     ]
     results = [_result(pod.metadata.key, pod.metadata.uid, names[row])] if row >= 0 else []
-    failed = "" if results else message(evaluation.judged(name_hash(pod.metadata.uid)))
+    failed = "" if results else message(evaluation.judged(name_hash(pod.metadata.uid)), REGISTRY.texts)
     return _explained(results, failed, details)
 
 

@@ -12,9 +12,10 @@ from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import least_first
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Profile
-from services.scheduler.framework.reasons import NODE_UNKNOWN, text
+from services.scheduler.framework.profile import Profile
+from services.scheduler.framework.reasons import NODE_UNKNOWN
 from services.scheduler.kernels.select import NO_NODE
+from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
 from shared.errors import KoordError
 from shared.kube.pod import Pod

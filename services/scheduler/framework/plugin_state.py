@@ -1,157 +1,137 @@
-"""A plugin's working copy for one cycle, and what more some plugins' copies can do.
+"""Base class of a plugin's working copy for one cycle.
 
-In a cycle, pods are placed one after the other; `place` moves a state on. All judge in integers as upstream has them.
+In a cycle, pods are placed one after the other; `PluginState.place` counts each of them. Which of the abilities below a
+plugin has is declared in its PluginSpec, and only those are used. All filter results and scores are integers as upstream's.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
+from shared.events import Event
 
 
-class PluginState(Protocol):
-    """A plugin's working copy for one cycle."""
+class Preparation(ABC):
+    """Writes that a pod needs before it can be bound to a node; it is tried again when they are done.
 
-    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """Judge nodes for a class of pods.
+    Attributes:
+        node: name of the node.
+        reason: code of the reason for which the pod waits.
+    """
+
+    node: str
+    reason: str
+
+    @abstractmethod
+    def events(self) -> Iterable[Event]:
+        """Events of the cycle that request the writes."""
+
+
+class PluginState:
+    """A plugin's working copy for one cycle. The defaults pass every node, score nothing and count nothing."""
+
+    # Filter and score
+
+    def applies_to(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns False where the plugin passes all nodes, scores none and reserves nothing, at any time of the cycle.
+
+        Classes that differ in amounts alone get the same response.
+        """
+        return True
+
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:  # noqa: ARG002
+        """Filters nodes for a class of pods.
 
         Returns:
-            [rows], 0 where the node may take the pod, else a verdict that `Plugin.reasons` can read. None: all may.
+            [rows], 0 where the node passes, else a result that `Plugin.reasons` can read. None: all pass.
         """
-        ...
-
-    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """Prefer nodes: the higher the better. None: the plugin has no opinion on this class, which counts 0.
-
-        Returns:
-            [rows], 0..100, or any scale when the plugin's `normalize` brings it there; the caller's own, unless the plugin is static.
-        """
-        ...
+        return None
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The verdict on one node, 0 where `filter` returns None: the same in plain integers, for after a placement."""
-        ...
+        """The filter result of one node, 0 where `filter` returns None. It is called after placements on the node."""
+        results = self.filter(pod_class, np.array([row]))
+        return 0 if results is None else int(results[0])
+
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:  # noqa: ARG002
+        """Scores nodes: the higher the better. None: 0 for all of them.
+
+        Returns:
+            [rows], 0..100, or any scale that the `normalize` of the plugin brings there. The caller may change the array,
+            unless the plugin is node-only.
+        """
+        return None
 
     def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node, 0 where `score` returns None."""
-        ...
+        scores = self.score(pod_class, np.array([row]))
+        return 0 if scores is None else int(scores[0])
 
+    # Fused kernels
 
-@runtime_checkable
-class Placeable(PluginState, Protocol):
-    """The state of a plugin that counts more of a cycle's placements than the room does."""
+    def fit_term(self, pod_class: PodClass) -> FitTerm:
+        """Describes `filter` for the fused kernel, of a plugin whose spec declares `fit_term`."""
+        raise NotImplementedError
+
+    def score_term(self, pod_class: PodClass) -> ScoreTerm | None:  # noqa: ARG002
+        """Describes `score` for the fused kernel; None: `score` has to be called."""
+        return None
+
+    # Placements of the cycle (`counts_placements`) and removals for preemption (`counts_removals`)
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
-        """Count a pod of the class on the node, for the pods that come after it in the cycle."""
-        ...
+        """Counts a pod of the class on the node, for the pods that come after it in the cycle."""
 
-
-@runtime_checkable
-class Preemptable(PluginState, Protocol):
-    """The state of a plugin of which pods that run can be taken, to see what would fit without them. Of others they stay."""
+    def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> None:
+        """Counts equal pods, each on another node: the first of those of the last `count_predicted`, no more than it returned."""
+        for pod, row in zip(pods, rows, strict=True):
+            self.place(pod, pod_class, row)
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
-        """A pod that ran on the node when the cycle began is taken off it (-1), or put back (+1).
+        """Takes a pod that ran when the cycle began off its node (-1), or puts it back (+1).
 
         Args:
             terminating: it is being deleted.
         """
-        ...
 
+    # Look-ahead
 
-@runtime_checkable
-class Releasable(PluginState, Protocol):
-    """The state of a plugin that gave running pods something, which would be free without them."""
+    def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns True where `after_one_more` has a result for the class and for those that differ from it in amounts alone."""
+        return False
 
-    def release(self, assignment: Assignment, row: int, sign: int) -> None:
-        """A pod that ran on the node when the cycle began is taken off it with all it has (-1), or put back (+1)."""
-        ...
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "PluginState | None":  # noqa: ARG002
+        """The state as if each node had taken one more pod of the class; `snapshot` is `CycleSnapshot.after`. None: not predictable.
 
-
-@runtime_checkable
-class Selective(PluginState, Protocol):
-    """The state of a plugin that has nothing to say of most classes, whatever happens in the cycle."""
-
-    def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether it may say anything of the class, or give its pods anything, at any time of the cycle.
-
-        Classes that differ in amounts alone are answered alike.
+        A plugin that neither filters nor scores a class now is taken to do neither after any number of its pods.
         """
-        ...
-
-
-@runtime_checkable
-class Fitting(PluginState, Protocol):
-    """The state of a plugin whose filter is arithmetic alone, and can be worked out with other plugins' scores."""
-
-    def fit_term(self, pod_class: PodClass) -> FitTerm:
-        """What `filter` is worked out from; one state of a profile has this."""
-        ...
-
-
-@runtime_checkable
-class Summed(PluginState, Protocol):
-    """The state of a plugin whose score is arithmetic alone, and can be worked out together with that of others."""
-
-    def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
-        """What `score` is worked out from; None: it has to be asked for it."""
-        ...
-
-
-@runtime_checkable
-class LookaheadScore(PluginState, Protocol):
-    """The state of a plugin whose opinion changes with each pod on a node, by as much on every node.
-
-    A state that is none, and has no opinion on a class, has none after any number of its pods.
-    """
-
-    def can_predict(self, pod_class: PodClass) -> bool:
-        """Whether `after` can say, for the class and for those that differ from it in amounts alone."""
-        ...
-
-    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
-        """The state as if each node had taken one more pod of the class; `snapshot` is `CycleSnapshot.after`. None: it cannot say."""
-        ...
-
-
-@runtime_checkable
-class Surprising(LookaheadScore, Protocol):
-    """A foreseeing state that counts some pods otherwise than it foresees."""
+        return None
 
     def matched_prediction(self) -> bool:
-        """Whether the pod that was placed last changed its node as `after` would have said."""
-        ...
+        """Returns True where the pod that was placed last changed its node as `after_one_more` predicts."""
+        return True
 
-    def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
-        """How many equal pods, from the first on, would change their nodes as `after` says, each another node."""
-        ...
+    def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:  # noqa: ARG002
+        """The number of equal pods, from the first on, that would change their nodes as `after_one_more` predicts."""
+        return len(rows)
 
-    def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> None:
-        """Count the first of the pods that `count_predicted` was asked about last: no more than it said."""
-        ...
+    # Cross-node plugins (`cross_node`): these score by `scores`, not by `score`
 
-
-@runtime_checkable
-class CrossNodeState(PluginState, Protocol):
-    """The state of a wide plugin: what it says of a node depends on pods on other nodes too.
-
-    Its `score` is None: it scores by `scores`.
-    """
-
-    def revision(self, pod_class: PodClass) -> int:
+    def revision(self, pod_class: PodClass) -> int:  # noqa: ARG002
         """A number that grows when a placement of the cycle may have changed `filter` or `scores` for the class."""
-        ...
+        return 0
 
-    def ignores_own_placements(self, pod_class: PodClass) -> bool:
-        """Whether it makes no difference to what it says of the class where pods of the class go."""
-        ...
+    def ignores_own_placements(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns True where pods of the class change neither the filter results nor the scores for the class."""
+        return True
 
-    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
-        """Prefer nodes, measured against the feasible ones. None: no opinion, which counts 0.
+    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:  # noqa: ARG002
+        """Scores nodes against the feasible ones. None: 0 for all of them.
 
         Args:
             feasible: bool[all rows].
@@ -159,21 +139,22 @@ class CrossNodeState(PluginState, Protocol):
         Returns:
             [all rows], 0..100 where feasible, anything elsewhere.
         """
-        ...
+        return None
 
+    # Reservations (`reserves`)
 
-@runtime_checkable
-class Reserver(PluginState, Protocol):
-    """The state of a plugin that gives pods more of a node than room: CPUs, NUMA zones.
-
-    Its filter may let a node pass that turns out to have nothing to give, and a placement may make it change its mind about a node that
-    it refused.
-    """
-
-    def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
-        """What a pod of the class gets on the node, as annotations of the pod; or the verdict that refuses it after all."""
-        ...
+    def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:  # noqa: ARG002
+        """Chooses the allocation of a pod of the class on the node, as annotations; a filter result where nothing is left."""
+        return {}
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:
-        """Count what a pod was given, by whichever profile's plugin, for the pods that come after it in the cycle."""
-        ...
+        """Counts an allocation, chosen by the plugin of any profile, for the pods that come after it in the cycle."""
+
+    def release(self, assignment: Assignment, row: int, sign: int) -> None:
+        """Frees the allocation of a pod that ran when the cycle began (-1), or counts it again (+1)."""
+
+    # Preparation (`prepares`)
+
+    def prepare(self, pod_class: PodClass, row: int) -> Preparation | None:  # noqa: ARG002
+        """Requests what the pod needs before it can be bound to the node; None where nothing is missing."""
+        return None

@@ -1,125 +1,69 @@
-"""The plugins by name: those that this scheduler has, and those that Kubernetes and Koordinator have besides.
+"""Registry of the plugins that a configuration may name."""
 
-A configuration may name the latter, because upstream's own does; they are passed over, visibly. A name in neither list is a
-mistake. To add a plugin: write it under `plugins/`, give it a factory here, and take it off ELSEWHERE.
-"""
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from services.scheduler.framework.reasons import FRAMEWORK_REASONS, ReasonTexts
+from services.scheduler.framework.spec import PluginSpec
 
-from services.scheduler.framework.plugin import Plugin
-from services.scheduler.plugins.image_locality.plugin import ImageLocality
-from services.scheduler.plugins.inter_pod_affinity.args import read_inter_pod_args
-from services.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
-from services.scheduler.plugins.load_aware_scheduling import read_args as read_load_aware_args
-from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
-from services.scheduler.plugins.node_affinity.args import read_affinity_args
-from services.scheduler.plugins.node_affinity.plugin import NodeAffinity
-from services.scheduler.plugins.node_name.plugin import NodeName
-from services.scheduler.plugins.node_numa_resource.args import read_numa_args
-from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
-from services.scheduler.plugins.node_ports.plugin import NodePorts
-from services.scheduler.plugins.node_resources_balanced_allocation.args import read_balance_args
-from services.scheduler.plugins.node_resources_balanced_allocation.plugin import NodeResourcesBalancedAllocation
-from services.scheduler.plugins.node_resources_fit.args import read_fit_args
-from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
-from services.scheduler.plugins.node_resources_fit_plus.args import read_fit_plus_args
-from services.scheduler.plugins.node_resources_fit_plus.plugin import NodeResourcesFitPlus
-from services.scheduler.plugins.node_unschedulable.plugin import NodeUnschedulable
-from services.scheduler.plugins.node_volume_limits.plugin import NodeVolumeLimits
-from services.scheduler.plugins.pod_topology_spread.args import read_spread_args
-from services.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
-from services.scheduler.plugins.scarce_resource_avoidance.args import read_scarce_args
-from services.scheduler.plugins.scarce_resource_avoidance.plugin import ScarceResourceAvoidance
-from services.scheduler.plugins.scheduling_hint.args import read_hint_args
-from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint
-from services.scheduler.plugins.taint_toleration.plugin import TaintToleration
-from services.scheduler.plugins.volume_binding.plugin import VolumeBinding
-from services.scheduler.plugins.volume_restrictions.plugin import VolumeRestrictions
-from services.scheduler.plugins.volume_zone.plugin import VolumeZone
+ArgsCheck = Callable[[Mapping[str, Any], str], None]
+"""Raises a KoordError where arguments cannot be used; the second argument is their path in the configuration."""
 
-Args = Mapping[str, Any]
+NO_PLUGINS: Mapping[str, ArgsCheck | None] = {}
 
 
-class Known(NamedTuple):
-    """A plugin that this scheduler has.
+class Registry:
+    """Plugins by name: those of this release, and those that Kubernetes and Koordinator have besides.
+
+    A configuration may name the latter, because upstream's own does; they are skipped, and a note says so. Any other name is
+    a mistake.
 
     Attributes:
-        make: from the decoded `args` of its pluginConfig ({} without one), and where they stand.
-        filters, scores: the points at which it does something.
-        pre_filters: whether it narrows the nodes down where it is enabled at preFilter, before all filters.
-        reads_args: whether it has arguments that `make` reads.
+        specs: name -> declaration, of the plugins of this release.
+        defaults: name -> score weight of the plugins that every profile has unless it disables them, in order.
+        built_in: plugins that the queue, the cycle and the gateway are made of; they cannot be disabled.
+        unsupported: plugins of Kubernetes and Koordinator that this release does not have -> check of their arguments.
+        retired: plugins that Kubernetes or Koordinator once had; guides of that time still name them.
+        texts: texts of the reasons of all plugins and of the framework.
     """
 
-    make: Callable[[Args, str], Plugin]
-    filters: bool
-    scores: bool
-    reads_args: bool = False
-    pre_filters: bool = False
+    def __init__(
+        self,
+        specs: Sequence[PluginSpec],
+        *,
+        defaults: Mapping[str, int],
+        built_in: frozenset[str] = frozenset(),
+        unsupported: Mapping[str, ArgsCheck | None] = NO_PLUGINS,
+        retired: frozenset[str] = frozenset(),
+    ) -> None:
+        """Collects declarations.
 
+        Raises:
+            ValueError: two plugins have one name, or give one reason different texts.
+        """
+        self.specs = {spec.name: spec for spec in specs}
+        if len(self.specs) != len(specs):
+            raise ValueError(f"two plugins have one name: {sorted(spec.name for spec in specs)}")
+        self.defaults = defaults
+        self.built_in = built_in
+        self.unsupported = unsupported
+        self.retired = retired
+        self.texts = ReasonTexts(FRAMEWORK_REASONS, *(spec.reasons for spec in specs))
 
-_A = TypeVar("_A")
+    def with_plugins(self, *specs: PluginSpec) -> "Registry":
+        """The registry with more plugins: upstream's out-of-tree registry."""
+        return Registry(
+            (*self.specs.values(), *specs),
+            defaults=self.defaults,
+            built_in=self.built_in,
+            unsupported=self.unsupported,
+            retired=self.retired,
+        )
 
+    def has(self, name: str) -> bool:
+        """Returns True for a name that a configuration may use."""
+        return any(name in names for names in (self.specs, self.built_in, self.unsupported, self.retired))
 
-def _plain(plugin: Callable[[], Plugin], *, filters: bool = False, scores: bool = False) -> Known:
-    """A plugin without arguments."""
-    return Known(lambda _, __: plugin(), filters=filters, scores=scores)
-
-
-def _reading(
-    read: Callable[[Args, str], _A],
-    plugin: Callable[[_A], Plugin],
-    *,
-    filters: bool = False,
-    scores: bool = False,
-    pre_filters: bool = False,
-) -> Known:
-    """A plugin with arguments, and what reads them."""
-    return Known(
-        lambda args, source: plugin(read(args, source)),
-        filters=filters,
-        scores=scores,
-        reads_args=True,
-        pre_filters=pre_filters,
-    )
-
-
-PLUGINS: Mapping[str, Known] = {
-    "NodeUnschedulable": _plain(NodeUnschedulable, filters=True),
-    "NodeName": _plain(NodeName, filters=True),
-    "TaintToleration": _plain(TaintToleration, filters=True, scores=True),
-    "NodeAffinity": _reading(read_affinity_args, NodeAffinity, filters=True, scores=True),
-    "NodePorts": _plain(NodePorts, filters=True),
-    "NodeResourcesFit": _reading(read_fit_args, NodeResourcesFit, filters=True, scores=True),
-    "VolumeRestrictions": _plain(VolumeRestrictions, filters=True),
-    "NodeVolumeLimits": _plain(NodeVolumeLimits, filters=True),
-    "VolumeBinding": _plain(VolumeBinding, filters=True),
-    "VolumeZone": _plain(VolumeZone, filters=True),
-    "PodTopologySpread": _reading(read_spread_args, PodTopologySpread, filters=True, scores=True),
-    "InterPodAffinity": _reading(read_inter_pod_args, InterPodAffinity, filters=True, scores=True),
-    "NodeResourcesBalancedAllocation": _reading(read_balance_args, NodeResourcesBalancedAllocation, scores=True),
-    "ImageLocality": _plain(ImageLocality, scores=True),
-    "LoadAwareScheduling": _reading(read_load_aware_args, LoadAwareScheduling, filters=True, scores=True),
-    "NodeNUMAResource": _reading(read_numa_args, NodeNUMAResource, filters=True, scores=True),
-    "SchedulingHint": _reading(read_hint_args, SchedulingHint, pre_filters=True),
-    "NodeResourcesFitPlus": _reading(read_fit_plus_args, NodeResourcesFitPlus, scores=True),
-    "ScarceResourceAvoidance": _reading(read_scarce_args, ScarceResourceAvoidance, scores=True),
-}
-"""Name -> how it is made. In the order in which the stock ones filter."""
-
-MULTI_POINT: Mapping[str, int] = {
-    "SchedulingGates": 0, "PrioritySort": 0, "NodeUnschedulable": 0, "NodeName": 0, "TaintToleration": 3,
-    "NodeAffinity": 2, "NodePorts": 0, "NodeResourcesFit": 1, "VolumeRestrictions": 0, "NodeVolumeLimits": 0,
-    "VolumeBinding": 0, "VolumeZone": 0, "PodTopologySpread": 2, "InterPodAffinity": 2, "DefaultPreemption": 0,
-    "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "DefaultBinder": 0,
-}  # fmt: skip
-"""What every profile has unless it says otherwise, in order, with score weights. Source: spec/scheduler-core.md 2."""
-
-BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "DefaultPreBind"))
-"""Plugins that the queue, the cycle and the gateway are made of; of these only DefaultPreemption can be taken out."""
-
-ELSEWHERE = frozenset((
-    "DynamicResources", "NodeDeclaredFeatures",
-    "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota",
-))  # fmt: skip
-"""Plugins of Kubernetes and Koordinator that this scheduler does not have."""
+    def names(self) -> list[str]:
+        """The plugins of this release, in the order of their names."""
+        return sorted((*self.specs, *self.built_in))

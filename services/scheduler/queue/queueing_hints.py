@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.cluster_cache import ClusterCache
-from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.scheduling_queue import BinKey, PoolKey, Queue
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import WOKEN, ActiveQueue, Entry, Order, first_of
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass

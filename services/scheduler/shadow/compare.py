@@ -10,7 +10,7 @@ from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.kernels.select import NO_NODE
 from services.scheduler.state.pod_class import PodClass

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.follow import pod_class_of
 from services.scheduler.state.cluster_view import ClusterView

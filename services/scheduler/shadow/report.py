@@ -6,7 +6,7 @@ from math import sqrt
 
 import msgspec
 
-from services.scheduler.framework.reasons import text
+from services.scheduler.plugins.registry import text
 from services.scheduler.shadow.history import RESOURCES, Compared, ShadowHistory
 
 

@@ -14,9 +14,9 @@ import msgspec
 
 from cli.embedded import EmbeddedNats
 from cli.supervisor import Endpoints, Spec, Supervisor
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, RecordedEvent

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from random import Random
 
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import RecordedEvent
 from tests.support.scheduling_world import World, fold
@@ -28,7 +28,7 @@ def totals(cache: SchedulingCache) -> dict[str, tuple[int, dict[str, int]]]:
 def loads(cache: SchedulingCache) -> list[dict[str, list[list[int]]]]:
     """By plugin that keeps an account of load: node -> its loads, of nodes that are there."""
     table, kept = cache.table, (getattr(each, "account", None) for each in cache.plugin_caches.values())
-    accounts = [account for account in kept if isinstance(account, LoadAwareLedger)]
+    accounts = [account for account in kept if isinstance(account, LoadCache)]
     assert accounts, "the shipped profile has one"
     return [
         {name: account.fleet.loads[:, :, row].tolist() for name, row in sorted(table.rows.items()) if table.alive[row]}

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from services.scheduler.framework.reasons import text
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger, LoadState, read_args
-from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
+from services.scheduler.plugins.load_aware_scheduling.args import read_args
+from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
+from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState, reasons
+from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_record import true_since_ns
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata, OwnerReference
@@ -98,38 +99,38 @@ def metric(
     )
 
 
-def ledger(**args: Any) -> LoadAwareLedger:
-    return LoadAwareLedger(read_args({"estimatedScalingFactors": {"cpu": 100, "memory": 100}} | args))
+def ledger(**args: Any) -> LoadCache:
+    return LoadCache(read_args({"estimatedScalingFactors": {"cpu": 100, "memory": 100}} | args))
 
 
-def assign(account: LoadAwareLedger, pod: Pod, at_ns: int, row: int = 0) -> None:
+def assign(account: LoadCache, pod: Pod, at_ns: int, row: int = 0) -> None:
     scheduled_ns, initialized_ns = true_since_ns(pod)
     template = account.templates.of(pod)
     account.count(pod.metadata.uid, row, pod.metadata.key, template, scheduled_ns or at_ns, initialized_ns or None)
 
 
-def place(state: LoadState, account: LoadAwareLedger, pod: Pod, row: int = 0) -> None:
+def place(state: LoadState, account: LoadCache, pod: Pod, row: int = 0) -> None:
     """A cycle places the pod on the node."""
     state.add(row, pod.metadata.key, account.templates.of(pod), NOW)
 
 
-def reason_of(account: LoadAwareLedger, code: int) -> str:
+def reason_of(account: LoadCache, code: int) -> str:
     """The text of a filter's code; empty where the node passes."""
     reason = reasons(account.resources)[code]
     return text(*reason) if code else ""
 
 
-def filtered(account: LoadAwareLedger, incoming: Pod, now_ns: int = NOW, row: int = 0) -> str:
+def filtered(account: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> str:
     """The reason's text; empty when the node passes."""
     code = int(account.new_state().filter(incoming, np.array([row]), now_ns)[0])
     return reason_of(account, code)
 
 
-def scored(account: LoadAwareLedger, incoming: Pod, now_ns: int = NOW, row: int = 0) -> int:
+def scored(account: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> int:
     return int(account.new_state().score(incoming, np.array([row]), now_ns)[0])
 
 
-def added(account: LoadAwareLedger, part: str, row: int = 0) -> tuple[int, ...]:
+def added(account: LoadCache, part: str, row: int = 0) -> tuple[int, ...]:
     """Sum of what the row's pods add to one of the accounts of `Share`."""
     vectors = [vector for _, share in account.shares(row) if (vector := getattr(share, part)) is not None]
     return tuple(map(sum, zip(*vectors, strict=True))) if vectors else (0,) * len(account.resources)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from shared.kube.instants import SECOND
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -24,7 +24,7 @@ THRESHOLDS = (
 )
 FLAGS = ("prodUsageIncludeSys", "scoreAccordingProdUsage", "filterExpiredNodeMetrics")
 
-Step = Callable[[LoadAwareLedger], None]
+Step = Callable[[LoadCache], None]
 
 cpus = st.integers(0, 20_000)
 memories = st.integers(0, 40).map(lambda gib: gib * GIB + 7)

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Plugin, Profile, Scorer
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
 from shared.events import Event, RecordedEvent

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from services.scheduler.explain.explain_pod import Explanation, explain, render
-from services.scheduler.framework.reasons import REASONS, summary, text
-from services.scheduler.framework.registry import PLUGINS
+from services.scheduler.framework.reasons import summary
+from services.scheduler.plugins.registry import REGISTRY, text
 from shared.events import RecordedEvent
 from shared.events.cluster import PodBound
 from shared.events.quota import (
@@ -168,9 +168,9 @@ def test_nothing_is_said_of_a_pod_without_events() -> None:
 
 
 def test_every_reason_of_every_plugin_has_a_text_in_both_languages() -> None:
-    codes = {code for name, known in PLUGINS.items() for code in known.make({}, name).queueing_hints}
-    assert codes <= REASONS.keys()
-    for code, words in REASONS.items():
+    for spec in REGISTRY.specs.values():
+        assert spec.queueing_hints.keys() == spec.reasons.keys()
+    for code, words in REGISTRY.texts.by_code.items():
         assert words.english != words.chinese
         assert text(code, "cpu") != code
         assert text(code, "cpu", "zh") != text(code, "cpu")

@@ -5,9 +5,9 @@ When a decision changes on purpose: `python -m tests.unit.scheduler.golden_histo
 
 import msgspec
 
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import CycleDecided, PodUnschedulable

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state.cluster_view import ClusterView

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
 from shared.kube.instants import SECOND, instant_text
@@ -33,7 +33,7 @@ AFTER_INITIALIZED = "scheduling.koordinator.sh/load-estimated-seconds-after-init
 OVER = {"usageThresholds": {"cpu": 1}}
 
 
-def busy(**args: Any) -> LoadAwareLedger:
+def busy(**args: Any) -> LoadCache:
     account = ledger(**args)
     account.set_node(0, node())
     account.set_metric(0, metric(usage(15_000, 30 * GIB)))

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareArgs, LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, estimate_pod, goround
 from services.scheduler.plugins.load_aware_scheduling.thresholds import (
     Window,
@@ -37,14 +38,14 @@ from tests.unit.scheduler.load_aware_objects import (
 from tests.unit.scheduler.load_aware_worlds import ROWS, World, pods, worlds
 
 
-def told(world: World) -> LoadAwareLedger:
+def told(world: World) -> LoadCache:
     account = ledger(**world.args)
     for step in world.steps():
         step(account)
     return account
 
 
-def judged(account: LoadAwareLedger, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
+def judged(account: LoadCache, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
     state, rows = account.new_state(), np.arange(ROWS) if rows is None else rows
     codes = state.filter(incoming, rows, NOW)
     return [reason_of(account, code) for code in codes], state.score(incoming, rows, NOW).tolist()

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.configuration import read_config
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import read_config
-from services.scheduler.framework.plugin_state import CrossNodeState, Placeable
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
@@ -41,19 +41,19 @@ class Cluster:
             seq = self.view.positions.get("cluster", 0) + 1
             self.view.apply(RecordedEvent("cluster", seq, event, seq, None))
 
-    def plugin_states(self) -> dict[str, CrossNodeState]:
+    def plugin_states(self) -> dict[str, PluginState]:
         self.cache.settle()
         snapshot = CycleSnapshot(self.cache.table, self.cache.pod_index, self.cache.cluster_objects)
-        plugin_states: dict[str, CrossNodeState] = {}
+        plugin_states: dict[str, PluginState] = {}
         for plugin, plugin_cache in self.cache.plugin_caches.items():
             if plugin.name in WIDE:
                 state = plugin.new_state(snapshot, plugin_cache, 0)
-                assert isinstance(state, CrossNodeState)
+                assert isinstance(state, PluginState)
                 plugin_states[plugin.name] = state
         return plugin_states
 
     def said(
-        self, pod_class: PodClass, plugin_states: Mapping[str, CrossNodeState] | None = None
+        self, pod_class: PodClass, plugin_states: Mapping[str, PluginState] | None = None
     ) -> dict[str, dict[str, tuple[int, int]]]:
         """Plugin -> node -> (verdict, score over all nodes)."""
         plugin_states = plugin_states or self.plugin_states()
@@ -72,12 +72,12 @@ class Cluster:
         }
 
 
-def filtered(state: CrossNodeState, pod_class: PodClass, size: int) -> list[int]:
+def filtered(state: PluginState, pod_class: PodClass, size: int) -> list[int]:
     results = state.filter(pod_class, slice(0, size))
     return [0] * size if results is None else results.tolist()
 
 
-def scored(state: CrossNodeState, pod_class: PodClass, feasible: Bools) -> list[int]:
+def scored(state: PluginState, pod_class: PodClass, feasible: Bools) -> list[int]:
     scores = state.scores(pod_class, feasible)
     return [0] * len(feasible) if scores is None else np.where(feasible, scores, 0).tolist()
 
@@ -144,7 +144,6 @@ def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
         pod = data.draw(pods(f"q{number}", node.metadata.name))
         placed.append((node, pod))
         for state in plugin_states.values():
-            assert isinstance(state, Placeable)
             state.place(PodRecord(pod.metadata.uid), class_of(pod), cluster.cache.table.rows[node.metadata.name])
     later = cluster_of(drawn, [*running, *placed])
     for pod_class in pod_classes:

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import pytest
 
-from services.scheduler.framework.reasons import text
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, distribute
 from services.scheduler.plugins.node_numa_resource.amplification import amplified
 from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
 from services.scheduler.plugins.node_numa_resource.node_options import node_options
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeBook
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, Wanted
-from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
+from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import cpu_list
 from tests.support.numa_machines import BIND_LABEL, NUMA_LABEL, machine, reported, topology_of
 

@@ -7,13 +7,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.configuration import read_config
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
-from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
@@ -184,11 +184,11 @@ def test_equal_nodes_are_judged_once() -> None:
     assert fleet.site(0) is fleet.site(1) is fleet.site(2)
 
 
-def fleet_of(cache: SchedulingCache) -> NumaFleet:
+def fleet_of(cache: SchedulingCache) -> NumaCache:
     (fleet,) = (
         plugin_cache for plugin, plugin_cache in cache.plugin_caches.items() if isinstance(plugin, NodeNUMAResource)
     )
-    assert isinstance(fleet, NumaFleet)
+    assert isinstance(fleet, NumaCache)
     return fleet
 
 

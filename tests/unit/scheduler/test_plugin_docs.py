@@ -5,24 +5,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.scheduler.framework.registry import BUILT_IN, ELSEWHERE, PLUGINS
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.plugins.load_aware_scheduling.args import AggregatedArgs, LoadAwareArgs
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
+from services.scheduler.plugins.registry import REGISTRY
 from shared.domain.deprecated_resources import RENAMED
 
 TEXT = (Path(__file__).parents[3] / "docs/plugins.md").read_text()
 
 
-@pytest.mark.parametrize("name", sorted({*PLUGINS, *BUILT_IN, *ELSEWHERE}))
+@pytest.mark.parametrize("name", sorted({*REGISTRY.specs, *REGISTRY.built_in, *REGISTRY.unsupported}))
 def test_every_plugin_is_described(name: str) -> None:
     assert f"`{name}`" in TEXT or f"## {name}\n" in TEXT
 
 
-@pytest.mark.parametrize("name", sorted(PLUGINS))
+@pytest.mark.parametrize("name", sorted(REGISTRY.specs))
 def test_every_reason_of_a_plugin_is_listed(name: str) -> None:
-    missing = [code for code in PLUGINS[name].make({}, name).queueing_hints if f"`{code}`" not in TEXT]
+    missing = [code for code in REGISTRY.specs[name].reasons if f"`{code}`" not in TEXT]
     assert not missing
 
 

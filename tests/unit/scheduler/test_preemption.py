@@ -8,11 +8,11 @@ import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim
 from services.scheduler.cache.selectors import Selector, canonical
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.plugins.default_preemption.args import BadPreemptionArgs, PreemptionArgs, read_preemption_args
 from services.scheduler.state.cluster_view import ClusterView

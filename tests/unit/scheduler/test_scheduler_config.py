@@ -5,9 +5,10 @@ import json
 import pytest
 import yaml
 
-from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
+from services.scheduler.configuration import config_drafts, config_of, read_config
+from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import BadConfig, config_of, read_config
+from services.scheduler.framework.config.profiles import BadConfig
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from services.scheduler.state.cluster_view import ClusterView

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.service import ConfigFile
 from services.scheduler.settings import SchedulerSettings
 from shared.events import RecordedEvent
@@ -299,7 +299,7 @@ def test_a_machine_with_ten_thousand_cpus_gives_each_of_them_once() -> None:
     assert len(placements(records)) == 2
     assert next(iter(told(records).values())).code in ("InsufficientResource", "NotEnoughCpus")
     (fleet,) = (
-        plugin_cache for plugin_cache in world.indexed().plugin_caches.values() if isinstance(plugin_cache, NumaFleet)
+        plugin_cache for plugin_cache in world.indexed().plugin_caches.values() if isinstance(plugin_cache, NumaCache)
     )
     cpus = [cpu for allocation in fleet.allocations(0) for cpu in allocation.cpus]
     assert len(cpus) == len(set(cpus)) == 10_000

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.tie_break import name_hash
+from services.scheduler.configuration import config_of, read_config
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import config_of, read_config
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin import MAX_SCORE
+from services.scheduler.framework.spec import Normalize
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause
 from shared.events.scheduling import CycleDecided, PodPlaced

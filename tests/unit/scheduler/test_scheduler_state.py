@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause
 from shared.events.log import WriterStarted

@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, RecordedEvent

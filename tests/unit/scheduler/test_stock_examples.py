@@ -7,10 +7,10 @@ import pytest
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.framework.plugin import Plugin, normalized
-from services.scheduler.framework.registry import PLUGINS
+from services.scheduler.framework.plugin import Plugin, make_plugin, normalized
 from services.scheduler.plugins.helper.tolerations import tolerates
 from services.scheduler.plugins.node_ports.plugin import collides
+from services.scheduler.plugins.registry import REGISTRY
 from shared.kube.node import Node, Taint
 from shared.kube.pod import (
     Affinity,
@@ -26,6 +26,12 @@ from tests.unit.scheduler.one_plugin import class_of
 
 RAMP = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}}
 SLOPE = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}}
+
+
+def make(name: str, args: Mapping[str, Any] | None = None) -> Plugin:
+    plugin = make_plugin(REGISTRY.specs[name], args or {}, "")
+    assert isinstance(plugin, Plugin)
+    return plugin
 
 
 def table_of(nodes: Sequence[Node], running: Mapping[str, Pod] | None = None) -> NodeTable:
@@ -67,12 +73,12 @@ def strategy(type_: str, cpu: int = 1, memory: int = 1, **more: Any) -> dict[str
 )
 def test_room_is_scored_as_the_strategy_says(args: dict[str, Any], score: int) -> None:
     table = table_of([node("n")], {"n": pod("runs", cpu="600m", memory="2Gi")})
-    assert scores(PLUGINS["NodeResourcesFit"].make(args, ""), table, pod("p", cpu="500m", memory="1Gi")) == [score]
+    assert scores(make("NodeResourcesFit", args), table, pod("p", cpu="500m", memory="1Gi")) == [score]
 
 
 def test_a_pod_without_requests_is_scored_with_100m_and_200_mib_and_filtered_with_nothing() -> None:  # 2.3-5
     table = table_of([node("n"), node("full", cpu="0", memory="0")])
-    plugin = PLUGINS["NodeResourcesFit"].make({}, "")
+    plugin = make("NodeResourcesFit")
     assert scores(plugin, table, pod("p", cpu=None, memory=None)) == [97, 0]
     assert passes(plugin, table, pod("p", cpu=None, memory=None)) == [True, True]
 
@@ -91,7 +97,7 @@ def tainted(*counts: int) -> NodeTable:
     [pytest.param((0, 1, 2), [100, 50, 0], id="2.4-4"), pytest.param((0, 0), [100, 100], id="2.4-5")],
 )
 def test_fewer_soft_taints_are_better(counts: tuple[int, ...], expected: list[int]) -> None:
-    assert scores(PLUGINS["TaintToleration"].make({}, ""), tainted(*counts), pod("p")) == expected
+    assert scores(make("TaintToleration"), tainted(*counts), pod("p")) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,7 +112,7 @@ def test_preferred_terms_add_up_and_the_highest_is_a_hundred(weights: tuple[int,
         if weight
     )
     wants = Affinity(node_affinity=NodeAffinity(preferred=terms))
-    assert scores(PLUGINS["NodeAffinity"].make({}, ""), table, pod("p", affinity=wants)) == expected
+    assert scores(make("NodeAffinity"), table, pod("p", affinity=wants)) == expected
 
 
 def term(key: str, operator: str, *values: str) -> NodeSelectorTerm:
@@ -142,7 +148,7 @@ def test_a_required_term_matches_by_labels_and_by_name(required: NodeSelectorTer
         ]
     )
     wants = Affinity(node_affinity=NodeAffinity(required=RequiredNodeTerms(node_selector_terms=(required,))))
-    assert passes(PLUGINS["NodeAffinity"].make({}, ""), table, pod("p", affinity=wants)) == expected
+    assert passes(make("NodeAffinity"), table, pod("p", affinity=wants)) == expected
 
 
 def test_the_selector_and_one_of_the_terms_must_hold() -> None:
@@ -151,14 +157,14 @@ def test_the_selector_and_one_of_the_terms_must_hold() -> None:
     )
     terms = (term("b", "Exists"), term("c", "Exists"))
     wants = Affinity(node_affinity=NodeAffinity(required=RequiredNodeTerms(node_selector_terms=terms)))
-    assert passes(PLUGINS["NodeAffinity"].make({}, ""), table, pod("p", selector={"a": "1"}, affinity=wants)) == [
+    assert passes(make("NodeAffinity"), table, pod("p", selector={"a": "1"}, affinity=wants)) == [
         True, False, False,
     ]  # fmt: skip
 
 
 def test_what_is_remembered_of_node_objects_follows_their_changes() -> None:
     table = table_of([node(f"n{number}", labels={"zone": "a"}) for number in range(40)])
-    plugin, wants = PLUGINS["NodeAffinity"].make({}, ""), pod("p", selector={"zone": "a"})
+    plugin, wants = make("NodeAffinity"), pod("p", selector={"zone": "a"})
     assert all(passes(plugin, table, wants))
     table.set_node("n7", node("n7", labels={"zone": "b"}))
     assert [row for row, passed in enumerate(passes(plugin, table, wants)) if not passed] == [7]
@@ -187,7 +193,7 @@ def test_a_toleration_covers_a_taint_by_effect_key_and_value(toleration: Tolerat
 
 def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
     table = table_of([node("n", unschedulable=True)])
-    plugin = PLUGINS["NodeUnschedulable"].make({}, "")
+    plugin = make("NodeUnschedulable")
     assert passes(plugin, table, pod("p")) == [False]
     tolerant = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule")
     assert passes(plugin, table, pod("p", tolerations=(tolerant,))) == [True]
@@ -213,7 +219,7 @@ def test_host_ports_collide_by_address_protocol_and_number(
 def test_extended_resources_can_be_left_to_an_extender_but_native_ones_cannot() -> None:
     table = table_of([node("n")])
     args = {"ignoredResources": ["a.example/x", "cpu"], "ignoredResourceGroups": ["b.example", "kubernetes.io"]}
-    plugin = PLUGINS["NodeResourcesFit"].make(args, "")
+    plugin = make("NodeResourcesFit", args)
     assert passes(plugin, table, pod("p", extra={"a.example/x": "1", "b.example/y": "1"})) == [True]
     assert passes(plugin, table, pod("p", extra={"a.example/z": "1"})) == [False]
     assert passes(plugin, table, pod("p", cpu="99")) == [False]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.explain.pending_status import pending_status_of, told
-from services.scheduler.framework.config.profiles import config_of
-from services.scheduler.framework.reasons import text
+from services.scheduler.plugins.registry import text
 from services.scheduler.queue import queueing_hints
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events.log import WriterStarted

@@ -17,9 +17,10 @@ from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Profile
-from services.scheduler.framework.registry import PLUGINS
-from services.scheduler.plugins.default_preemption.args import PreemptionArgs
+from services.scheduler.framework.profile import Profile
+from services.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from services.scheduler.plugins.node_resources_fit.args import FitArgs
+from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
@@ -81,13 +82,13 @@ class _Cluster:
         for event in (*own, *ledger.recorded):
             self._apply("quota", event)
         self.view.read()
-        fit = PLUGINS["NodeResourcesFit"].make({}, "NodeResourcesFit")
+        fit = NodeResourcesFit(FitArgs())
         schedulers = {
             record.event.object.spec.scheduler_name
             for record in ledger.followed
             if isinstance(record.event, PodObserved)
         }
-        profiles = {name: Profile(name, (fit,), (), PreemptionArgs()) for name in sorted(schedulers)}
+        profiles = {name: Profile(name, (fit,), (), DefaultPreemption()) for name in sorted(schedulers)}
         self._cache = SchedulingCache(self.view, profiles)
         self._cache.settle()
 

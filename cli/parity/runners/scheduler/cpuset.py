@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.parity.runners.scheduler.numa import NumaCluster
-from services.scheduler.framework.reasons import text
 from services.scheduler.plugins.node_numa_resource import policies
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import RESOURCE_SPEC, RESOURCE_STATUS
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_preferred
 from services.scheduler.plugins.node_numa_resource.node_options import ALLOCATE_STRATEGY, CPU_MANAGER, CPU_TOPOLOGY
 from services.scheduler.plugins.node_numa_resource.required_bind_policy import obeys
+from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 
 Raw = dict[str, Any]

@@ -15,11 +15,11 @@ from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.request_variants import VariantBatch
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.framework.plugin import Plugin, Profile, Scorer, normalized
-from services.scheduler.framework.plugin_state import CrossNodeState
-from services.scheduler.framework.reasons import text
+from services.scheduler.framework.plugin import Plugin, normalized
+from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Bools, Int64
+from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_class import PodClass
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided, PodPlaced
@@ -183,7 +183,6 @@ class Evaluation:
         """Returns [rows]: one plugin's scores, normalised over the feasible nodes; None without any."""
         state, every = self.copies.plugin_states[plugin], slice(0, self._size)
         if plugin.cross_node:
-            assert isinstance(state, CrossNodeState), "the trials of wide plugins are"
             return state.scores(self.pod_class, feasible)
         raw = state.score(self.pod_class, every)
         for row in self._alive():

@@ -15,7 +15,7 @@ from cli.parity.runners.scheduler.recorded_cluster import Cluster
 from services.scheduler.extender.node_views import plugin_views
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs, decode_args
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns, windows_of
-from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling, RowLedger
+from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareCache, LoadAwareScheduling
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_pod
 from services.scheduler.state.pod_record import true_since_ns
 from shared.domain.priority import priority
@@ -67,7 +67,7 @@ class Scenario(Cluster):
         cache = self.engine.cache
         cache.settle()
         account = cache.plugin_caches[self._plugin]
-        assert isinstance(account, RowLedger), "the account of that plugin"
+        assert isinstance(account, LoadAwareCache), "the account of that plugin"
         sizes = account.account.fleet.allocatable[:, cache.table.rows[node]].tolist()
         return dict(zip(self._resources, sizes, strict=True))
 

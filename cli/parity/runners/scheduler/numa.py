@@ -16,7 +16,6 @@ import msgspec
 from cli.parity.runners.scheduler import topology_manager
 from cli.parity.runners.scheduler.evaluation import agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
-from services.scheduler.framework.reasons import text
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
     RESOURCE_SPEC,
@@ -24,13 +23,14 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
     allocation_of,
 )
 from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
-from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, Zone
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.plugins.node_numa_resource.pod_requirements import NAME, Refused
 from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
+from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import cpu_list
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
@@ -59,7 +59,7 @@ class NumaCluster(Cluster):
         plugin = self.plugins[NAME]
         account = cache.plugin_caches[plugin]
         assert isinstance(plugin, NodeNUMAResource), "the plugin of that name"
-        assert isinstance(account, NumaFleet), "the account of that plugin"
+        assert isinstance(account, NumaCache), "the account of that plugin"
         self._plugin, self._account = plugin, account
         account.max_pods = given.get("maxRefCount", 1)
         if topology := given.get("nodeResourceTopology"):

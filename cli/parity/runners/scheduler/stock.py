@@ -15,8 +15,6 @@ from cli.parity.runners.scheduler.evaluation import Evaluation, Scores, agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import Selective
-from services.scheduler.framework.protocols import is_kind
 from services.scheduler.plugins.node_affinity.plugin import NodeAffinity
 from services.scheduler.plugins.node_ports.plugin import NodePorts
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
@@ -143,7 +141,7 @@ class Incoming:
             return plugin.requires(pod_class)
         state = self.evaluation.copies.plugin_states[plugin]
         if isinstance(plugin, NodePorts):
-            return is_kind(state, Selective) and state.applies_to(pod_class)
+            return state.applies_to(pod_class)
         return state.filter(pod_class, slice(0, self._size)) is not None
 
 

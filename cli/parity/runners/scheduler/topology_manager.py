@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services.scheduler.framework.reasons import Reason, text
+from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint
 from services.scheduler.plugins.node_numa_resource.node_usage import ZoneUse
 from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, merge, numas_of
+from services.scheduler.plugins.registry import text
 
 
 def merged(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import BadConfig, read_config
+from services.scheduler.framework.registry import Registry
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Draft
 from shared.events.log import ConfigApplied, ConfigRejected
@@ -36,7 +37,7 @@ class OfferedConfig(NamedTuple):
 
 
 def config_drafts(
-    view: ClusterView, file: OfferedConfig | None, settings: Mapping[str, str] = NO_SETTINGS
+    view: ClusterView, file: OfferedConfig | None, registry: Registry, settings: Mapping[str, str] = NO_SETTINGS
 ) -> tuple[Draft, ...]:
     """Applies the file, else the ConfigMap, else the default profile, if its text or the settings have changed.
 
@@ -52,7 +53,7 @@ def config_drafts(
     if offered.digest in (view.config_digest, view.refused_digest):
         return ()
     try:
-        read_config(offered.text)
+        read_config(offered.text, registry)
     except BadConfig as error:
         rejected = ConfigRejected(source=offered.source, digest=offered.digest, path=error.path, reason=error.reason)
         first = () if view.config_digest else (_applied(default),)

@@ -16,11 +16,10 @@ import yaml
 
 from services.scheduler.framework.config.config_schema import Document, PluginSet, PluginSets, ProfileDocument
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.unsupported_args import ARGS, check_args
-from services.scheduler.framework.plugin import Plugin, Profile, Scorer
-from services.scheduler.framework.registry import BUILT_IN, ELSEWHERE, MULTI_POINT, PLUGINS
-from services.scheduler.plugins.default_preemption.args import NAME as PREEMPTION
-from services.scheduler.plugins.default_preemption.args import PreemptionArgs, read_preemption_args
+from services.scheduler.framework.plugin import Plugin, PostFilterPlugin, make_plugin
+from services.scheduler.framework.profile import Profile, Scorer
+from services.scheduler.framework.registry import Registry
+from services.scheduler.framework.spec import Point
 from services.scheduler.state.cluster_view import ClusterView
 from shared.errors import KoordError
 
@@ -28,13 +27,6 @@ GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 API_VERSIONS = (API_VERSION, f"{GROUP}/v1beta3", f"{GROUP}/v1beta2")
 """Old versions have the same shape and are read as v1, with v1's default weights."""
-
-RETIRED = frozenset((
-    "SelectorSpread", "NodePreferAvoidPods", "NodeLabel", "ServiceAffinity", "NodeResourcesLeastAllocated",
-    "NodeResourcesMostAllocated", "RequestedToCapacityRatio", "EBSLimits", "GCEPDLimits",
-    "AzureDiskLimits", "CinderLimits", "CompatibleDefaultPreemption", "BatchResourceFit",
-))  # fmt: skip
-"""Plugins that Kubernetes or Koordinator once had; guides of that time still name them."""
 
 T = TypeVar("T")
 
@@ -66,8 +58,8 @@ class Configuration(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def read_config(text: str) -> Configuration:
-    """Read a KubeSchedulerConfiguration, as YAML or JSON.
+def read_config(text: str, registry: Registry) -> Configuration:
+    """Reads a KubeSchedulerConfiguration, as YAML or JSON.
 
     Raises:
         BadConfig: it is not one, or names what does not exist; the path says where.
@@ -97,78 +89,74 @@ def read_config(text: str) -> Configuration:
             raise BadConfig(
                 f"{path}.schedulerName", f"{profile.scheduler_name!r} is there already; give each profile its own"
             )
-        profiles[profile.scheduler_name] = _read_profile(profile, path, notes)
+        profiles[profile.scheduler_name] = _read_profile(profile, registry, path, notes)
     if document.api_version != API_VERSION:
         notes.append(f"apiVersion {document.api_version} is read as {API_VERSION}")
     notes += _unused(document)
     return Configuration(profiles, tuple(dict.fromkeys(notes)))
 
 
-def config_of(view: ClusterView) -> Configuration:
+def config_of(view: ClusterView, registry: Registry) -> Configuration:
     """The configuration in force, which has been read before it was taken over; the shipped one before the first."""
-    return read_config(view.config_text or DEFAULT_PROFILE)
+    return read_config(view.config_text or DEFAULT_PROFILE, registry)
 
 
-def _read_profile(profile: ProfileDocument, path: str, notes: list[str]) -> Profile:
+def _read_profile(profile: ProfileDocument, registry: Registry, path: str, notes: list[str]) -> Profile:
     if not profile.scheduler_name:
         raise BadConfig(f"{path}.schedulerName", "empty; leave it out or give a name")
     if profile.percentage_of_nodes_to_score is not None:
         notes.append(f"profile {profile.scheduler_name}: percentageOfNodesToScore has no effect in this release")
     sets = profile.plugins or PluginSets()
     for point, entries in _points(sets):
-        _check_names(entries, f"{path}.plugins.{point}", profile.scheduler_name, notes)
-    args = _read_args(profile, path, notes)
-    multi = _multi_point(sets.multi_point)
+        _check_names(entries, registry, f"{path}.plugins.{point}", profile.scheduler_name, notes)
+    args = _read_args(profile, registry, path, notes)
+    multi = _multi_point(sets.multi_point, registry)
     notes += [
         f"profile {profile.scheduler_name}: plugin {name} is not part of this release and is passed over"
         for name in multi
-        if name in ELSEWHERE
+        if name in registry.unsupported
     ]
-    made: dict[str, Plugin] = {}
+    made: dict[str, Plugin | PostFilterPlugin] = {}
 
-    def plugin(name: str) -> Plugin:
+    def make(name: str) -> Plugin | PostFilterPlugin:
         if name not in made:
             where, given = args.get(name, (f"{path}.pluginConfig", {}))
             try:
-                made[name] = PLUGINS[name].make(given, where)
+                made[name] = make_plugin(registry.specs[name], given, where)
             except BadConfig:
                 raise
             except KoordError as error:
                 raise BadConfig(where, str(error).removeprefix(f"{where}: ")) from error
         return made[name]
 
+    def at(point: Point, given: PluginSet | None) -> dict[str, int]:
+        """The plugins of this release that run at the point, with weights."""
+        specs = registry.specs
+        return {name: w for name, w in _at_point(given, multi).items() if name in specs and point in specs[name].points}
+
     for name in args:
-        if name in PLUGINS:
-            plugin(name)  # arguments are checked even where the plugin is not enabled
-    narrowing = [name for name in _at_point(sets.pre_filter, multi) if name in PLUGINS and PLUGINS[name].pre_filters]
-    filtering = [name for name in _at_point(sets.filter, multi) if name in PLUGINS and PLUGINS[name].filters]
-    filters = [plugin(name) for name in dict.fromkeys((*narrowing, *filtering))]
+        if name in registry.specs:
+            make(name)  # arguments are checked even where the plugin is not enabled
+    filtering = (*at(Point.PRE_FILTER, sets.pre_filter), *at(Point.FILTER, sets.filter))
+    filters = [plugin for name in dict.fromkeys(filtering) if isinstance(plugin := make(name), Plugin)]
     scorers = [
-        Scorer(plugin(name), weight or 1)
-        for name, weight in _at_point(sets.score, multi).items()
-        if name in PLUGINS and PLUGINS[name].scores
+        Scorer(plugin, weight or 1)
+        for name, weight in at(Point.SCORE, sets.score).items()
+        if isinstance(plugin := make(name), Plugin)
     ]
-    return Profile(profile.scheduler_name, filters, scorers, _preemption(args, _at_point(sets.post_filter, multi)))
+    preempting = (make(name) for name in at(Point.POST_FILTER, sets.post_filter))
+    preemption = next((plugin for plugin in preempting if isinstance(plugin, PostFilterPlugin)), None)
+    return Profile(profile.scheduler_name, filters, scorers, preemption)
 
 
-def _preemption(
-    args: Mapping[str, tuple[str, dict[str, Any]]], after_filter: Mapping[str, int]
-) -> PreemptionArgs | None:
-    """How the profile preempts; its arguments are checked even where it does not."""
-    where, given = args.get(PREEMPTION, (PREEMPTION, {}))
-    try:
-        read = read_preemption_args(given, where)
-    except KoordError as error:
-        raise BadConfig(where, str(error).removeprefix(f"{where}: ")) from error
-    return read if PREEMPTION in after_filter else None
-
-
-def _read_args(profile: ProfileDocument, path: str, notes: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Plugin -> where its arguments stand, and they; those of plugins without any are noted."""
+def _read_args(
+    profile: ProfileDocument, registry: Registry, path: str, notes: list[str]
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Plugin -> path of its arguments, and the arguments; a note for those of plugins without any."""
     args: dict[str, tuple[str, dict[str, Any]]] = {}
     for number, entry in enumerate(profile.plugin_config or ()):
         where = f"{path}.pluginConfig[{number}]"
-        _check_name(entry.name, f"{where}.name")
+        _check_name(entry.name, registry, f"{where}.name")
         if entry.name in args:
             raise BadConfig(f"{where}.name", f"{entry.name} has arguments already; give them once")
         given = entry.args or {}
@@ -179,22 +167,23 @@ def _read_args(profile: ProfileDocument, path: str, notes: list[str]) -> dict[st
         if kind != f"{entry.name}Args":
             raise BadConfig(f"{where}.args.kind", f"{kind!r}; the arguments of {entry.name} are {entry.name}Args")
         args[entry.name] = (f"{where}.args", given)
-        if entry.name in ARGS and entry.name not in PLUGINS:
+        if check := registry.unsupported.get(entry.name):
             try:
-                check_args(entry.name, given, f"{where}.args")
+                check(given, f"{where}.args")
             except KoordError as error:
                 raise BadConfig(f"{where}.args", str(error).removeprefix(f"{where}.args: ")) from error
-        if entry.name != PREEMPTION and (entry.name not in PLUGINS or not PLUGINS[entry.name].reads_args):
+        spec = registry.specs.get(entry.name)
+        if spec is None or spec.read_args is None:
             notes.append(
                 f"profile {profile.scheduler_name}: the arguments of {entry.name} have no effect in this release"
             )
     return args
 
 
-def _multi_point(given: PluginSet | None) -> dict[str, int]:
+def _multi_point(given: PluginSet | None, registry: Registry) -> dict[str, int]:
     """Plugins at every point that they implement, with their weights."""
     disabled = {entry.name for entry in (given.disabled if given else None) or ()}
-    multi = {} if "*" in disabled else {name: w for name, w in MULTI_POINT.items() if name not in disabled}
+    multi = {} if "*" in disabled else {name: w for name, w in registry.defaults.items() if name not in disabled}
     for entry in (given.enabled if given else None) or ():
         multi[entry.name] = entry.weight or multi.get(entry.name, 0)
     return multi
@@ -222,28 +211,27 @@ def _points(sets: PluginSets) -> Iterator[tuple[str, PluginSet]]:
             yield info.encode_name, entries
 
 
-def _check_names(entries: PluginSet, path: str, profile: str, notes: list[str]) -> None:
+def _check_names(entries: PluginSet, registry: Registry, path: str, profile: str, notes: list[str]) -> None:
     names: set[str] = set()
     for number, entry in enumerate(entries.enabled or ()):
-        _check_name(entry.name, f"{path}.enabled[{number}].name")
+        _check_name(entry.name, registry, f"{path}.enabled[{number}].name")
         if entry.weight < 0:
             raise BadConfig(f"{path}.enabled[{number}].weight", f"{entry.weight}; give a whole number above 0")
         if entry.name in names:
             raise BadConfig(f"{path}.enabled[{number}].name", f"{entry.name} is enabled here already; name it once")
         names.add(entry.name)
-        if entry.name in ELSEWHERE:
+        if entry.name in registry.unsupported:
             notes.append(f"profile {profile}: plugin {entry.name} is not part of this release and is passed over")
-        elif entry.name in RETIRED:
+        elif entry.name in registry.retired:
             notes.append(f"profile {profile}: plugin {entry.name} does not exist any more and is passed over")
     for number, entry in enumerate(entries.disabled or ()):
         if entry.name != "*":
-            _check_name(entry.name, f"{path}.disabled[{number}].name")
+            _check_name(entry.name, registry, f"{path}.disabled[{number}].name")
 
 
-def _check_name(name: str, path: str) -> None:
-    if not any(name in known for known in (PLUGINS, ELSEWHERE, BUILT_IN, RETIRED)):
-        known = ", ".join(sorted((*PLUGINS, *BUILT_IN)))
-        raise BadConfig(path, f"there is no plugin {name!r}; this release has {known}")
+def _check_name(name: str, registry: Registry, path: str) -> None:
+    if not registry.has(name):
+        raise BadConfig(path, f"there is no plugin {name!r}; this release has {', '.join(registry.names())}")
 
 
 def _unused(document: Document) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.pod_class import PodClass
 
@@ -20,7 +21,7 @@ _MOST_KEPT = 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
-class NodeOnlyState:
+class NodeOnlyState(PluginState):
     """A state whose answers no placement changes; they are kept with the table, by its version."""
 
     __slots__ = ("_filter", "_owner", "_reads", "_score", "_table")

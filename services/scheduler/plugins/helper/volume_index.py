@@ -2,10 +2,10 @@
 
 from typing import NamedTuple, TypeVar
 
+from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
-from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Volume
 
 K = TypeVar("K")
@@ -54,7 +54,7 @@ def _disks(volume: Volume) -> list[Disk]:
     return found
 
 
-class VolumeLedger:
+class VolumeIndex(PluginCache):
     """What is used.
 
     Attributes:
@@ -67,12 +67,6 @@ class VolumeLedger:
         self.claims: dict[int, dict[str, int]] = {}
         self.users: dict[str, int] = {}
         self.disks: dict[int, dict[Disk, int]] = {}
-
-    def set_node(self, row: int, node: Node | None) -> None:
-        """Nothing: what pods use is theirs."""
-
-    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """Nothing: reports say nothing of volumes."""
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Whether pods of the class have volumes."""

@@ -1,44 +1,27 @@
-"""What the trials of the volume plugins have in common: none scores, and those of claims judge a class of pods once in a cycle."""
+"""Common parts of the states of the volume plugins: none scores, and those of claims evaluate a class once in a cycle."""
 
 from abc import ABC, abstractmethod
 
-import numpy as np
-
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_class import PodClass
 
 
-class VolumePluginState(ABC):
-    """A state that filters and scores nothing."""
+class VolumePluginState(PluginState):
+    """State of a plugin that concerns pods with volumes only."""
 
     def __init__(self, snapshot: CycleSnapshot) -> None:
         self._snapshot = snapshot
 
     def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether the pod has volumes."""
+        """Returns True for a class of pods with volumes."""
         return bool(pod_class.pod.spec.volumes)
 
-    @abstractmethod
-    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """The verdicts on these nodes, None when all pass."""
 
-    def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The verdict on one node."""
-        results = self.filter(pod_class, np.array([row]))
-        return 0 if results is None else int(results[0])
-
-    def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: B027 (nothing is what it does)
-        """It scores nothing."""
-
-    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
-        """It scores nothing."""
-        return 0
-
-
-class ClaimsPluginState(VolumePluginState):
-    """A state whose verdicts no placement of the cycle changes: they are worked out once for a class of pods."""
+class ClaimsPluginState(VolumePluginState, ABC):
+    """State of a plugin whose filter results no placement of the cycle changes: they are computed once for a class of pods."""
 
     def __init__(self, snapshot: CycleSnapshot) -> None:
         super().__init__(snapshot)
@@ -46,7 +29,7 @@ class ClaimsPluginState(VolumePluginState):
 
     @abstractmethod
     def evaluate(self, pod_class: PodClass) -> Int64 | None:
-        """The verdicts on all nodes for a class of pods with claims, None when all pass."""
+        """The filter results of all nodes for a class of pods with claims, None when all pass."""
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a pod without claims."""

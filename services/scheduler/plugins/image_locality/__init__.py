@@ -1,1 +1,10 @@
 """ImageLocality: prefers nodes that already have the images of a pod."""
+
+from services.scheduler.framework.spec import PluginSpec, Point
+
+SPEC = PluginSpec(
+    name="ImageLocality",
+    implementation="services.scheduler.plugins.image_locality.plugin:ImageLocality",
+    points=frozenset((Point.SCORE,)),
+    node_only=True,
+)

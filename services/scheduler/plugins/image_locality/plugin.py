@@ -8,55 +8,41 @@ The share of nodes keeps pods from piling up on the one node that has an image.
 Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/plugins/imagelocality.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
-from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.image_locality import SPEC
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Assignment
-from shared.kube.node import Node, NodeMetric
+from shared.kube.node import Node
 
 MIB = 1 << 20
 LOW = 23 * MIB
 HIGH = 1000 * MIB
 
 
-class ImageLocality:
+class ImageLocality(Plugin):
     """Scores nodes by the bytes they need not pull; refuses none."""
 
-    name: ClassVar[str] = "ImageLocality"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_cache(self) -> PluginCache:
         """Which images are where."""
-        return ImageLedger()
+        return ImageCache()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores 0..100."""
-        assert isinstance(plugin_cache, ImageLedger), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, ImageCache), "the index hands back what new_cache made"
         return _ImageLocalityState(snapshot, plugin_cache)
 
-    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """It refuses nothing."""
-        return ()
 
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """It refuses nothing."""
-        return False
-
-
-class ImageLedger:
+class ImageCache(PluginCache):
     """The images on the nodes.
 
     Attributes:
@@ -94,18 +80,9 @@ class ImageLedger:
         for name, size in after.items():
             self._sizes.setdefault(name, {})[row] = size
 
-    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """Nothing: reports say nothing of images."""
-
     def applies_to(self, pod_class: PodClass) -> bool:  # noqa: ARG002
         """No pod: an image counts once the node says that it has it."""
         return False
-
-    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
-        """Nothing."""
-
-    def release(self, row: int, uid: str, assignment: Assignment) -> None:
-        """Nothing, likewise."""
 
     def scores(self, images: tuple[str, ...], size: int) -> Int64 | None:
         """int64[size]: what each row scores for these images, one a container; None when no node has any of them."""
@@ -131,18 +108,12 @@ class ImageLedger:
         return scores if scores.any() else None
 
 
-class _ImageLocalityState:
+class _ImageLocalityState(PluginState):
     """The plugin for one cycle."""
 
-    def __init__(self, snapshot: CycleSnapshot, plugin_cache: ImageLedger) -> None:
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: ImageCache) -> None:
         self._size = snapshot.size
         self._plugin_cache = plugin_cache
-
-    def filter(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
-        return None
-
-    def filter_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
-        return 0
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None when no node has any of the images."""

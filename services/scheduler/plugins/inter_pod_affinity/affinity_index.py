@@ -6,12 +6,12 @@ selector names one of its labels.
 
 from collections.abc import Iterator, Mapping
 
+from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.cache.selectors import anchors, label_pairs
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
-from shared.kube.node import Node, NodeMetric
 
 
 class Holders:
@@ -37,19 +37,13 @@ class Holders:
         return bool(self.anti.rows or self.affinity.rows or self.soft.rows)
 
 
-class TermLedger:
+class AffinityIndex(PluginCache):
     """The terms of the pods that count on nodes."""
 
     def __init__(self) -> None:
         self._holders: dict[Term, Holders] = {}
         self._by_anchor: dict[tuple[str, str], dict[Term, None]] = {}
         self._unanchored: dict[Term, None] = {}
-
-    def set_node(self, row: int, node: Node | None) -> None:
-        """Nothing: which domain a row is in is asked when it matters."""
-
-    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """Nothing: reports say nothing of terms."""
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Whether the class has terms."""

@@ -7,7 +7,7 @@ from services.scheduler.cache.selectors import Matcher
 from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
-from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
+from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
 from services.scheduler.state.pod_class import PodClass
 
@@ -41,7 +41,7 @@ class Neighbours:
     """
 
     def __init__(
-        self, pod_class: PodClass, hard_weight: int, snapshot: CycleSnapshot, plugin_cache: TermLedger
+        self, pod_class: PodClass, hard_weight: int, snapshot: CycleSnapshot, plugin_cache: AffinityIndex
     ) -> None:
         self._pod_class = pod_class
         self._hard_weight = hard_weight
@@ -126,7 +126,7 @@ class Neighbours:
             for term, matcher in zip(self._terms.anti_affinity, self._far, strict=True)
         ]
 
-    def _count_running(self, plugin_cache: TermLedger) -> None:
+    def _count_running(self, plugin_cache: AffinityIndex) -> None:
         """The terms of the pods that run, as far as they mean this class."""
         for term, holders in plugin_cache.meant(self._pod_class, self._namespace_labels):
             inside = self._domains(term.key)

@@ -13,22 +13,22 @@ Both directions are counted in the index: pods by what selects them, terms by wh
 Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework/plugins/interpodaffinity.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
+from services.scheduler.plugins.inter_pod_affinity import SPEC
+from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
 from services.scheduler.plugins.inter_pod_affinity.args import InterPodArgs
 from services.scheduler.plugins.inter_pod_affinity.domain_counts import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
-from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
@@ -37,33 +37,23 @@ _CODES = {
     ANTI_AFFINITY: "PodAntiAffinityMismatch",
     EXISTING: "ExistingPodsAntiAffinity",
 }
-_PODS_MOVE = frozenset((ClusterEvent.POD_ADDED, ClusterEvent.POD_CHANGED, ClusterEvent.LABELS, ClusterEvent.NAMESPACE))
-_PODS_GO = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.POD_CHANGED, ClusterEvent.LABELS, ClusterEvent.NAMESPACE))
 
 
-class InterPodAffinity:
+class InterPodAffinity(Plugin):
     """Refuses nodes by required terms, the pod's and those of pods that run; prefers by preferred ones."""
 
-    name: ClassVar[str] = "InterPodAffinity"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = True
-    normalize: ClassVar[Normalize] = Normalize.OWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "PodAffinityMismatch": _PODS_MOVE,
-        "PodAntiAffinityMismatch": _PODS_GO,
-        "ExistingPodsAntiAffinity": _PODS_GO,
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, args: InterPodArgs = InterPodArgs()) -> None:  # noqa: B008 (frozen)
         self.args = args
 
     def new_cache(self) -> PluginCache:
         """The terms of the pods that run."""
-        return TermLedger()
+        return AffinityIndex()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """A verdict is which of the three rules refuses the node."""
-        assert isinstance(plugin_cache, TermLedger), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, AffinityIndex), "the index hands back what new_cache made"
         return InterPodAffinityState(self.args, snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -75,10 +65,10 @@ class InterPodAffinity:
         return result == AFFINITY
 
 
-class InterPodAffinityState:
+class InterPodAffinityState(PluginState):
     """The plugin for one cycle."""
 
-    def __init__(self, args: InterPodArgs, snapshot: CycleSnapshot, plugin_cache: TermLedger) -> None:
+    def __init__(self, args: InterPodArgs, snapshot: CycleSnapshot, plugin_cache: AffinityIndex) -> None:
         self._args = args
         self._snapshot = snapshot
         self._plugin_cache = plugin_cache
@@ -96,13 +86,6 @@ class InterPodAffinityState:
         """The verdict on one node."""
         results = self._neighbours(pod_class).results()
         return 0 if results is None else int(results[row])
-
-    def score(self, pod_class: PodClass, rows: Rows) -> None:
-        """None: it scores all nodes together."""
-
-    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
-        """0, likewise."""
-        return 0
 
     def revision(self, pod_class: PodClass) -> int:
         """How many placements of the cycle concerned the class."""

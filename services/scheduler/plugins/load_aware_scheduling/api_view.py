@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from services.scheduler.plugins.load_aware_scheduling.load_cache import Assignment, LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.load_cache import Assignment, LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Share, Vector
 from shared.kube.instants import instant_text
 
 
-def told(account: LoadAwareLedger, row: int) -> dict[str, Any]:
+def told(account: LoadCache, row: int) -> dict[str, Any]:
     """The pods that count on a node, and what they add; amounts as integers, cpu in milli-cores. Sums only where there is a report."""
     shares = sorted(account.shares(row), key=lambda entry: (entry[0].assigned_ns, entry[0].pod))
     report = account.report(row)

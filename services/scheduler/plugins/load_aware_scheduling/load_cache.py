@@ -67,7 +67,7 @@ class _Row:
         self.pods: dict[str, Assignment] = {}
 
 
-class LoadAwareLedger:
+class LoadCache:
     """The load of every node, as a function of what was last set for each node, report and pod.
 
     Calls for different objects commute, so a State may make them in the order in which its contexts arrive. Rows are the

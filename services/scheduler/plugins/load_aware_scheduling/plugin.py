@@ -3,40 +3,34 @@
 The rules are in `load_aware/`; this names its reasons, keeps its ledger by row, and counts the pods of a cycle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import LoadTerm
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareArgs, LoadAwareLedger, LoadState
+from services.scheduler.plugins.load_aware_scheduling import SPEC
 from services.scheduler.plugins.load_aware_scheduling.api_view import told
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
-from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
+from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState, reasons
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import Node, NodeMetric
 from shared.kube.quantity import BadQuantity
 
-_LOAD = frozenset((ClusterEvent.METRIC, ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.ANNOTATIONS))
 
-
-class LoadAwareScheduling:
+class LoadAwareScheduling(Plugin):
     """Refuses nodes whose measured usage would exceed the thresholds; prefers those with the most room left."""
 
-    name: ClassVar[str] = "LoadAwareScheduling"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = dict.fromkeys(
-        ("NodeMetricExpired", "UsageExceedsThreshold", "AggregatedUsageExceedsThreshold"), _LOAD
-    )
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self.args = args
@@ -44,11 +38,11 @@ class LoadAwareScheduling:
 
     def new_cache(self) -> PluginCache:
         """Measured and estimated load by row."""
-        return RowLedger(self.args)
+        return LoadAwareCache(self.args)
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
         """A verdict is the load-aware package's code."""
-        assert isinstance(plugin_cache, RowLedger), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, LoadAwareCache), "the index hands back what new_cache made"
         plugin_cache.account.fleet.grow(snapshot.size)  # a row may be known by a pod alone
         return _LoadAwareSchedulingState(plugin_cache.account.new_state(), plugin_cache.account, now_ns)
 
@@ -56,20 +50,16 @@ class LoadAwareScheduling:
         """The first resource that is exceeded, or an expired report."""
         return (self._reasons[result],)
 
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A pod that goes lowers what is estimated."""
-        return False
 
-
-class RowLedger:
-    """LoadAwareLedger, fed with what the index holds.
+class LoadAwareCache(PluginCache):
+    """LoadCache, fed with what the index holds.
 
     Attributes:
         account: the load of the nodes.
     """
 
     def __init__(self, args: LoadAwareArgs) -> None:
-        self.account = LoadAwareLedger(args)
+        self.account = LoadCache(args)
 
     def told(self, row: int) -> dict[str, Any]:
         """How the load of the node in a row is reckoned, for the services engine's view."""
@@ -106,10 +96,10 @@ class RowLedger:
         self.account.release(uid)
 
 
-class _LoadAwareSchedulingState:
+class _LoadAwareSchedulingState(PluginState):
     """LoadState at the instant of the cycle."""
 
-    def __init__(self, state: LoadState, account: LoadAwareLedger, now_ns: int) -> None:
+    def __init__(self, state: LoadState, account: LoadCache, now_ns: int) -> None:
         self._state = state
         self._account = account
         self._now_ns = now_ns

@@ -17,7 +17,7 @@ from services.scheduler.plugins.load_aware_scheduling.pod_templates import Templ
 from shared.kube.pod import Pod
 
 if TYPE_CHECKING:
-    from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadAwareLedger
+    from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 
 
 PASSES, EXPIRED = 0, 1
@@ -37,7 +37,7 @@ def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
 class LoadState:
     """The loads as one cycle sees them: as recorded, plus the pods that the cycle has placed so far."""
 
-    def __init__(self, plugin_cache: "LoadAwareLedger") -> None:
+    def __init__(self, plugin_cache: "LoadCache") -> None:
         args = plugin_cache.args
         self._plugin_cache = plugin_cache
         self._fleet = plugin_cache.fleet

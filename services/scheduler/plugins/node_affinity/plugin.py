@@ -5,7 +5,6 @@ Filter: `nodeSelector` and one of the required terms. Score: the sum of the weig
 Source: spec/scheduler-core.md 2.2, 2.4.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -14,39 +13,30 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.node_affinity import SPEC
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.pod import NodeAffinity as Affinity
 
 _NO_MATCH, _NO_ENFORCED_MATCH = 1, 2
 
 
-class NodeAffinity:
+class NodeAffinity(Plugin):
     """Refuses nodes that the pod's selector or required terms do not match; prefers those that its preferred terms do.
 
     `added` is the operator's `addedAffinity`: it holds for every pod, in addition to the pod's own.
     """
 
-    name: ClassVar[str] = "NodeAffinity"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.UP
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "NodeAffinityMismatch": frozenset((ClusterEvent.LABELS,)),
-        "EnforcedNodeAffinityMismatch": frozenset((ClusterEvent.LABELS,)),
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, added: Affinity | None = None) -> None:
         self.added = added
-
-    def new_cache(self) -> None:
-        """No account of its own."""
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Raw score: the sum of the weights of matching preferred terms."""

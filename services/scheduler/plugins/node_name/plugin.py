@@ -1,6 +1,5 @@
 """NodeName: a pod that names a node goes there or nowhere. Source: spec/scheduler-core.md 2.2."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -9,28 +8,20 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.node_name import SPEC
 from services.scheduler.state.pod_class import PodClass
 
 
-class NodeName:
+class NodeName(Plugin):
     """Refuses every node but the one in `spec.nodeName`, when that is set."""
 
-    name: ClassVar[str] = "NodeName"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "NodeNameMismatch": frozenset((ClusterEvent.NODE_ADDED,))
-    }
-
-    def new_cache(self) -> None:
-        """No account of its own."""
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: another node."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.plugins.node_numa_resource import policies
-from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from shared.errors import KoordError
 
 _BIND = ("", policies.FULL_CORES, policies.SPREAD)

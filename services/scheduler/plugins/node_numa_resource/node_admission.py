@@ -12,8 +12,8 @@ from services.scheduler.plugins.node_numa_resource.amplification import amplifie
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, Wanted, wanted
-from services.scheduler.plugins.node_numa_resource.scoring_strategy import score
-from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies, hints_of
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
+from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from services.scheduler.plugins.node_numa_resource.topology_manager import Merged, merge
 
 MOST_NUMAS = 64

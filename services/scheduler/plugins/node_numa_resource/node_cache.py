@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.plugins.node_numa_resource import policies
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
@@ -20,9 +21,9 @@ from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeBook
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand
-from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from services.scheduler.state.pod_record import Assignment
-from shared.kube.node import Node, NodeMetric
+from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
 
 _MOST_KEPT = 64
@@ -68,7 +69,7 @@ class _Holding(NamedTuple):
     allocation: Allocation
 
 
-class NumaFleet:
+class NumaCache(PluginCache):
     """The account of one plugin.
 
     Attributes:
@@ -111,9 +112,6 @@ class NumaFleet:
             self._topologies[name] = topology
         if name in self._rows:
             self._offer(self._rows[name])
-
-    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """Load plays no part here."""
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Count what the pod has of the node, if its annotations say that it has something."""

@@ -14,56 +14,34 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.resources import filled
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.plugins.node_numa_resource import SPEC
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
 from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
-from services.scheduler.plugins.node_numa_resource.node_cache import Asked, NumaFleet, Site
+from services.scheduler.plugins.node_numa_resource.node_cache import Asked, NumaCache, Site
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, read_demand
 from services.scheduler.plugins.node_numa_resource.policies import MOST
 from services.scheduler.plugins.node_numa_resource.refusal_numbers import CycleRefusals, RefusalNumbers
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, score
-from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 
-_ROOM = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.TOPOLOGY))
-_OFFER = frozenset((ClusterEvent.LABELS, ClusterEvent.ANNOTATIONS, ClusterEvent.TOPOLOGY))
 
-
-class NodeNUMAResource:
+class NodeNUMAResource(Plugin):
     """Refuses nodes that cannot give a pod the CPUs or NUMA zones it needs; prefers by what is left. Gives both.
 
     A filter result is the number of a refusal; numbers never leave the process.
     """
 
-    name: ClassVar[str] = "NodeNUMAResource"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "CpuNotInteger": _OFFER,
-        "NumaPolicyMismatch": _OFFER,
-        "UnknownNumaPolicy": _OFFER,
-        "CpuBindPolicyConflict": _OFFER,
-        "CpusNotWholeCores": _OFFER,
-        "InvalidCpuTopology": _OFFER,
-        "MissingNumaResources": _OFFER,
-        "InsufficientNumaNodes": _OFFER,
-        "UnreadableAnnotation": frozenset(),
-        **dict.fromkeys(
-            ("InsufficientAmplifiedCpu", "NotEnoughCpus", "CpuBindPolicyUnsatisfied", "InsufficientNumaResource"),
-            _ROOM | _OFFER,
-        ),
-        # A pod that comes can even out what is left.
-        **dict.fromkeys(("UnsatisfiedNuma", "UnalignedNuma"), _ROOM | _OFFER | {ClusterEvent.POD_ADDED}),
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, args: NumaArgs) -> None:
         self.args = args
@@ -72,11 +50,11 @@ class NodeNUMAResource:
 
     def new_cache(self) -> PluginCache:
         """What nodes offer and pods hold, by row."""
-        return NumaFleet()
+        return NumaCache()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Gives CPUs and zones in the course of the cycle."""
-        assert isinstance(plugin_cache, NumaFleet), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, NumaCache), "the index hands back what new_cache made"
         return _NodeNUMAResourceState(self, snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -98,10 +76,10 @@ class NodeNUMAResource:
         return asked
 
 
-class _NodeNUMAResourceState:
+class _NodeNUMAResourceState(PluginState):
     """NodeNUMAResource for one cycle."""
 
-    def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, fleet: NumaFleet) -> None:
+    def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, fleet: NumaCache) -> None:
         self._plugin = plugin
         self._refusals = CycleRefusals(plugin.refusals)
         self.snapshot = snapshot

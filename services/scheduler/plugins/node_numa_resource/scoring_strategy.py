@@ -4,11 +4,23 @@ Source: spec/scheduler-core.md 4.10; upstream pkg/scheduler/plugins/nodenumareso
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
 from services.scheduler.plugins.node_numa_resource.policies import MOST
 
 ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")
+
+Weights = Sequence[tuple[str, int]]
+"""Resources with their weights."""
+
+
+class Strategies(NamedTuple):
+    """How amounts are scored, of the node as a whole and of its NUMA zones; the weights are the same for both."""
+
+    weights: Weights
+    of_node: str
+    of_zones: str
 
 
 def score(

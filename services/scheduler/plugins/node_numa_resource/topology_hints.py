@@ -6,29 +6,17 @@ Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/plugins/nodenumaresou
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from math import comb
-from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, allocate
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused, Wanted
 from services.scheduler.plugins.node_numa_resource.policies import RESTRICTED
-from services.scheduler.plugins.node_numa_resource.scoring_strategy import score
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, numas_of
 
 MOST_MASKS = 1024
 """How many sets of NUMA nodes are looked at."""
-
-Weights = Sequence[tuple[str, int]]
-"""Resources with their weights."""
-
-
-class Strategies(NamedTuple):
-    """How amounts are scored, of the node as a whole and of its NUMA zones; the weights are the same for both."""
-
-    weights: Weights
-    of_node: str
-    of_zones: str
 
 
 def hints_of(

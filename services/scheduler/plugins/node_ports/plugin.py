@@ -1,6 +1,6 @@
 """NodePorts: two pods cannot listen on the same port of a node. Source: spec/scheduler-core.md 2.2."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -8,29 +8,21 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.node_ports import SPEC
 from services.scheduler.state.pod_class import HostPort, PodClass
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a node's addresses)
 
 
-class NodePorts:
+class NodePorts(Plugin):
     """Refuses nodes on which a host port of the pod is taken; 0.0.0.0 collides with every address."""
 
-    name: ClassVar[str] = "NodePorts"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "HostPortTaken": frozenset((ClusterEvent.POD_RELEASED,))
-    }
-
-    def new_cache(self) -> None:
-        """No account of its own."""
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: a port is taken."""
@@ -40,12 +32,8 @@ class NodePorts:
         """The one reason there is."""
         return (Reason("HostPortTaken"),)
 
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A pod that goes frees its ports."""
-        return False
 
-
-class _NodePortsState:
+class _NodePortsState(PluginState):
     def __init__(self, snapshot: CycleSnapshot) -> None:
         self._snapshot = snapshot
 
@@ -60,14 +48,8 @@ class _NodePortsState:
             taken[row] = collides(pod_class.ports, held)
         return taken[rows]
 
-    def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
-        return None
-
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         return int(bool(pod_class.ports) and collides(pod_class.ports, self._snapshot.ports.on(row)))
-
-    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
-        return 0
 
     def can_predict(self, pod_class: PodClass) -> bool:
         """Whether it has no ports."""

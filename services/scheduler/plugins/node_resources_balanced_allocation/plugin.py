@@ -8,7 +8,6 @@ What is requested counts as it is, without the defaults of NodeResourcesFit. Kub
 Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """
 
-from collections.abc import Mapping
 from math import sqrt
 from typing import ClassVar
 
@@ -16,57 +15,36 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
-from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import BalanceTerm
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.resources import evenness
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.node_resources_balanced_allocation import SPEC
 from services.scheduler.state.pod_class import PodClass
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(Plugin):
     """Scores nodes by how evenly the configured resources would be used; refuses none."""
 
-    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
         self.resources = resources
-
-    def new_cache(self) -> None:
-        """No account of its own."""
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores 0..100."""
         return _BalancedAllocationState(self.resources, snapshot)
 
-    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """It refuses nothing."""
-        return ()
 
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """It refuses nothing."""
-        return False
-
-
-class _BalancedAllocationState:
+class _BalancedAllocationState(PluginState):
     """The plugin for one cycle."""
 
     def __init__(self, resources: tuple[str, ...], snapshot: CycleSnapshot) -> None:
         self._resources = resources
         self._snapshot = snapshot
-
-    def filter(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
-        return None
-
-    def filter_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
-        return 0
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a pod that asks for none of the resources."""

@@ -3,7 +3,6 @@
 Source: spec/scheduler-core.md 2.2, 2.3; upstream Kubernetes pkg/scheduler/framework/plugins/noderesources.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -11,15 +10,16 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import AllocationTerm, FitTerm, ScoreTerm
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.resources import filled, on_shape, shortages
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED, LEAST, MOST, RATIO
+from services.scheduler.plugins.node_resources_fit import SPEC
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
-from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
@@ -27,27 +27,16 @@ _TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing
 _MOST_RESOURCES = 60
 _COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of CycleSnapshot.nonzero_requested
 _MILLI_POINTS = 10  # a shape's scores go to 10, MaxNodeScore is 100
-_ROOM = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE))
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(Plugin):
     """Refuses nodes without room, naming every resource that is short; scores by the configured strategy."""
 
-    name: ClassVar[str] = "NodeResourcesFit"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "TooManyPods": _ROOM,
-        "InsufficientResource": _ROOM,
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, args: FitArgs) -> None:
         self.args = args
         self._ignores = bool(args.ignored_resources or args.ignored_resource_groups)
-
-    def new_cache(self) -> None:
-        """No account of its own."""
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """A verdict is a set of bits: too many pods, and one for each resource that is short."""
@@ -104,7 +93,7 @@ class _Checked(NamedTuple):
     pairs: tuple[tuple[int, int], ...]
 
 
-class NodeResourcesFitState:
+class NodeResourcesFitState(PluginState):
     """NodeResourcesFit for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFit, snapshot: CycleSnapshot) -> None:

@@ -17,13 +17,13 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import CPU, MEMORY
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
-from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST
+from services.scheduler.plugins.node_resources_fit_plus import SPEC
 from services.scheduler.plugins.node_resources_fit_plus.args import Preference
-from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodClass
 from shared.domain.pod_requests import DEFAULT_REQUESTS
 from shared.kube.pod import Container, Pod
@@ -32,32 +32,17 @@ from shared.kube.quantity import amount, nanos
 _COUNTED_WITH_DEFAULTS = {"cpu": CPU, "memory": MEMORY}  # resource -> column of CycleSnapshot.nonzero_requested
 
 
-class NodeResourcesFitPlus:
+class NodeResourcesFitPlus(Plugin):
     """Scores nodes by what the pod asks for alone; refuses none."""
 
-    name: ClassVar[str] = "NodeResourcesFitPlus"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, preferences: Mapping[str, Preference]) -> None:
         self.preferences = preferences
 
-    def new_cache(self) -> None:
-        """No account of its own."""
-
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores by what is requested in the course of the cycle."""
         return _NodeResourcesFitPlusState(self, snapshot)
-
-    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """None: it refuses nothing."""
-        return ()
-
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """It refuses nothing."""
-        return False
 
     def counted(self, pod_class: PodClass) -> tuple[tuple[str, int, Preference], ...]:
         """The resources that count for a class: name, amount that the pod adds, how it is scored."""
@@ -71,19 +56,12 @@ class NodeResourcesFitPlus:
         return counted
 
 
-class _NodeResourcesFitPlusState:
+class _NodeResourcesFitPlusState(PluginState):
     """NodeResourcesFitPlus for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFitPlus, snapshot: CycleSnapshot) -> None:
         self._plugin = plugin
         self._snapshot = snapshot
-
-    def filter(self, pod_class: PodClass, rows: Rows) -> None:
-        """No opinion."""
-
-    def filter_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
-        """No opinion."""
-        return 0
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64:
         """The formula of the module."""
@@ -108,10 +86,6 @@ class _NodeResourcesFitPlusState:
                 continue
             total += part * preference.weight
         return total // weights if weights else np.full(count, MAX_SCORE, np.int64)
-
-    def score_at(self, pod_class: PodClass, row: int) -> int:
-        """The score of one node."""
-        return int(self.score(pod_class, np.array([row]))[0])
 
     def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
         """Always."""

@@ -1,6 +1,5 @@
 """NodeUnschedulable: keep pods off cordoned nodes unless they tolerate it. Source: spec/scheduler-core.md 2.2."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -9,13 +8,14 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import tolerates, tolerations_of
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.node_unschedulable import SPEC
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.node import Taint
 
@@ -23,19 +23,10 @@ CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that `spec.unschedulable` stands for."""
 
 
-class NodeUnschedulable:
+class NodeUnschedulable(Plugin):
     """Refuses nodes with `spec.unschedulable`, except for pods that tolerate CORDONED."""
 
-    name: ClassVar[str] = "NodeUnschedulable"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "NodeUnschedulable": frozenset((ClusterEvent.TAINTS,))
-    }
-
-    def new_cache(self) -> None:
-        """No account of its own."""
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: cordoned."""

@@ -15,14 +15,15 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.volume_catalog import VolumeCatalog
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.plugins.helper.volume_index import VolumeLedger
+from services.scheduler.plugins.helper.volume_index import VolumeIndex
 from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.node_volume_limits import SPEC
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
@@ -30,39 +31,29 @@ DriverVolume = tuple[str, str]
 """(driver, handle of the volume or name of its claim)."""
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(Plugin):
     """Refuses nodes that cannot attach the pod's volumes besides what they have."""
 
-    name: ClassVar[str] = "NodeVolumeLimits"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "TooManyVolumes": frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.VOLUME)),
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_cache(self) -> PluginCache:
         """The claims in use, by node."""
-        return VolumeLedger()
+        return VolumeIndex()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: too many."""
-        assert isinstance(plugin_cache, VolumeLedger), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, VolumeIndex), "the index hands back what new_cache made"
         return NodeVolumeLimitsState(snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("TooManyVolumes"),)
 
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A pod that goes gives its volumes up."""
-        return False
-
 
 class NodeVolumeLimitsState(VolumePluginState):
     """The plugin for one cycle. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
 
-    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeLedger) -> None:
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeIndex) -> None:
         super().__init__(snapshot)
         self._storage = snapshot.cluster_objects.storage
         self._plugin_cache = plugin_cache

@@ -11,7 +11,6 @@ Pods are counted by selector and node in the index, so that a class is judged wi
 Source: spec/scheduler-core.md 2.6; upstream Kubernetes pkg/scheduler/framework/plugins/podtopologyspread.
 """
 
-from collections.abc import Mapping
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import ClassVar
@@ -23,49 +22,30 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.cache.selectors import Matcher, selects
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains
+from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SYSTEM_DEFAULTS, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import Constraint, constraints_of, is_spread
-from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
 _MISSING_LABEL, _SKEWED = 1, 2
-_PODS_MOVE = frozenset(
-    (
-        ClusterEvent.POD_ADDED,
-        ClusterEvent.POD_RELEASED,
-        ClusterEvent.POD_CHANGED,
-        ClusterEvent.LABELS,
-        ClusterEvent.TAINTS,
-        ClusterEvent.WORKLOAD,
-    )
-)
 
 
-class PodTopologySpread:
+class PodTopologySpread(Plugin):
     """Refuses nodes whose domain would get too far ahead of the emptiest one; prefers those in emptier domains."""
 
-    name: ClassVar[str] = "PodTopologySpread"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = True
-    normalize: ClassVar[Normalize] = Normalize.OWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "TopologyLabelMissing": frozenset((ClusterEvent.LABELS, ClusterEvent.WORKLOAD)),
-        "TopologySpreadViolated": _PODS_MOVE,
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, args: SpreadArgs = SYSTEM_DEFAULTS) -> None:
         self.args = args
-
-    def new_cache(self) -> None:
-        """No account of its own: the index's book counts."""
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts 1: a key is missing; 2: too skewed."""
@@ -80,7 +60,7 @@ class PodTopologySpread:
         return result == _MISSING_LABEL
 
 
-class PodTopologySpreadState:
+class PodTopologySpreadState(PluginState):
     """The plugin for one cycle."""
 
     def __init__(self, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
@@ -103,19 +83,6 @@ class PodTopologySpreadState:
             said = counted.codes()[counted.domains.of]
             results = said if results is None else np.where(results == 0, said, results)
         return None if results is None else results[rows]
-
-    def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The verdict on one node."""
-        results = self.filter(pod_class, np.array([row]))
-        return 0 if results is None else int(results[0])
-
-    def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
-        """None: it scores all nodes together."""
-        return
-
-    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
-        """0, likewise."""
-        return 0
 
     def revision(self, pod_class: PodClass) -> int:
         """How many placements of the cycle concerned the class."""

@@ -6,7 +6,6 @@
 Source: spec/scheduler-core.md 6; upstream pkg/scheduler/plugins/scarceresourceavoidance.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -14,41 +13,26 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
-from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.scarce_resource_avoidance import SPEC
 from services.scheduler.state.pod_class import PodClass
 
 
-class ScarceResourceAvoidance:
+class ScarceResourceAvoidance(Plugin):
     """Scores nodes by how little of what the pod leaves unused is scarce; refuses none."""
 
-    name: ClassVar[str] = "ScarceResourceAvoidance"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, scarce: frozenset[str]) -> None:
         self.scarce = scarce
 
-    def new_cache(self) -> None:
-        """No account of its own."""
-
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Depends on node objects alone."""
         return NodeOnlyState(self, snapshot.table, _asked_for, None, self._score)
-
-    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """None: it refuses nothing."""
-        return ()
-
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """It refuses nothing."""
-        return False
 
     def _score(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
         asked = _asked_for(pod_class)

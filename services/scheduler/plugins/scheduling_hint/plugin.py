@@ -3,7 +3,6 @@
 Source: spec/scheduler-core.md 1.6; upstream pkg/scheduler/plugins/schedulinghint.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -11,36 +10,27 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
+from services.scheduler.plugins.scheduling_hint import SPEC
 from services.scheduler.plugins.scheduling_hint.args import MAX_HINT_NODES
-from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 
 _ELSEWHERE, _UNREADABLE = 1, 2
 
 
-class SchedulingHint:
+class SchedulingHint(Plugin):
     """Refuses the nodes that a hint leaves out; names those that come before all scores."""
 
-    name: ClassVar[str] = "SchedulingHint"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "HintMismatch": frozenset(),
-        "UnreadableAnnotation": frozenset(),
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self, most_nodes: int = MAX_HINT_NODES) -> None:
         self.most_nodes = most_nodes
-
-    def new_cache(self) -> None:
-        """No account of its own."""
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Depends on the names of nodes alone."""

@@ -5,7 +5,6 @@ Filter: NoSchedule and NoExecute taints. Score: nodes with fewer PreferNoSchedul
 Source: spec/scheduler-core.md 2.2, 2.4.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -14,38 +13,30 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import HARD, tolerates, tolerations_of
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.taint_toleration import SPEC
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.node import Taint
 
 _SOFT = "PreferNoSchedule"
 
 
-class TaintToleration:
+class TaintToleration(Plugin):
     """Refuses nodes with a hard taint that the pod does not tolerate; the verdict is 1 + the number of the taint.
 
     Taints are numbered as they are met; numbers never leave the process.
     """
 
-    name: ClassVar[str] = "TaintToleration"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.DOWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "UntoleratedTaint": frozenset((ClusterEvent.TAINTS,))
-    }
+    spec: ClassVar[PluginSpec] = SPEC
 
     def __init__(self) -> None:
         self._numbers: dict[Taint, int] = {}
-
-    def new_cache(self) -> None:
-        """No account of its own."""
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Raw score: how many PreferNoSchedule taints the pod does not tolerate; fewer is better."""

@@ -9,7 +9,6 @@ A pod whose claims still wait is not bound at once: the node is written to the c
 Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -17,14 +16,21 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
 from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
-from services.scheduler.plugins.volume_binding.volume_match import Choice, can_make, free_volumes, reachable, wanted
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.volume_binding import SPEC
+from services.scheduler.plugins.volume_binding.volume_match import (
+    VolumePreparation,
+    can_make,
+    free_volumes,
+    reachable,
+    wanted,
+)
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.storage import SELECTED_NODE, Claim
 
@@ -33,22 +39,12 @@ _TROUBLE = 16
 _CODES = {
     _CONFLICT: "VolumeNodeConflict", _NONE_TO_BIND: "NoVolumeToBind", _NO_SPACE: "NoStorageLeft", _VOLUME_GONE: "VolumeMissing",
 }  # fmt: skip
-_STORAGE = frozenset((ClusterEvent.VOLUME, ClusterEvent.LABELS))
 
 
-class VolumeBinding:
+class VolumeBinding(Plugin):
     """Refuses nodes from which a volume cannot be reached, and where none can be had."""
 
-    name: ClassVar[str] = "VolumeBinding"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = dict.fromkeys(
-        (*_CODES.values(), "ClaimMissing", "ClaimLost", "ClaimDeleting", "ClaimUnbound", "VolumesPending"), _STORAGE
-    )
-
-    def new_cache(self) -> None:
-        """No account of its own."""
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts are those of `evaluate`."""
@@ -77,7 +73,7 @@ class VolumeBindingState(ClaimsPluginState):
         super().__init__(snapshot)
         self.taken: dict[str, str] = {}
 
-    def prepare(self, pod_class: PodClass, row: int) -> Choice | None:
+    def prepare(self, pod_class: PodClass, row: int) -> VolumePreparation | None:
         """What has to be written before a pod can go to the node; None when all its claims are bound.
 
         Volumes that it names are taken for the rest of the cycle.
@@ -89,7 +85,7 @@ class VolumeBindingState(ClaimsPluginState):
         if not claims.waiting:
             return None
         table = self._snapshot.table
-        choice = Choice(table.names[row])
+        choice = VolumePreparation(table.names[row])
         for claim in _smallest_first(claims):
             if _selected(claim) == table.names[row]:
                 continue

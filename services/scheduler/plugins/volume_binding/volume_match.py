@@ -10,6 +10,7 @@ import numpy as np
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.selectors import canonical, selects
 from services.scheduler.cache.volume_catalog import VolumeCatalog
+from services.scheduler.framework.plugin_state import Preparation
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.plugins.helper.node_selectors import term_matches
 from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
@@ -30,13 +31,15 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 FIELDS = "volume-binding"
 
 
-class Choice:
-    """What a placement asks of storage first.
+class VolumePreparation(Preparation):
+    """Volumes that have to be bound or provisioned before a pod can be bound to a node.
 
     Attributes:
         volumes: free volumes, each with the claim that it is for.
         claims: claims whose volume is to be made at the node.
     """
+
+    reason = "VolumesPending"
 
     def __init__(self, node: str) -> None:
         self.node = node

@@ -3,60 +3,51 @@
 Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumerestrictions.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.framework.spec import PluginSpec
+from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.plugins.helper.volume_index import Disk, VolumeLedger, disks_of
+from services.scheduler.plugins.helper.volume_index import Disk, VolumeIndex, disks_of
 from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.volume_restrictions import SPEC
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
 _DISK, _CLAIM = 1, 2
 _CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse"}
-_PODS_GO = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.VOLUME))
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(Plugin):
     """Refuses nodes where a disk is mounted otherwise, and every node while a ReadWriteOncePod claim is in use."""
 
-    name: ClassVar[str] = "VolumeRestrictions"
-    node_only: ClassVar[bool] = False
-    cross_node: ClassVar[bool] = True
-    normalize: ClassVar[Normalize] = Normalize.OWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = dict.fromkeys(_CODES.values(), _PODS_GO)
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_cache(self) -> PluginCache:
         """The claims and disks in use."""
-        return VolumeLedger()
+        return VolumeIndex()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts 1: a disk; 2: a claim."""
-        assert isinstance(plugin_cache, VolumeLedger), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, VolumeIndex), "the index hands back what new_cache made"
         return VolumeRestrictionsState(snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """What is in use."""
         return (Reason(_CODES[result]),)
 
-    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A pod that goes gives its volumes up."""
-        return False
-
 
 class VolumeRestrictionsState(VolumePluginState):
     """The plugin for one cycle."""
 
-    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeLedger) -> None:
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeIndex) -> None:
         super().__init__(snapshot)
         self._plugin_cache = plugin_cache
         self._claims: dict[str, int] = {}  # how many more pods use it than when the cycle began
@@ -78,9 +69,6 @@ class VolumeRestrictionsState(VolumePluginState):
         if any(self._is_in_use(claim) for claim in claim_keys(pod_class)):
             results[results == 0] = _CLAIM
         return results[rows] if results.any() else None
-
-    def scores(self, pod_class: PodClass, feasible: Bools) -> None:
-        """It scores nothing."""
 
     def revision(self, pod_class: PodClass) -> int:
         """How many pods with volumes the cycle moved."""

@@ -13,13 +13,14 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.label_index import ABSENT
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.volume_claims import claims_of
 from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
-from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.plugins.volume_zone import SPEC
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.selectors import Requirement
 
@@ -32,19 +33,10 @@ NEWER: Mapping[str, str] = {
 LABELS = (*NEWER, *NEWER.values())
 
 
-class VolumeZone:
+class VolumeZone(Plugin):
     """Refuses nodes outside of the zones of the pod's volumes."""
 
-    name: ClassVar[str] = "VolumeZone"
-    node_only: ClassVar[bool] = True
-    cross_node: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
-        "VolumeZoneConflict": frozenset((ClusterEvent.VOLUME, ClusterEvent.LABELS)),
-    }
-
-    def new_cache(self) -> None:
-        """No account of its own."""
+    spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: another zone."""

@@ -1,16 +1,18 @@
-"""Arguments of plugins that this scheduler does not have yet: read and checked all the same.
+"""Plugins of Kubernetes and Koordinator that this release does not have; their arguments are checked all the same.
 
-A configuration with a mistake is refused on the day it is written, not on the day its plugin comes.
+A configuration with a mistake is rejected on the day it is written, not on the day its plugin is added.
 
 Source: spec/api.md 4.3; Kubernetes' kubescheduler.config.k8s.io/v1 and its validation.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from services.scheduler.framework.registry import ArgsCheck
 from shared.errors import KoordError
 from shared.kube.instants import BadTime, duration_ns
 from shared.kube.quantity import BadQuantity, nanos
@@ -127,25 +129,25 @@ class _DynamicResources(_Strict, frozen=True):
     binding_timeout: Duration | None = None
 
 
-ARGS: Mapping[str, type[_Strict]] = {
+_ARGS: Mapping[str, type[_Strict]] = {
     "Reservation": _Reservation,
     "ElasticQuota": _ElasticQuota,
     "Coscheduling": _Coscheduling,
     "DeviceShare": _DeviceShare,
     "DynamicResources": _DynamicResources,
 }
-"""Plugin -> what its arguments look like."""
+"""Plugin -> type of its arguments."""
 
 
-def check_args(plugin: str, raw: Mapping[str, Any], source: str) -> None:
-    """Check the arguments of one of ARGS.
+def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
+    """Checks the arguments of one of _ARGS.
 
     Raises:
         BadArgs: a field is unknown, of the wrong type, or out of range.
     """
     stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
     try:
-        args = msgspec.convert(stated, ARGS[plugin])
+        args = msgspec.convert(stated, _ARGS[plugin])
     except msgspec.ValidationError as error:
         raise BadArgs(f"{source}: {error}") from error
     match args:
@@ -199,3 +201,10 @@ def _check_duration(name: str, text: str, source: str) -> None:
         raise BadArgs(f"{source}: {name}: {error}") from error
     if negative:
         raise BadArgs(f"{source}: {name} is {text}; give 0s or more")
+
+
+UNSUPPORTED: Mapping[str, ArgsCheck | None] = {
+    "NodeDeclaredFeatures": None,
+    **{name: partial(_check, name) for name in _ARGS},
+}
+"""Plugin -> check of its arguments, if these are known."""

@@ -1,0 +1,31 @@
+"""KubeSchedulerConfiguration, read with the plugins of this release."""
+
+from collections.abc import Mapping
+
+from services.scheduler.framework.config import config_reload, profiles
+from services.scheduler.framework.config.config_reload import NO_SETTINGS, OfferedConfig
+from services.scheduler.framework.config.profiles import Configuration
+from services.scheduler.plugins.registry import REGISTRY
+from services.scheduler.state.cluster_view import ClusterView
+from shared.events import Draft
+
+
+def read_config(text: str) -> Configuration:
+    """Reads a KubeSchedulerConfiguration, as YAML or JSON.
+
+    Raises:
+        BadConfig: it is none, or names an unknown plugin or field; the path locates it.
+    """
+    return profiles.read_config(text, REGISTRY)
+
+
+def config_of(view: ClusterView) -> Configuration:
+    """The configuration in force, the default profile before the first."""
+    return profiles.config_of(view, REGISTRY)
+
+
+def config_drafts(
+    view: ClusterView, file: OfferedConfig | None, settings: Mapping[str, str] = NO_SETTINGS
+) -> tuple[Draft, ...]:
+    """Applies the file, else the ConfigMap, else the default profile, if its text or the settings have changed."""
+    return config_reload.config_drafts(view, file, REGISTRY, settings)

@@ -1,0 +1,21 @@
+"""DefaultPreemption as a plugin of a profile. The selection of victims is in `framework/victim_selection.py`."""
+
+from typing import ClassVar
+
+from services.scheduler.framework.plugin import PostFilterPlugin
+from services.scheduler.framework.spec import PluginSpec
+from services.scheduler.plugins.default_preemption import SPEC
+from services.scheduler.plugins.default_preemption.args import PreemptionArgs
+
+
+class DefaultPreemption(PostFilterPlugin):
+    """Evicts pods of lower priority on a node for a pod that fits nowhere."""
+
+    spec: ClassVar[PluginSpec] = SPEC
+
+    def __init__(self, args: PreemptionArgs = PreemptionArgs()) -> None:  # noqa: B008 (frozen)
+        self.args = args
+
+    def candidates(self, nodes: int) -> int:
+        """The share and the number of nodes that the arguments name."""
+        return self.args.candidates(nodes)
