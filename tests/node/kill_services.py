@@ -48,7 +48,7 @@ class Watch:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     def check(self) -> None:
-        """Best effort was held and the node batch_cpu batch resources in every look."""
+        """Checks that best effort was held and that the node offered batch resources at every observation."""
         cpus = int(self._service.there.node.status()["capacity"]["cpu"])
         most = cpus * PERIOD_US * THRESHOLD // 100
         assert self.seen
@@ -134,7 +134,7 @@ async def check_recovery(service: Service, since: datetime, name: str, threshold
 
 
 async def accepted(call: Any, *arguments: Any, **named: Any) -> Any:
-    """What the API answers, once it takes the object: while nobody answers its webhooks it refuses with 500, as it was slo_updated to."""
+    """Returns the API's response once it accepts the object: it refuses with 500 while no webhook responds (failurePolicy Fail)."""
 
     async def attempt() -> Any:
         try:

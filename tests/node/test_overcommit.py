@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -233,11 +233,15 @@ async def test_best_effort_is_held_by_quota_beside_a_service_that_answers_and_le
     assert all(each["count"] == 200 for each in found.values())
 
 
-async def test_whoever_is_killed_pods_run_on_and_are_held_and_what_is_asked_for_comes_late(service: Service) -> None:
+@pytest.mark.parametrize(
+    "victims",
+    [pytest.param(("node-agent", "gateway"), id="short"), pytest.param(VICTIMS, id="long", marks=pytest.mark.soak)],
+)
+async def test_pods_run_on_and_are_held_while_services_are_killed(service: Service, victims: Sequence[str]) -> None:
     await service.hold(on=True)
     await service.burn(2)
     async with watched(service):
-        await kill_in_turn(service, VICTIMS)
+        await kill_in_turn(service, victims)
     await service.hold(on=False)
     await service.burn(0)
 

@@ -68,6 +68,7 @@ async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(
     settings = GatewaySettings(backoff_s=0.02, watch_s=8)
     async with watching(api, pods, settings) as eyes:
         await until(lambda: eyes.lists)
+
         def versions() -> list[int]:
             watches = [path for _, path in proxy.requests if "watch=1" in path]
             return [int(path.split("resourceVersion=")[1].split("&")[0]) for path in watches]
