@@ -15,8 +15,8 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests wait for servers more than they compute: two files at a time, each with servers of its own.
-WORKERS ?= 2
+# Tests wait for servers more than they compute: more files at a time than there are cores, each with servers of its own.
+WORKERS ?= 3
 UNIT := tests/unit tests/property
 NO_SERVER := not soak and not servers and not kube and not node
 # All recorded cases where they are beside this folder, else those that are kept in it.
