@@ -1,4 +1,4 @@
-"""A small world for the scheduler's tests: objects, a log of both contexts, and a scheduler that may lag behind the cluster."""
+"""A small world for the scheduler's tests: objects, the logs, and a scheduler that may lag behind the cluster."""
 
 from collections.abc import Mapping, Sequence
 
@@ -136,7 +136,7 @@ def report(name: str, cpu_milli: int, memory: int = GIB, *, at_ns: int = START_N
 
 
 class World:
-    """Both contexts' logs, and a scheduler whose view is behind the cluster by as much as a test likes."""
+    """The logs of `cluster`, `scheduling` and `metrics-*`, and a scheduler that lags behind `cluster` as a test requires."""
 
     def __init__(self) -> None:
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}

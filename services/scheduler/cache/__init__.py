@@ -1,1 +1,1 @@
-"""Arrays over nodes and indexes over pods, derived from the state. Disposable: rebuilt from the state at any time."""
+"""Arrays over nodes and indexes of pods, derived from the State: they can be built anew from it at any time."""

@@ -1,7 +1,7 @@
 """Nodes, pods and plugin caches as arrays, kept current from the State by differences.
 
-A cluster cache is a function of the State. It follows the names that the fold marked as changed, moves every total by the difference, and
-can be thrown away and built anew at any time with the same decisions.
+A cluster cache is a function of the State. It follows the names that the fold marked as changed, moves every total by
+the difference, and can be thrown away and built anew at any time with the same decisions.
 """
 
 from collections import deque
@@ -31,7 +31,8 @@ class ClusterCache:
         pod_index: the number of pods of each class on each node.
         cluster_objects: namespaces, workloads, volumes, budgets and topologies.
         on: row -> uid -> the pod that is assigned there.
-        evicting: uid -> an assigned pod with a requested eviction that is neither done nor refused, in no order that matters.
+        evicting: uid -> an assigned pod with a requested eviction that is neither done nor refused, in no order that
+            matters.
     """
 
     def __init__(self, view: ClusterView, plugin_caches: Iterable[PluginCache]) -> None:
@@ -61,8 +62,8 @@ class ClusterCache:
         """Brings everything up to the State.
 
         Args:
-            most: the number of names to settle; all when not given. A service settles a large change in steps, so that its event loop is
-                never blocked for long.
+            most: the number of names to settle; all when not given. A service settles a large change in steps, so that
+                its event loop is never blocked for long.
 
         Returns:
             True when nothing is left to settle.

@@ -1,7 +1,7 @@
-"""What there is beyond nodes and pods that plugins read: namespaces, and what selects or backs pods.
+"""Objects beyond nodes and pods that plugins read: namespaces, workloads, volumes, budgets and topologies.
 
-A function of the state's objects, kept up to date by the index. Objects that cannot be read count as absent: one broken object ends no
-service.
+A function of the State's objects, kept current by the cluster cache. An object that cannot be read counts as absent:
+one broken object does not end the service.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,13 +25,13 @@ from shared.kube.selectors import LabelSelector, Requirement
 
 
 class ClusterObjects:
-    """Objects by what is asked of them.
+    """Objects by the keys that plugins look them up by.
 
     Attributes:
         version: grows with every change.
         namespaces: name -> labels.
-        services: namespace -> name -> what the service selects.
-        owners: (kind, `namespace/name`) -> what the workload selects.
+        services: namespace -> name -> selector of the service.
+        owners: (kind, `namespace/name`) -> selector of the workload.
         topologies: node -> its NodeResourceTopology.
         storage: claims, volumes and what limits them.
         budgets: `namespace/name` -> disruption budget.
@@ -47,7 +47,7 @@ class ClusterObjects:
         self.budgets: dict[str, Budget] = {}
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
-        """Take over an object as observed, None when it is gone. Resources that nobody asks for pass."""
+        """Sets an object as observed, None when it is deleted. Resources that no plugin reads are ignored."""
         reader = _READERS.get(resource)
         if reader is None:
             return
@@ -55,11 +55,11 @@ class ClusterObjects:
         reader(self, resource, key, object_)
 
     def budgets_of(self) -> tuple[Budget, ...]:
-        """The disruption budgets, in the order of their names."""
+        """Returns the disruption budgets in the order of their names."""
         return tuple(self.budgets[key] for key in sorted(self.budgets))
 
     def namespaces_selected(self, selector: Selector) -> frozenset[str]:
-        """The namespaces whose labels a selector selects."""
+        """Returns the namespaces whose labels match a selector."""
         return frozenset(name for name, labels in self.namespaces.items() if selects(selector, labels))
 
 

@@ -1,4 +1,4 @@
-"""What is taken on the nodes in the course of a cycle."""
+"""Requested amounts, pods and ports of the nodes within a cycle."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -14,13 +14,13 @@ from services.scheduler.state.pod_class import PodClass
 
 
 class CycleSnapshot:
-    """What is taken on the nodes in the course of a cycle: a copy that placements count in.
+    """A copy of the node table's counts, to which a cycle adds its placements.
 
     Attributes:
         requested, nonzero_requested, pods: as in NodeTable.
         ports: host ports in use, by row.
-        pod_index: which classes of pods run where, as the cycle began.
-        cluster_objects: what there is beyond nodes and pods.
+        pod_index: pods of each class by node, as the cycle began.
+        cluster_objects: objects beyond nodes and pods.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class CycleSnapshot:
         self.ports = HostPorts(table.ports)
 
     def column(self, resource: str) -> int:
-        """The resource's column in the arrays, -1 when no node had it as the cycle began."""
+        """Returns the resource's column in the arrays; -1 when no node had it as the cycle began."""
         column = self.table.columns.get(resource, -1)
         return column if column < self.requested.shape[1] else -1
 
     def which(self, rows: Rows) -> tuple[Int64, int]:
-        """The rows as compiled passes take them."""
+        """Returns the rows in the form that kernels take."""
         return selected(rows, self.size)
 
     def after(self, pod_class: PodClass) -> "CycleSnapshot":
-        """The room as if each node had taken one more pod of the class; ports aside."""
+        """Returns the snapshot with one more pod of the class on each node; ports are not counted."""
         fuller = copy(self)
         fuller.requested, fuller.nonzero_requested = (
             self.requested.copy(order="F"),
@@ -60,11 +60,11 @@ class CycleSnapshot:
         return fuller
 
     def place(self, pod_class: PodClass, row: int) -> None:
-        """Count a pod on a node."""
+        """Counts a pod on a node."""
         self.move(pod_class, row, 1)
 
     def place_all(self, pod_class: PodClass, rows: Sequence[int]) -> None:
-        """Count a pod on each of these nodes."""
+        """Counts a pod on each of these nodes."""
         which = np.array(rows, np.intp)
         for column, size in self.table.vector(pod_class):
             if column < self.requested.shape[1]:
@@ -76,7 +76,7 @@ class CycleSnapshot:
             self.ports.count(row, pod_class.ports, 1)
 
     def move(self, pod_class: PodClass, row: int, sign: int) -> None:
-        """Count a pod on a node (+1), or no more (-1)."""
+        """Counts a pod on a node (+1), or removes it (-1)."""
         for column, size in self.table.vector(pod_class):
             if column < self.requested.shape[1]:  # else no node had the resource when the cycle began
                 self.requested[row, column] += sign * size

@@ -10,10 +10,10 @@ from services.scheduler.cache.selectors import Selector, selects
 
 
 class Victim(NamedTuple):
-    """A pod that may have to give way.
+    """A pod that may be evicted.
 
     Attributes:
-        started_ns: when it started; one that has not counts as the latest.
+        started_ns: start time; a pod that has not started counts as the latest.
     """
 
     uid: str
@@ -41,7 +41,8 @@ class Budget(NamedTuple):
 
 
 def drawn_down(budgets: Sequence[Budget], victims: Iterable[Victim]) -> tuple[Budget, ...]:
-    """The budgets once these pods are evicted: each that selects one has one disruption fewer left, below 0 where it is violated.
+    """The budgets once these pods are evicted: each that selects one has one disruption fewer left, below 0 where it is
+    violated.
 
     A pod counts once: its budgets record it as disrupted. Where no budget changes, the same tuple is returned.
     """
@@ -60,7 +61,9 @@ def drawn_down(budgets: Sequence[Budget], victims: Iterable[Victim]) -> tuple[Bu
 
 
 def overdrawn(ordered: Iterable[Victim], budgets: Sequence[Budget]) -> dict[str, tuple[str, ...]]:
-    """Uid -> names of the budgets that its going violates, of those that violate one, if all went in this order."""
+    """Returns uid -> names of the budgets that its eviction violates, if all are evicted in this order; others are left
+    out.
+    """
     left = [budget.allowed for budget in budgets]
     found: dict[str, tuple[str, ...]] = {}
     for victim in ordered:

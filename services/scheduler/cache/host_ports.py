@@ -1,6 +1,6 @@
-"""Host ports in use, as a cycle counts them: the index's counts, of which a row is copied when the cycle first changes it.
+"""Host ports in use within a cycle: the node table's counts, copied row by row when the cycle first changes a row.
 
-Few nodes of a cycle get or lose a pod with host ports, and every node may have such pods: daemons that run everywhere.
+A cycle places pods with host ports on few nodes, while every node may run such pods: the daemons.
 """
 
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ PortCounts = Mapping[HostPort, int]
 
 
 class HostPorts:
-    """Row -> host ports in use, on top of counts that stay as they are and do not change meanwhile."""
+    """Host ports in use by row, over counts that are not written to and do not change meanwhile."""
 
     def __init__(self, before: Mapping[int, PortCounts]) -> None:
         """Begins with these counts, by row; nothing is copied."""
@@ -24,16 +24,16 @@ class HostPorts:
         return bool(self._before or self._changed)
 
     def on(self, row: int) -> Collection[HostPort]:
-        """The ports in use on a row."""
+        """Returns the ports in use on a row."""
         changed = self._changed.get(row)
         return self._before.get(row, ()) if changed is None else changed
 
     def items(self) -> Iterable[tuple[int, Collection[HostPort]]]:
-        """(row, ports in use) of every row that has or had one."""
+        """Returns (row, ports in use) of every row that has or had one."""
         return self._with_changes() if self._changed else ItemsView(self._before)
 
     def count(self, row: int, ports: Iterable[HostPort], sign: int) -> None:
-        """Counts a pod with these ports on a row (+1), or no longer (-1)."""
+        """Counts a pod with these ports on a row (+1), or removes it (-1)."""
         counts = self._changed.get(row)
         if counts is None:
             counts = self._changed[row] = dict(self._before.get(row, {}))
@@ -46,7 +46,9 @@ class HostPorts:
 
 
 def count_ports(counts: dict[HostPort, int], ports: Iterable[HostPort], sign: int) -> None:
-    """Counts a pod with these ports among those of a node (+1), or no longer (-1); a port that nobody uses is left out."""
+    """Counts a pod with these ports among those of a node (+1), or removes it (-1); a port without a user is
+    left out.
+    """
     for port in ports:
         counts[port] = counts.get(port, 0) + sign
         if not counts[port]:

@@ -13,9 +13,9 @@ ABSENT = -1
 
 
 class LabelColumns:
-    """Per label key that a selector has named: the number of each node's value.
+    """The number of each node's value, per label key that a selector has named.
 
-    A column is made when a selector first names its key; hundreds of labels that nobody asks for cost nothing.
+    A column is created when a selector first names its key; labels that no selector names cost nothing.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class LabelColumns:
         self._values: dict[str, dict[str, int]] = {}
 
     def set(self, row: int, labels: dict[str, str]) -> None:
-        """Take over the labels of the node in a row."""
+        """Sets the labels of the node in a row."""
         while len(self._labels) <= row:
             self._labels.append({})
         self._labels[row] = labels
@@ -33,10 +33,10 @@ class LabelColumns:
                 column[row] = self._number(key, labels.get(key))
 
     def matches(self, requirement: Requirement, size: int) -> Bools:
-        """Which of the first `size` rows meet one expression.
+        """Returns bool[size]: the rows whose labels meet one expression.
 
-        In, NotIn, Exists, DoesNotExist; NotIn and DoesNotExist hold without the label. Gt and Lt compare integers and hold only
-        for a label that is one, as Kubernetes does. An operator that does not exist matches nothing.
+        In, NotIn, Exists, DoesNotExist; NotIn and DoesNotExist hold without the label. Gt and Lt compare integers and
+        hold only for a label that is one, as Kubernetes does. An operator that does not exist matches nothing.
         """
         column = self._column(requirement.key, size)[:size]
         operator = requirement.operator
@@ -47,8 +47,8 @@ class LabelColumns:
             return ~has
         numbers = self._values[requirement.key]
         if operator in ("In", "NotIn"):
-            wanted = [numbers[value] for value in requirement.values if value in numbers]
-            found: Bools = np.isin(column, np.array(wanted, np.int32)) if wanted else np.zeros(size, np.bool_)
+            listed = [numbers[value] for value in requirement.values if value in numbers]
+            found: Bools = np.isin(column, np.array(listed, np.int32)) if listed else np.zeros(size, np.bool_)
             return found if operator == "In" else ~found
         if operator in ("Gt", "Lt") and len(requirement.values) == 1 and _is_integer(requirement.values[0]):
             bound = int(requirement.values[0])
@@ -61,7 +61,9 @@ class LabelColumns:
         return np.zeros(size, np.bool_)
 
     def numbers(self, key: str, size: int) -> tuple[Numbers, int]:
-        """int32[size]: number of each row's value of the label, ABSENT without it; and how many values there have been."""
+        """Returns int32[size], the number of each row's value of the label (ABSENT without it), and the number of
+        values.
+        """
         column = self._column(key, size)[:size]
         return column, len(self._values[key])
 

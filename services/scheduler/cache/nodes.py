@@ -1,6 +1,6 @@
-"""The nodes as arrays: one row a node, so that a plugin judges all of them at once.
+"""The nodes as arrays, one row a node, so that a plugin evaluates all of them at once.
 
-Rows, columns and value numbers depend on the order of arrival and never leave this process: whatever is recorded is named.
+Rows, columns and value numbers depend on the order of arrival and never leave this process: events hold names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ _WORTH_A_SUM = 32
 
 
 class NodeTable:
-    """Rows of nodes and what is requested on them.
+    """Rows of nodes, with allocatable and requested amounts.
 
     Attributes:
         rows: node name -> row.
@@ -38,17 +38,18 @@ class NodeTable:
         alive: bool[rows]: the node is observed.
         columns: resource -> column of the arrays below; new ones are added at the end.
         allocatable: int64[rows, columns]; cpu in milli-cores, memory in bytes, the rest in whole units.
-        requested: int64[rows, columns]: what the pods on the node ask for.
-        nonzero_requested: int64[rows, 2]: cpu and memory as scoring counts them (100m and 200Mi where nothing is asked).
-        pods, allowed_pods: int64[rows]: pods on the node, and how many it takes.
-        ports: row -> host port -> how many pods hold it.
+        requested: int64[rows, columns]: sums of the requests of the pods on the node.
+        nonzero_requested: int64[rows, 2]: cpu and memory as scores count them (100m and 200Mi for a container without).
+        pods, allowed_pods: int64[rows]: pods on the node, and its allocatable number of pods.
+        ports: row -> host port -> number of pods that use it.
         unschedulable: bool[rows].
         taint_set: int64[rows], index into `taints`, the distinct taint lists seen.
         labels: columns of label values.
         hashes: uint64[rows]: `name_hash` of the names.
-        changed: int64[rows, classes of change]: `cluster` seq of the last change.
-        contexts: those of `metrics-*` that hold a node's newest report -> number, from 1.
-        reported, reported_in: int64[rows]: seq of the node's newest report, and the number of the context that holds it; 0 without.
+        changed: int64[rows, ClusterEvent]: `cluster` seq of the last event of the kind.
+        contexts: context of `metrics-*` with a node's newest report -> its number, from 1.
+        reported, reported_in: int64[rows]: seq of the node's newest report, and the number of its context; 0 without a
+            report.
         version: grows with every new row and every change of a node object (not of its pods).
         cached: what plugins have worked out from node objects; nothing that they could not work out anew.
     """
@@ -82,11 +83,11 @@ class NodeTable:
 
     @property
     def size(self) -> int:
-        """How many rows are in use or have been: the length that arrays are read at."""
+        """Returns the number of rows that are or were in use: the length at which arrays are read."""
         return len(self.names)
 
     def row(self, name: str) -> int:
-        """The node's row, a new or free one at the first mention."""
+        """Returns the node's row; assigns a new or free one at the first mention."""
         row = self.rows.get(name)
         if row is not None:
             return row
@@ -104,7 +105,7 @@ class NodeTable:
         return row
 
     def release(self, name: str) -> None:
-        """Free the row of a node that is gone and holds nothing any more; its name is given another row when it returns."""
+        """Frees the row of a deleted node without pods; the name gets another row when the node returns."""
         row = self.rows.get(name)
         if row is None or self.alive[row] or self.pods[row]:
             return
@@ -113,7 +114,7 @@ class NodeTable:
         self._free.append(row)
 
     def set_node(self, name: str, node: Node | None, changed: Sequence[int] = ()) -> int:
-        """Take over a node as observed, None when it is gone. Returns its row."""
+        """Sets a node as observed, None when it is deleted. Returns its row."""
         row = self.row(name)
         self.alive[row] = node is not None
         self.allocatable[row] = 0
@@ -133,16 +134,16 @@ class NodeTable:
         return row
 
     def set_changed(self, name: str, changed: Sequence[int]) -> None:
-        """Take over when a node last changed, without reading its object again."""
+        """Sets the seqs of a node's last events without reading its object again."""
         self.changed[self.rows[name]] = changed
 
     def set_reported(self, row: int, context: str, seq: int) -> None:
-        """Take over where the node's newest report is; seq 0 when there is none."""
+        """Sets the context and seq of the node's newest report; seq 0 when there is none."""
         self.reported[row] = seq
         self.reported_in[row] = self.contexts.setdefault(context, len(self.contexts) + 1) if seq else 0
 
     def reported_since(self, saw: Iterable[tuple[str, int]]) -> NDArray[np.bool_]:
-        """bool[rows]: whether the node's newest report came after these positions of `metrics-*`."""
+        """Returns bool[rows]: the nodes whose newest report is beyond these positions of `metrics-*`."""
         upto = np.zeros(len(self.contexts) + 1, np.int64)
         for context, seq in saw:
             if context in self.contexts:
@@ -151,7 +152,7 @@ class NodeTable:
         return newer
 
     def column(self, resource: str) -> int:
-        """The column of a resource, a new one at the first mention."""
+        """Returns the column of a resource; adds one at the first mention."""
         column = self.columns.get(resource)
         if column is None:
             column = self.columns[resource] = len(self.columns)
@@ -160,7 +161,7 @@ class NodeTable:
         return column
 
     def count(self, moves: Sequence[tuple[int, PodClass, int]]) -> None:
-        """Move what is requested by the difference: (row, class, +1 or -1) a pod."""
+        """Changes the requested amounts by a list of (row, class, +1 or -1), one a pod."""
         if len(moves) >= _WORTH_A_SUM:
             self._count_together(moves)
             return
@@ -176,15 +177,15 @@ class NodeTable:
                 self._count_ports(row, pod_class.ports, sign)
 
     def _count_together(self, moves: Sequence[tuple[int, PodClass, int]]) -> None:
-        """`count`, with one sum a column."""
+        """Does the same as `count` with one sum per column: faster for many pods."""
         numbers: dict[PodClass, int] = {}
         which = np.array([numbers.setdefault(pod_class, len(numbers)) for _, pod_class, _ in moves], np.intp)
         vectors = [self.vector(pod_class) for pod_class in numbers]  # may make the arrays anew
-        asked = np.zeros((len(numbers), self.requested.shape[1]), np.int64)
+        requests = np.zeros((len(numbers), self.requested.shape[1]), np.int64)
         for number, vector in enumerate(vectors):
             for column, size in vector:
-                asked[number, column] = size
-        held = np.array(
+                requests[number, column] = size
+        nonzero = np.array(
             [
                 (pod_class.nonzero_assigned.get("cpu", 0), pod_class.nonzero_assigned.get("memory", 0))
                 for pod_class in numbers
@@ -193,17 +194,17 @@ class NodeTable:
         )
         rows = np.array([row for row, _, _ in moves], np.intp)
         signs = np.array([sign for _, _, sign in moves], np.int64)
-        for column in np.flatnonzero(asked.any(axis=0)).tolist():
-            np.add.at(self.requested[:, column], rows, asked[which, column] * signs)
+        for column in np.flatnonzero(requests.any(axis=0)).tolist():
+            np.add.at(self.requested[:, column], rows, requests[which, column] * signs)
         for column in (CPU, MEMORY):
-            np.add.at(self.nonzero_requested[:, column], rows, held[which, column] * signs)
+            np.add.at(self.nonzero_requested[:, column], rows, nonzero[which, column] * signs)
         np.add.at(self.pods, rows, signs)
         for row, pod_class, sign in moves:
             if pod_class.ports:
                 self._count_ports(row, pod_class.ports, sign)
 
     def vector(self, pod_class: PodClass) -> tuple[tuple[int, int], ...]:
-        """(column, amount) of what a pod of the class asks for, in the order of columns."""
+        """Returns (column, amount) of each request of the class above 0, in the order of columns."""
         vector: tuple[tuple[int, int], ...] | None = pod_class.cached.get(self)
         if vector is None:
             vector = tuple(sorted((self.column(name), size) for name, size in pod_class.request.items() if size > 0))
@@ -211,7 +212,9 @@ class NodeTable:
         return vector
 
     def changed_since(self, version: int) -> Rows | None:
-        """Rows whose node object changed after `version`; None when that is too long ago to say."""
+        """Returns the rows whose node object changed after `version`; None when the log no longer reaches back
+        to it.
+        """
         if version < self._log_start:
             return None
         return np.unique(np.array(self._log[version - self._log_start :], np.intp))
@@ -232,9 +235,9 @@ class NodeTable:
         return number
 
     def _count_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
-        held = self.ports.setdefault(row, {})
-        count_ports(held, ports, sign)
-        if not held:
+        counts = self.ports.setdefault(row, {})
+        count_ports(counts, ports, sign)
+        if not counts:
             del self.ports[row]
 
     def _grow_rows(self, room: int) -> None:
@@ -247,7 +250,9 @@ class NodeTable:
 
 
 def readable(quantities: dict[str, str]) -> dict[str, int]:
-    """Amounts of a node, bounded; a quantity that cannot be read counts as none rather than ending the service."""
+    """Returns the amounts of a node, bounded; a quantity that cannot be read counts 0 rather than ending the
+    service.
+    """
     amounts: dict[str, int] = {}
     for resource, text in quantities.items():
         try:

@@ -1,9 +1,9 @@
-"""Which pods run where, by class and by what selects them: so that no decision looks at every pod.
+"""Pods by node, by class and by selector, so that no decision reads every pod.
 
-A selector that somebody asks for is counted from the classes of pods once, and from then on moved by each pod that comes or goes.
-Counts are kept by node, so that one serves every topology key and every choice of nodes.
+A selector is counted over the classes of pods when it is first queried; afterwards its counts change with each assigned
+or released pod. Counts are kept by node, so that one count serves every topology key and every choice of nodes.
 
-Counts nobody has asked for lately are dropped; they can be counted anew at any time.
+Counts that were not queried lately are dropped; they can be computed anew at any time.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass
 
 MOST_ENTRIES = 2_000_000
-"""How many (selector, node) pairs are kept at most: some 200 MB."""
+"""Maximum number of (selector, node) pairs: some 200 MB."""
 
 Question = tuple[tuple[Matcher, ...], bool]
 """(matchers that must all match, whether pods that are being deleted count)."""
 
 
 class RowCounts:
-    """A number for each row, kept where it is not 0; as an array too once somebody has asked for that."""
+    """A number for each row, stored where it is not 0; also as an array once `dense` was called."""
 
     __slots__ = ("_dense", "rows")
 
@@ -31,7 +31,7 @@ class RowCounts:
         self._dense: Int64 | None = None
 
     def add(self, row: int, by: int) -> None:
-        """Move a row's number by the difference."""
+        """Changes a row's number by a difference."""
         after = self.rows.get(row, 0) + by
         if after:
             self.rows[row] = after
@@ -45,7 +45,7 @@ class RowCounts:
                 self._dense = None
 
     def dense(self, size: int) -> Int64:
-        """int64[size], not to be written to; it changes with `add`."""
+        """Returns int64[size]. The caller must not write to it; `add` changes it."""
         dense = self._dense
         if dense is None or len(dense) < size:
             dense = self._dense = np.zeros(size + size // 4, np.int64)
@@ -57,7 +57,7 @@ class RowCounts:
 
 
 class _Class:
-    """Where the pods of a class run, and the counts that they are in."""
+    """Row -> number of pods of a class, all of them and the terminating ones, and the counts that include them."""
 
     __slots__ = ("all", "counted_in", "terminating")
 
@@ -68,19 +68,19 @@ class _Class:
 
 
 class PodIndex:
-    """The pods that count on nodes."""
+    """The assigned pods by class and node, with counts by selector."""
 
     def __init__(self) -> None:
         self._classes: dict[PodClass, _Class] = {}
         self._by_namespace: dict[str, dict[PodClass, None]] = {}
         self._by_label: dict[tuple[str, str], dict[PodClass, None]] = {}
-        self._counts: dict[Question, RowCounts] = {}  # in the order of the last asking
+        self._counts: dict[Question, RowCounts] = {}  # least recently queried first
         self._by_anchor: dict[tuple[str, str], dict[Question, None]] = {}
         self._unanchored: dict[Question, None] = {}
         self._entries = 0
 
     def move(self, row: int, pod_class: PodClass, *, terminating: bool, sign: int) -> None:
-        """A pod of the class counts on the row from now on (+1), or does no more (-1).
+        """Counts a pod of the class on a row (+1), or removes it (-1).
 
         Args:
             terminating: it is being deleted.
@@ -101,7 +101,7 @@ class PodIndex:
             self._part(pod_class)
 
     def counts(self, matchers: tuple[Matcher, ...], *, with_terminating: bool) -> RowCounts:
-        """How many pods that all matchers match run on each row; kept up to date from now on."""
+        """Returns the number of pods on each row that all matchers match; `move` keeps it current."""
         question = (matchers, with_terminating)
         counts = self._counts.pop(question, None)
         if counts is None:
@@ -113,11 +113,11 @@ class PodIndex:
         return counts
 
     def classes(self) -> Iterator[tuple[PodClass, dict[int, int]]]:
-        """Every class that runs somewhere, with row -> how many."""
+        """Yields every class with assigned pods, and row -> their number."""
         return ((pod_class, class_.all) for pod_class, class_ in self._classes.items())
 
     def _meet(self, pod_class: PodClass) -> _Class:
-        """A class that ran nowhere so far."""
+        """Adds a class without assigned pods so far."""
         self._by_namespace.setdefault(pod_class.namespace, {})[pod_class] = None
         questions = dict(self._unanchored)
         for pair in label_pairs(pod_class.labels):
@@ -130,7 +130,7 @@ class PodIndex:
         return class_
 
     def _part(self, pod_class: PodClass) -> None:
-        """A class whose last pod is gone."""
+        """Removes a class whose last pod was released."""
         del self._classes[pod_class]
         _discard(self._by_namespace, pod_class.namespace, pod_class)
         for pair in label_pairs(pod_class.labels):
@@ -168,7 +168,7 @@ class PodIndex:
         return counts
 
     def _drop_half(self) -> None:
-        """Forget the half that was asked for the longest time ago."""
+        """Drops the half that was queried least recently."""
         for question in list(self._counts)[: len(self._counts) // 2]:
             del self._counts[question]
             self._unanchored.pop(question, None)
@@ -181,7 +181,7 @@ class PodIndex:
 
 
 def _anchors_of(matchers: tuple[Matcher, ...]) -> tuple[tuple[str, str], ...]:
-    """Labels of which a pod that all match has at least one; empty when nothing is sure."""
+    """Returns labels of which every pod that all matchers match has at least one; empty without such labels."""
     return next((found for matcher in matchers if (found := anchors(matcher.selector or ()))), ())
 
 

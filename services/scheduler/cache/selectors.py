@@ -1,6 +1,7 @@
 """Label selectors over pods, in one canonical form, so that equal ones are counted once.
 
-Source: Kubernetes' LabelSelector: labels and expressions must all hold; an empty selector selects everything, an absent one nothing.
+Source: Kubernetes' LabelSelector: labels and expressions must all hold; an empty selector selects everything, an absent
+    one nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,23 +17,25 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class Matcher(NamedTuple):
-    """Which pods are meant: those of the namespaces that the selector selects; nobody when that is None.
+    """Matches pods by namespace and labels.
 
-    `namespaces` is None for all of them.
+    Attributes:
+        namespaces: None for all namespaces.
+        selector: None matches no pod.
     """
 
     namespaces: frozenset[str] | None
     selector: Selector | None
 
     def matches(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
-        """Whether a pod is meant."""
+        """Returns True when a pod of the namespace with these labels matches."""
         if self.selector is None or (self.namespaces is not None and namespace not in self.namespaces):
             return False
         return selects(self.selector, labels)
 
 
 def canonical(selector: LabelSelector | None) -> Selector | None:
-    """A selector in canonical form, None for one that selects nothing."""
+    """Returns a selector in canonical form; None for one that selects nothing."""
     if selector is None:
         return None
     return ordered(
@@ -47,7 +50,7 @@ def canonical(selector: LabelSelector | None) -> Selector | None:
 
 
 def ordered(requirements: Iterable[Requirement]) -> Selector:
-    """Expressions in canonical order, each once, its values too."""
+    """Returns expressions in canonical order, each once, with sorted distinct values."""
     unique = {
         (r.key, r.operator, tuple(sorted(set(r.values)))): None for r in requirements
     }  # fmt: skip
@@ -55,7 +58,7 @@ def ordered(requirements: Iterable[Requirement]) -> Selector:
 
 
 def selects(selector: Selector, labels: Mapping[str, str] | None) -> bool:
-    """Whether labels meet every expression. An operator that does not exist is met by nothing."""
+    """Returns True when labels meet every expression. No labels meet an unknown operator."""
     labels = labels or _NO_LABELS
     for requirement in selector:
         value = labels.get(requirement.key)
@@ -76,11 +79,11 @@ def selects(selector: Selector, labels: Mapping[str, str] | None) -> bool:
 
 
 def anchors(selector: Selector) -> tuple[tuple[str, str], ...]:
-    """Labels of which a selected pod has at least one: the values of the narrowest In; empty when there is no In."""
+    """Returns labels of which a selected pod has at least one: the values of the narrowest In; empty without an In."""
     narrowest = min((r for r in selector if r.operator == "In"), key=lambda r: len(r.values), default=None)
     return tuple((narrowest.key, value) for value in narrowest.values) if narrowest else ()
 
 
 def label_pairs(labels: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    """The labels one by one."""
+    """Returns an iterator over the labels."""
     return iter((labels or _NO_LABELS).items())

@@ -1,4 +1,4 @@
-"""Claims, volumes and classes by what plugins ask of them. Part of what surrounds nodes and pods.
+"""Claims, volumes and storage classes, by the keys that plugins look them up by.
 
 An object that cannot be read counts as absent.
 """
@@ -30,14 +30,14 @@ _KINDS: Mapping[str, type[msgspec.Struct]] = {
 
 
 class VolumeCatalog:
-    """What there is of storage.
+    """The objects of storage.
 
     Attributes:
         version: grows with every change.
         claims: `namespace/name` -> claim.
         volumes, classes, nodes, drivers: name -> object; `nodes` by node.
         capacities: `namespace/name` -> capacity.
-        chosen: volume -> claim that a placement of ours chose it for (`ClusterView.chosen`).
+        chosen: volume -> claim that one of our placements chose it for (`StateFields.chosen`).
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class VolumeCatalog:
         )
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
-        """Take over an object as observed, None when it is gone."""
+        """Sets an object as observed, None when it is deleted."""
         self.version += 1
         table = self._tables[resource]
         before = table.pop(key, None)
@@ -75,10 +75,10 @@ class VolumeCatalog:
             self._by_class.setdefault(read.spec.storage_class_name, {})[key] = read
 
     def of_class(self, name: str) -> Mapping[str, PersistentVolume]:
-        """The volumes of a class."""
+        """Returns the volumes of a storage class."""
         return self._by_class.get(name, {})
 
     def class_of(self, claim: Claim) -> StorageClass | None:
-        """The class of a claim."""
+        """Returns the storage class of a claim."""
         beta = (claim.metadata.annotations or {}).get("volume.beta.kubernetes.io/storage-class")
         return self.classes.get(beta if beta is not None else claim.spec.storage_class_name or "")

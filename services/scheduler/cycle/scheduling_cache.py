@@ -10,7 +10,7 @@ from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
-from services.scheduler.queue.scheduling_queue import Queue
+from services.scheduler.queue.scheduling_queue import SchedulingQueue
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import waits_for_quota
@@ -34,7 +34,7 @@ class SchedulingCache(ClusterCache):
             shadowed: the name of another scheduler. Its pods are never queued, although a profile of that name may evaluate them.
         """
         self.profiles = profiles
-        self.queue = Queue({name: profile for name, profile in profiles.items() if name != shadowed})
+        self.queue = SchedulingQueue({name: profile for name, profile in profiles.items() if name != shadowed})
         self.gate = QuotaGate(view.quota)
         self.nominated: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)

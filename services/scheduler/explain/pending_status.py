@@ -29,10 +29,10 @@ def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int
     if pod_record.suppressed_seq and pod_record.suppressed_seq >= view.gateway_since:
         return Reason("Withheld")
     cache.queue.advance(now_ns)
-    stands = cache.queue.standing(pod_record.uid)
-    if stands is None:
+    status = cache.queue.status_of(pod_record.uid)
+    if status is None:
         return Reason("AwaitsQuota")
-    code, until_ns = stands
+    code, until_ns = status
     return Reason(code, instant_text(until_ns) if until_ns else "")
 
 

@@ -1,1 +1,3 @@
-"""Which pods a cycle tries, in which order, and which refused pods an event makes worth trying again."""
+"""The pods that wait: their order, their backoff, the quota gate, and the events after which a refused pod is tried
+again.
+"""

@@ -1,8 +1,8 @@
-"""The pods that have to be tried, in order, whatever the number of classes they are of.
+"""The active queue: pods to try now, in order, at a cost that does not depend on the number of their classes.
 
-Of equal priority, classes of which no waiting pod has been refused come first: a class that fits nowhere has shown it with one pod, and
-its others delay nobody. Each class has a list of its own, of which the first pod stands for the class among the others; so a class moves
-to the back, or to the front, at the cost of one entry.
+At equal priority, classes without a refused waiting pod come first: a class that fits on no node is known after one
+pod, and its other pods delay no class. Each class has a list of its own, and the first pod of the list represents the
+class among the others; so a class moves to the back, or to the front, at the cost of one entry.
 """
 
 from bisect import insort
@@ -12,11 +12,11 @@ from heapq import heappop, heappush, heapreplace
 
 from services.scheduler.state.pod_class import PodClass
 
-FRESH, REFUSED_BEFORE, WOKEN = range(3)
-"""Due, of a class of which no waiting pod has been refused; due, of another; woken by a change."""
+FRESH, REFUSED_BEFORE, REQUEUED = range(3)
+"""Ranks: active, of a class without a refused waiting pod; active, of another class; requeued after an event."""
 
 Order = tuple[int, int, int, str]
-"""(-priority, FRESH to WOKEN, `since`, uid): the order in which pods are tried."""
+"""(-priority, FRESH to REQUEUED, `since`, uid): the order in which pods are tried."""
 Entry = tuple[Order, int]
 """(order, ticket)."""
 
@@ -24,10 +24,10 @@ _WORTH_A_CUT = 1024
 
 
 class _Class:
-    """The due pods of one class.
+    """The active pods of one class.
 
     Attributes:
-        entries: in order, as if nothing had been refused; those before `start` hold no longer.
+        entries: in order, as if no pod were refused; entries before `start` are obsolete.
         shown: its newest entry among the heads; not later than its first pod.
     """
 
@@ -41,14 +41,14 @@ class _Class:
         self.shown: Entry | None = None
 
     def place(self, begin: int, tickets: Mapping[str, int]) -> int:
-        """The place of the first pod from `begin` on; the end of the list when there is none."""
+        """Returns the place of the first pod from `begin` on; the end of the list when there is none."""
         entries, place = self.entries, begin
         while place < len(entries) and tickets.get(entries[place][0][3]) != entries[place][1]:
             place += 1
         return place
 
     def begin(self, tickets: Mapping[str, int]) -> int:
-        """The place of the first pod; what is before it is forgotten."""
+        """Returns the place of the first pod; entries before it are dropped."""
         self.start = self.place(self.start, tickets)
         if self.start > _WORTH_A_CUT and 2 * self.start > len(self.entries):
             del self.entries[: self.start]
@@ -57,7 +57,7 @@ class _Class:
 
 
 class ActiveQueue:
-    """Due pods; `tickets` (uid -> ticket) tells which entries hold."""
+    """Active pods. An entry is valid while `tickets` (uid -> ticket) has its ticket."""
 
     def __init__(self, tickets: Mapping[str, int]) -> None:
         self._tickets = tickets
@@ -68,7 +68,7 @@ class ActiveQueue:
         self._heads: list[tuple[Order, int, int]] = []  # with the class's number
 
     def push(self, pod_class: PodClass, since: int, uid: str, ticket: int) -> None:
-        """The pod has to be tried from now on, until its ticket is another."""
+        """Adds a pod; it stays until its ticket changes."""
         class_ = self._classes.get(pod_class)
         if class_ is None:
             self._numbers += 1
@@ -77,7 +77,7 @@ class ActiveQueue:
         self._show(class_)
 
     def note_refused(self, pod_class: PodClass, by: int) -> None:
-        """So many more of the class's waiting pods have been refused."""
+        """Changes the number of the class's waiting pods that were refused."""
         before = self._refused[pod_class]
         self._refused[pod_class] = before + by
         if not before + by:
@@ -86,7 +86,7 @@ class ActiveQueue:
             self._show(self._classes[pod_class])
 
     def in_order(self) -> Iterator[Entry]:
-        """All of them, the first first; nothing may change until the last that is wanted was taken."""
+        """Yields all entries in order; the queue must not change while the iterator is in use."""
         self._settle_first()
         heads, tickets = self._heads.copy(), self._tickets
         at: dict[int, tuple[Entry | None, int]] = {}  # number of a class -> its next pod, and the place of that
@@ -118,7 +118,7 @@ class ActiveQueue:
                 heapreplace(heads, (*following, number))
 
     def _settle_first(self) -> None:
-        """Bring the first head up to date, as those before it were tried."""
+        """Brings the first head up to date after the pods before it were tried."""
         while self._heads:
             order, ticket, number = self._heads[0]
             class_ = self._numbered.get(number)
@@ -131,7 +131,7 @@ class ActiveQueue:
             self._show(class_)
 
     def _show(self, class_: _Class) -> None:
-        """Have the class's first pod stand for it; drop a class that has none."""
+        """Lets the class's first pod represent it; drops a class without pods."""
         place = class_.begin(self._tickets)
         if place == len(class_.entries):
             del self._classes[class_.pod_class], self._numbered[class_.number]
@@ -142,7 +142,7 @@ class ActiveQueue:
             heappush(self._heads, (*first, class_.number))
 
     def _entry(self, class_: _Class, place: int) -> Entry:
-        """An entry as it counts now."""
+        """Returns an entry with the present rank of its class."""
         entry = class_.entries[place]
         if class_.pod_class not in self._refused:
             return entry
@@ -151,7 +151,7 @@ class ActiveQueue:
 
 
 def first_of(heap: list[Entry], tickets: Mapping[str, int]) -> Entry | None:
-    """The first entry that is its pod's newest; what is before it is dropped."""
+    """Returns the first valid entry; obsolete entries before it are dropped."""
     while heap and tickets.get(heap[0][0][3]) != heap[0][1]:
         heappop(heap)
     return heap[0] if heap else None

@@ -1,4 +1,5 @@
-"""The refused pods that a cycle tries again: those for which a cluster event since their refusal may end one of their reasons.
+"""The refused pods that a cycle tries again: those for which a cluster event since their refusal may end one of their
+reasons.
 
 Source: spec/scheduler-core.md 1.4.
 """
@@ -11,19 +12,21 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.framework.profile import Profile
-from services.scheduler.queue.scheduling_queue import BinKey, PoolKey, Queue
+from services.scheduler.queue.scheduling_queue import BinKey, PoolKey, SchedulingQueue
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PluginReason
 
 EXACT_CLASSES = 64
-"""Up to this number of refused classes, a class is evaluated before one of its pods is tried; beyond it, a pod is tried at once."""
+"""Up to this number of refused classes, a class is evaluated before one of its pods is tried; beyond it, a pod is tried
+at once.
+"""
 
 
 class QueueingHints:
     """The queueing hints of all profiles, applied to the refused pods of a queue."""
 
-    def __init__(self, cache: ClusterCache, queue: Queue, profiles: Mapping[str, Profile]) -> None:
+    def __init__(self, cache: ClusterCache, queue: SchedulingQueue, profiles: Mapping[str, Profile]) -> None:
         """Reads a settled cache; nothing in it may change while the hints are used."""
         self._cache = cache
         self._queue = queue
@@ -32,8 +35,8 @@ class QueueingHints:
     def to_requeue(self, feasible: Callable[[PodClass], NDArray[Any]]) -> Sequence[BinKey | PoolKey]:
         """Returns the refused pods to try, by bin or by pool.
 
-        With many refused classes, every event of a hinted kind counts. Few classes are evaluated anew, and only events on nodes that would
-        admit them count: an event that helps no pod is not worth a line in the log.
+        With many refused classes, every event of a hinted kind counts. Few classes are evaluated anew, and only events
+        on nodes that would admit them count: an event that helps no pod is not worth a line in the log.
 
         Args:
             feasible: returns the rows of the nodes that would admit a pod of a class.
@@ -92,6 +95,8 @@ class QueueingHints:
         return bins, classes
 
     def _newest_beyond_nodes(self, kinds: Sequence[ClusterEvent]) -> int:
-        """Returns the seq of the newest event of these kinds that belongs to no node, or of a placement that released its capacity."""
+        """Returns the seq of the newest event of these kinds that belongs to no node, or of a placement that released
+        its capacity.
+        """
         view = self._cache.view
         return max((view.released_seq, *(view.changed[kind] for kind in kinds)))

@@ -1,7 +1,7 @@
-"""The pods that their quota refused, kept from the queue until there may be room for them.
+"""The gate before the queue: pods that their quota refused wait here until there may be capacity for them.
 
-Who is let through follows from the state: of the pods that were refused before the last change in their quota, in the order of the queue,
-as many as there is room for. So a place that comes free lets one pod be tried, not ten thousand.
+The State determines the admitted pods: of those that were refused before the last change in their quota, in the order
+of the queue, as many as fit. So capacity for one pod lets one pod be tried, not ten thousand.
 """
 
 from collections.abc import Iterator
@@ -12,28 +12,32 @@ from services.scheduler.state.quota_view import QuotaView
 from shared.domain.amounts import Amounts
 
 MOST_REFUSED = 64
-"""So many pods in a row without room end the search in a quota; smaller ones behind them come with the next change."""
+"""Number of pods without capacity that ends the search in a quota; smaller pods behind them are admitted with the next
+change.
+"""
 
 
 class QuotaGate:
-    """Follows one view of quota, for one index."""
+    """The gate of one scheduling cache; it follows one quota view."""
 
     def __init__(self, view: QuotaView) -> None:
         self._view = view
         self._blocked: dict[str, PodRecord] = {}
         self._of_quota: dict[str, dict[str, None]] = {}
-        self._where: dict[str, str] = {}
-        self._through: dict[str, dict[str, None]] = {}
+        self._quota_of: dict[str, str] = {}
+        self._admitted: dict[str, dict[str, None]] = {}
         self._saw: dict[str, int] = {}
-        self._due: dict[str, None] = {}
+        self._stale: dict[str, None] = {}
 
     def place(self, uid: str, pod_record: PodRecord | None, eviction_refused_at: int) -> tuple[PodRecord | None, int]:
-        """What the queue is told of a pod: nothing of one that waits for room; of one that may have room, or waits for the ledger, that
-        it has to be tried once its backoff is over.
+        """Returns what the queue holds of a pod, and the `cluster` seq after which it is tried again.
+
+        A pod that waits for capacity is kept from the queue: (None, 0). A pod that may fit, or waits for the ledger, is
+        tried once its backoff is over.
 
         Args:
-            pod_record: None when it is gone.
-            eviction_refused_at: what the queue would be told otherwise: when a pod that was to make room for it was last allowed to stay.
+            pod_record: None when the pod is deleted.
+            eviction_refused_at: the seq that holds without the gate: the last refused eviction of a victim of this pod.
         """
         if pod_record is None or not pod_record.attempts or not waits_for_quota(pod_record.reasons):
             self._leave(uid)
@@ -42,32 +46,32 @@ class QuotaGate:
             return pod_record, eviction_refused_at
         self._enter(uid, pod_record)
         has_new_request = pod_record.changed_seq > pod_record.saw
-        if has_new_request or uid in self._through.get(self._where[uid], {}):
+        if has_new_request or uid in self._admitted.get(self._quota_of[uid], {}):
             return pod_record, pod_record.saw + 1
         return (pod_record, eviction_refused_at) if eviction_refused_at > pod_record.saw else (None, 0)
 
     def changed(self) -> list[str]:
-        """Pods, by uid, of which `place` says something else than before."""
+        """Returns the uids of the pods for which the result of `place` changed."""
         view = self._view
         for name in view.dirty:
             if name in self._of_quota:
-                self._due[name] = None
+                self._stale[name] = None
             if name in self._blocked:
                 self._enter(name, self._blocked[name])
         if view.dirty and view.rules is not None and view.rules.check_parents:
-            self._due.update(dict.fromkeys(self._of_quota))  # any of them may be above
+            self._stale.update(dict.fromkeys(self._of_quota))  # any of them may be an ancestor of a changed quota
         view.dirty.clear()
         moved: list[str] = []
-        for quota in self._due:
-            before = self._through.get(quota, {})
-            after = dict.fromkeys(self._let_through(quota))
+        for quota in self._stale:
+            before = self._admitted.get(quota, {})
+            after = dict.fromkeys(self._admit(quota))
             if before != after:
-                self._through[quota] = after
+                self._admitted[quota] = after
                 moved += [uid for uid in {**before, **after} if (uid in before) != (uid in after)]
-        self._due.clear()
+        self._stale.clear()
         return moved
 
-    def _let_through(self, quota: str) -> Iterator[str]:
+    def _admit(self, quota: str) -> Iterator[str]:
         view = self._view
         freed = view.freed_at(quota)
         taken: dict[str, Amounts] = {}
@@ -80,7 +84,9 @@ class QuotaGate:
             is_new = max(freed, entry.since) > pod_record.saw_quota
             has_room = is_new and view.has_room(entry, taken, np_taken)
             if has_room or pod_record.nominated:
-                view.take(entry, taken, np_taken)  # what comes free is kept for whom it was made, until it is enough
+                view.take(
+                    entry, taken, np_taken
+                )  # released capacity is kept for the pod whose victims released it, until it suffices
             if has_room:
                 yield uid
             elif is_new:
@@ -95,24 +101,24 @@ class QuotaGate:
     def _enter(self, uid: str, pod_record: PodRecord) -> None:
         entry = self._view.pods.get(uid)
         quota = entry.quota if entry else ""
-        if self._where.get(uid) != quota:
+        if self._quota_of.get(uid) != quota:
             self._leave(uid)
-            self._where[uid] = quota
+            self._quota_of[uid] = quota
             self._of_quota.setdefault(quota, {})[uid] = None
         self._blocked[uid] = pod_record
         if self._saw.get(uid) != pod_record.saw_quota:
             self._saw[uid] = pod_record.saw_quota
-            self._due[quota] = None
+            self._stale[quota] = None
 
     def _leave(self, uid: str) -> None:
         if uid not in self._blocked:
             return
         del self._blocked[uid]
         self._saw.pop(uid, None)
-        quota = self._where.pop(uid)
+        quota = self._quota_of.pop(uid)
         self._of_quota[quota].pop(uid)
-        self._through.get(quota, {}).pop(uid, None)
+        self._admitted.get(quota, {}).pop(uid, None)
         if not self._of_quota[quota]:
             del self._of_quota[quota]
-            self._through.pop(quota, None)
-        self._due[quota] = None
+            self._admitted.pop(quota, None)
+        self._stale[quota] = None

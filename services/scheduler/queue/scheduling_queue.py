@@ -1,18 +1,19 @@
-"""Which pods may be tried now, and in which order.
+"""The scheduling queue: waiting pods as active, in backoff, or unschedulable until an event.
 
-Nothing here is folded from arrivals. A pod's place follows from what the state says of it (how often it was refused, when, by
-what, at which position) and from `now`:
+The queue is no history of arrivals: a pod's place follows from its record (number of attempts, time, reasons and
+positions of the last one) and from `now`:
 
-    due      never tried; or its backoff is over and it asks for something else than before, the configuration is another, or a
-             binding failed; or refused so long ago that it is tried whatever changed
-    cooling  refused; waits for its backoff: 1 s, doubled with each attempt, at most 10 s
-    pooled   backoff over; waits for a change that can cure one of its reasons. Pods of one class refused in one cycle share
-             a pool, pools of one reason and cycle share a bin, so that a flood costs one look a cycle
+    active         never tried; or the backoff is over and its class or the configuration changed, or a binding failed;
+                   or the last attempt is FLUSH_S ago
+    backoff        refused; waits 1 s, doubled with each attempt, at most 10 s
+    unschedulable  the backoff is over; waits for an event that may end one of its reasons. Pods of one class refused in
+                   one cycle share a pool, pools of one set of reasons and one cycle share a bin, so that a flood of
+                   refused pods costs one comparison a cycle
 
-Of equal priority, classes of which no pod has been refused come first, so that a flood of pods that fit nowhere delays nobody else; what
-a change has woken comes last.
+At equal priority, classes without a refused pod come first, so that a flood of pods that fit on no node delays no other
+pod; pods requeued by an event come last.
 
-Removed entries stay in the heaps until they come up; a pod's ticket tells which entry is its newest.
+Obsolete entries stay in the heaps until they reach the top; the newest entry of a pod has the pod's ticket.
 
 Source: spec/scheduler-core.md 1.3.
 """
@@ -22,7 +23,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
-from services.scheduler.queue.active_queue import WOKEN, ActiveQueue, Entry, Order, first_of
+from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, Order, first_of
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PluginReason, PodRecord
@@ -31,15 +32,15 @@ from shared.kube.instants import SECOND
 FIRST_BACKOFF_S = 1
 LONGEST_BACKOFF_S = 10
 FLUSH_S = 300
-"""A refused pod is tried again after this long, even if nothing changed."""
+"""A refused pod is tried again after this time even without an event."""
 
 
 class BinKey(NamedTuple):
-    """What the pods of a bin have in common: profile, reasons, and the positions of the cycle that refused them.
+    """Key of a bin of refused pods: profile, reasons, and the positions of the cycle that refused them.
 
     Attributes:
-        saw: of `cluster`.
-        saw_reports: of `metrics-*`, by name; None when no report queueing_hints the reasons.
+        saw: position of `cluster`.
+        saw_reports: of `metrics-*`, by name; None when no report can end the reasons.
     """
 
     scheduler: str
@@ -59,9 +60,9 @@ class Chosen(NamedTuple):
     """A pod to try.
 
     Attributes:
-        due: it has to be tried; otherwise a change may have cured its reasons, and when another pod of its class is refused in the
-            same cycle, it has not.
-        order: when its turn is, among pods of equal right to room that was made.
+        due: it must be tried. Otherwise an event may have ended its reasons; when another pod of its class is refused
+            in the same cycle, the event has not.
+        order: its order among pods that are nominated alike.
     """
 
     pod: PodRecord
@@ -70,43 +71,44 @@ class Chosen(NamedTuple):
 
 
 def backoff_ns(attempts: int) -> int:
-    """How long a pod waits after so many attempts: 0, 1, 2, 4, 8, 10, 10 ... s."""
+    """Returns the backoff after a number of attempts: 0, 1, 2, 4, 8, 10, 10 ... s."""
     if attempts <= 0:
         return 0
     return min(FIRST_BACKOFF_S << min(attempts - 1, 8), LONGEST_BACKOFF_S) * SECOND
 
 
-class Queue:
+class SchedulingQueue:
     """The pods that wait for one of the profiles."""
 
     def __init__(self, profiles: Mapping[str, Profile]) -> None:
         self._profiles = profiles
         self._pods: dict[str, PodRecord] = {}
         self._tickets: dict[str, int] = {}
-        self._stands: dict[str, _Stands] = {}
+        self._inputs: dict[str, _PlaceInputs] = {}
         self._ticket = 0
-        self._due = ActiveQueue(self._tickets)
-        self._cooling: list[tuple[int, str, int, bool]] = []
-        self._overdue: list[tuple[int, str, int]] = []
+        self._active = ActiveQueue(self._tickets)
+        self._backoff: list[tuple[int, str, int, bool]] = []
+        self._flushes: list[tuple[int, str, int]] = []
         self._advanced_ns = 0
         self._bins: dict[BinKey, _Bin] = {}
-        self._pooled: dict[str, BinKey] = {}  # uid -> where it is
-        # (profile, reasons) -> whether a report can cure them.
-        self._measured: dict[tuple[str, tuple[PluginReason, ...]], bool] = {}
+        self._bin_of_uid: dict[str, BinKey] = {}  # uid -> where it is
+        # (profile, reasons) -> True when a report can end them.
+        self._reads_reports: dict[tuple[str, tuple[PluginReason, ...]], bool] = {}
 
     def __len__(self) -> int:
-        """How many pods wait, whether or not they may be tried now."""
+        """Returns the number of waiting pods, including those that may not be tried now."""
         return len(self._pods)
 
     def put(
         self, uid: str, pod_record: PodRecord | None, gateway_since: int, config_seq: int, eviction_refused_at: int = 0
     ) -> None:
-        """Take a pod's place over from the state; None and a pod that does not wait have none.
+        """Puts a pod where its record says; None, and a pod that does not wait, is removed.
 
         Args:
             gateway_since: `cluster` seq at which the gateway last started.
-            config_seq: `scheduling` seq of the configuration in force: what an earlier one refused is tried again.
-            eviction_refused_at: `cluster` seq at which a pod that was to make room for this one was last allowed to stay.
+            config_seq: `scheduling` seq of the configuration in force: pods that an earlier one refused are tried
+                again.
+            eviction_refused_at: `cluster` seq of the last refused eviction of one of its victims.
         """
         if (
             pod_record is None
@@ -116,74 +118,77 @@ class Queue:
         ):
             if uid in self._pods:
                 self._leave(uid)
-                del self._pods[uid], self._tickets[uid], self._stands[uid]
+                del self._pods[uid], self._tickets[uid], self._inputs[uid]
             return
-        is_new_question = _is_new_question(pod_record, config_seq) or eviction_refused_at > pod_record.saw
-        stands = _stands(pod_record, pod_record.pod_class, is_new_question=is_new_question)
-        if self._stands.get(uid) == stands:
-            return  # what changed has no part in its place; heaps do not grow with every update of a pod
+        has_changed = _has_changed(pod_record, config_seq) or eviction_refused_at > pod_record.saw
+        inputs = _inputs_of(pod_record, pod_record.pod_class, has_changed=has_changed)
+        if self._inputs.get(uid) == inputs:
+            return  # the change does not affect its place: heaps must not grow with every update of a pod
         if uid in self._pods:
             self._leave(uid)
-        self._stands[uid] = stands
+        self._inputs[uid] = inputs
         self._ticket += 1
         ticket = self._tickets[uid] = self._ticket
         self._pods[uid] = pod_record
         if pod_record.attempts:
-            self._due.note_refused(pod_record.pod_class, 1)
-            heappush(
-                self._cooling, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, is_new_question)
-            )
-            heappush(self._overdue, (pod_record.tried_ns + FLUSH_S * SECOND, uid, ticket))
+            self._active.note_refused(pod_record.pod_class, 1)
+            heappush(self._backoff, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, has_changed))
+            heappush(self._flushes, (pod_record.tried_ns + FLUSH_S * SECOND, uid, ticket))
         elif pod_record.refusals:
-            # From the placement on: that was by the clock of this log, the refusal by the gateway's.
-            heappush(self._cooling, (pod_record.placed_ns + backoff_ns(pod_record.refusals), uid, ticket, True))
+            # From the placement on: its time is by the clock of this log, that of the rejection by the gateway's.
+            heappush(self._backoff, (pod_record.placed_ns + backoff_ns(pod_record.refusals), uid, ticket, True))
         else:
-            self._due.push(pod_record.pod_class, pod_record.since, uid, ticket)
+            self._active.push(pod_record.pod_class, pod_record.since, uid, ticket)
 
     def advance(self, now_ns: int) -> None:
-        """Move what is over by `now_ns`: backoffs, and the wait of pods that nothing has woken for long."""
+        """Moves pods whose backoff has ended by `now_ns`, and those that no event has requeued for FLUSH_S."""
         self._advanced_ns = now_ns
-        while self._cooling and self._cooling[0][0] <= now_ns:
-            _, uid, ticket, is_due = heappop(self._cooling)
+        while self._backoff and self._backoff[0][0] <= now_ns:
+            _, uid, ticket, is_due = heappop(self._backoff)
             if self._tickets.get(uid) == ticket:
-                self._warm(self._pods[uid], ticket, is_due=is_due)
-        while self._overdue and self._overdue[0][0] <= now_ns:
-            _, uid, ticket = heappop(self._overdue)
+                self._end_backoff(self._pods[uid], ticket, is_due=is_due)
+        while self._flushes and self._flushes[0][0] <= now_ns:
+            _, uid, ticket = heappop(self._flushes)
             if self._tickets.get(uid) == ticket:
-                self._unpool(uid)
+                self._leave_bin(uid)
                 self._ticket += 1
                 self._tickets[uid] = self._ticket
-                self._warm(self._pods[uid], self._ticket, is_due=True)
+                self._end_backoff(self._pods[uid], self._ticket, is_due=True)
 
     def next_at_ns(self) -> int | None:
-        """When time alone will next let a pod be tried or pooled."""
-        times = [heap[0][0] for heap in (self._cooling, self._overdue) if heap]
+        """Returns the next time at which a pod moves without an event."""
+        times = [heap[0][0] for heap in (self._backoff, self._flushes) if heap]
         return min(times, default=None)
 
-    def standing(self, uid: str) -> tuple[str, int] | None:
-        """As of the last `advance`: a reason's code and until when it holds (0: no time ends it); None for a pod that does not wait here."""
-        stands = self._stands.get(uid)
-        if stands is None:
+    def status_of(self, uid: str) -> tuple[str, int] | None:
+        """Returns the pod's status as of the last `advance`: a reason's code and the time at which it ends, 0 without
+        one.
+
+        None for a pod that does not wait here.
+        """
+        inputs = self._inputs.get(uid)
+        if inputs is None:
             return None
-        if uid in self._pooled:
-            return "AwaitsChange", stands.tried_ns + FLUSH_S * SECOND
-        since_ns, times = (stands.tried_ns, stands.attempts) if stands.attempts else (stands.placed_ns, stands.refusals)
+        if uid in self._bin_of_uid:
+            return "AwaitsChange", inputs.tried_ns + FLUSH_S * SECOND
+        since_ns, times = (inputs.tried_ns, inputs.attempts) if inputs.attempts else (inputs.placed_ns, inputs.refusals)
         until_ns = since_ns + backoff_ns(times)
         return ("BackingOff", until_ns) if times and until_ns > self._advanced_ns else ("InQueue", 0)
 
     def bins(self) -> list[BinKey]:
-        """The bins that hold pods."""
+        """Returns the bins with pods."""
         return list(self._bins)
 
     def pod_classes(self, key: BinKey) -> Iterable[PodClass]:
-        """The classes of a bin."""
+        """Returns the classes of a bin."""
         return self._bins[key].pools
 
     def choose(self, limit: int, bins_to_requeue: Iterable[BinKey | PoolKey]) -> list[Chosen]:
-        """The first `limit` pods that may be tried, in order. Takes nothing out: a pod leaves when the state says so.
+        """Returns the first `limit` pods to try, in order. None is removed: a pod leaves the queue with a change of its
+        record.
 
         Args:
-            bins_to_requeue: bins and pools for whose pods a change may have cured what refused them.
+            bins_to_requeue: bins and pools for which an event may have ended a reason.
         """
         heaps = [
             self._bins[key.bin].pools[key.pod_class].heap if isinstance(key, PoolKey) else self._bins[key].heap
@@ -193,12 +198,12 @@ class Queue:
         heapify(heads)
         chosen: list[Chosen] = []
         taken: list[tuple[list[Entry], Entry]] = []
-        dues = self._due.in_order()
-        due = next(dues, None)
+        active = self._active.in_order()
+        due = next(active, None)
         while len(chosen) < limit:
             if due is not None and (not heads or due < heads[0][0]):
                 chosen.append(Chosen(self._pods[due[0][3]], due=True, order=due[0]))
-                due = next(dues, None)
+                due = next(active, None)
             elif heads:
                 entry, number = heappop(heads)
                 heap = heaps[number]
@@ -213,43 +218,43 @@ class Queue:
         return chosen
 
     def _leave(self, uid: str) -> None:
-        """A pod gives up its place."""
-        self._unpool(uid)
-        pod_class, attempts = self._stands[uid].pod_class, self._stands[uid].attempts
+        """Removes a pod from its place."""
+        self._leave_bin(uid)
+        pod_class, attempts = self._inputs[uid].pod_class, self._inputs[uid].attempts
         if attempts:
-            self._due.note_refused(pod_class, -1)
+            self._active.note_refused(pod_class, -1)
 
-    def _unpool(self, uid: str) -> None:
-        key = self._pooled.pop(uid, None)
+    def _leave_bin(self, uid: str) -> None:
+        key = self._bin_of_uid.pop(uid, None)
         if key is not None:
             bin_ = self._bins[key]
-            bin_.leave(self._stands[uid].pod_class)
+            bin_.leave(self._inputs[uid].pod_class)
             if not bin_.pools:
                 del self._bins[key]
 
-    def _warm(self, pod_record: PodRecord, ticket: int, *, is_due: bool) -> None:
+    def _end_backoff(self, pod_record: PodRecord, ticket: int, *, is_due: bool) -> None:
         pod_class = pod_record.pod_class
         assert pod_class is not None, "only pods that have been read wait"
         if is_due:
-            self._due.push(pod_class, pod_record.since, pod_record.uid, ticket)
-        elif not pod_class.fault:  # what cannot be read is not cured by what others do
-            key = self._pooled[pod_record.uid] = self._bin_of(pod_record, pod_class)
+            self._active.push(pod_class, pod_record.since, pod_record.uid, ticket)
+        elif not pod_class.fault:  # no event of another object makes an unreadable pod readable
+            key = self._bin_of_uid[pod_record.uid] = self._bin_of(pod_record, pod_class)
             self._bins.setdefault(key, _Bin()).enter(
-                pod_class, ((-pod_class.priority, WOKEN, pod_record.since, pod_record.uid), ticket)
+                pod_class, ((-pod_class.priority, REQUEUED, pod_record.since, pod_record.uid), ticket)
             )
 
     def _bin_of(self, pod_record: PodRecord, pod_class: PodClass) -> BinKey:
         group = pod_class.scheduler, pod_record.reasons
-        measured = self._measured.get(group)
-        if measured is None:
-            measured = self._measured[group] = ClusterEvent.METRIC in self._profiles[
+        reads_reports = self._reads_reports.get(group)
+        if reads_reports is None:
+            reads_reports = self._reads_reports[group] = ClusterEvent.METRIC in self._profiles[
                 pod_class.scheduler
             ].queueing_hints(pod_record.reasons)
-        return BinKey(*group, pod_record.saw, tuple(sorted(pod_record.saw_reports.items())) if measured else None)
+        return BinKey(*group, pod_record.saw, tuple(sorted(pod_record.saw_reports.items())) if reads_reports else None)
 
 
 class _Pool:
-    """The pods of one class in a bin: how many, and in which order."""
+    """The pods of one class in a bin: their number, and a heap in their order."""
 
     __slots__ = ("heap", "pods")
 
@@ -259,7 +264,7 @@ class _Pool:
 
 
 class _Bin:
-    """Pods that the same changes wake: all in one order, and by class, for one class may be known to be cured by none."""
+    """Pods that the same events requeue: in one order, and by class, since an exact evaluation may rule out a class."""
 
     __slots__ = ("heap", "pools")
 
@@ -280,8 +285,8 @@ class _Bin:
             del self.pools[pod_class]
 
 
-class _Stands(NamedTuple):
-    """All that a pod's place follows from."""
+class _PlaceInputs(NamedTuple):
+    """All fields that a pod's place in the queue depends on."""
 
     pod_class: PodClass
     since: int
@@ -292,11 +297,11 @@ class _Stands(NamedTuple):
     reasons: tuple[PluginReason, ...]
     refusals: int
     placed_ns: int
-    is_new_question: bool
+    has_changed: bool
 
 
-def _stands(pod_record: PodRecord, pod_class: PodClass, *, is_new_question: bool) -> _Stands:
-    return _Stands(
+def _inputs_of(pod_record: PodRecord, pod_class: PodClass, *, has_changed: bool) -> _PlaceInputs:
+    return _PlaceInputs(
         pod_class,
         pod_record.since,
         pod_record.attempts,
@@ -306,10 +311,10 @@ def _stands(pod_record: PodRecord, pod_class: PodClass, *, is_new_question: bool
         pod_record.reasons,
         pod_record.refusals,
         pod_record.placed_ns,
-        is_new_question,
+        has_changed,
     )
 
 
-def _is_new_question(pod_record: PodRecord, config_seq: int) -> bool:
-    """Whether a refused pod asks for something else than when it was refused, or the rules are others."""
+def _has_changed(pod_record: PodRecord, config_seq: int) -> bool:
+    """Returns True when a refused pod's class, or the configuration, changed since its last attempt."""
     return pod_record.changed_seq > pod_record.saw or pod_record.tried_seq < config_seq
