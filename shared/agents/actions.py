@@ -84,7 +84,7 @@ class TopologyReported(Action, frozen=True, tag="topologyReported"):
     """The complete content for the node's NodeResourceTopology, reported on each change and repeated at intervals.
 
     Attributes:
-        annotations: those of `node_topology.STATED`; JSON.
+        annotations: those of `node_resource_topology.REPORTED_ANNOTATIONS`; JSON.
         policy: of the kubelet's topology manager.
         zones: by number.
         numa_reservation: the node's label of that name, copied.

@@ -1,1 +1,1 @@
-"""What Koordinator's labels, annotations and resource names mean: pure functions on the kept objects."""
+"""Koordinator's labels, annotations and resource names: pure functions on the stored objects."""

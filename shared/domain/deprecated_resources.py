@@ -1,6 +1,7 @@
-"""Resources by names that are no longer used: objects that still have them are read as if they had today's.
+"""Deprecated resource names: objects with them are read as if they had the current names.
 
-A name is replaced where today's is absent; where both are stated, today's counts and the old one stays as it is.
+A name is replaced where the current one is absent; where both are present, the current one counts and the old one
+stays.
 
 Source: spec/scheduler-core.md 1.2, spec/api.md 2.4; upstream pkg/util/transformer, apis/extension/deprecated.go.
 """
@@ -20,17 +21,17 @@ RENAMED: Mapping[str, str] = {
         for device in ("rdma", "fpga", "gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio")
     },
 }
-"""Old name -> today's."""
+"""Deprecated name -> current name."""
 
-_OLD = frozenset(RENAMED)
+_DEPRECATED = frozenset(RENAMED)
 
 
-def with_todays_names(spec: PodSpec) -> PodSpec:
-    """The pod's spec with today's names in its containers and overhead; itself when no old name is there."""
+def with_current_names(spec: PodSpec) -> PodSpec:
+    """Renames resources in a pod's containers and overhead; returns the spec itself without deprecated names."""
     if (
-        all(_is_todays(container) for container in spec.containers)
-        and all(_is_todays(container) for container in spec.init_containers)
-        and not _has_old(spec.overhead)
+        all(_has_current_names(container) for container in spec.containers)
+        and all(_has_current_names(container) for container in spec.init_containers)
+        and not _has_deprecated(spec.overhead)
     ):
         return spec
     return replace(
@@ -41,29 +42,29 @@ def with_todays_names(spec: PodSpec) -> PodSpec:
     )
 
 
-def node_with_todays_names(node: Node) -> Node:
-    """The node with today's names in allocatable and capacity; itself when no old name is there."""
+def node_with_current_names(node: Node) -> Node:
+    """Renames resources in a node's allocatable and capacity; returns the node itself without deprecated names."""
     status = node.status
-    if not _has_old(status.allocatable) and not _has_old(status.capacity):
+    if not _has_deprecated(status.allocatable) and not _has_deprecated(status.capacity):
         return node
     renamed = replace(status, allocatable=_renamed(status.allocatable), capacity=_renamed(status.capacity))
     return replace(node, status=renamed)
 
 
-def _has_old(quantities: Quantities | None) -> bool:
-    return bool(quantities) and not _OLD.isdisjoint(quantities or ())
+def _has_deprecated(quantities: Quantities | None) -> bool:
+    return bool(quantities) and not _DEPRECATED.isdisjoint(quantities or ())
 
 
-def _is_todays(container: Container) -> bool:
-    stated = container.resources
-    return stated is None or not (_has_old(stated.requests) or _has_old(stated.limits))
+def _has_current_names(container: Container) -> bool:
+    resources = container.resources
+    return resources is None or not (_has_deprecated(resources.requests) or _has_deprecated(resources.limits))
 
 
 def _container(container: Container) -> Container:
-    stated = container.resources
-    if stated is None or _is_todays(container):
+    resources = container.resources
+    if resources is None or _has_current_names(container):
         return container
-    resources = ResourceRequirements(requests=_renamed(stated.requests), limits=_renamed(stated.limits))
+    resources = ResourceRequirements(requests=_renamed(resources.requests), limits=_renamed(resources.limits))
     return replace(container, resources=resources)
 
 

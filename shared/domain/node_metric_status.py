@@ -1,4 +1,5 @@
-"""A recorded report in the form of a NodeMetric's status: what the gateway writes, and what readers of NodeMetric read.
+"""Conversion of a recorded report to the status of a NodeMetric, for the gateway's writes and for readers of
+NodeMetrics.
 
 Source: spec/slo-controller.md 1.2, 1.3; spec/api.md 1.2; upstream apis/slo/v1alpha1/nodemetric_types.go.
 """
@@ -33,7 +34,7 @@ NOTHING = ResourceMap()
 
 
 def status_of(report: NodeReported) -> NodeMetricStatus:
-    """The status, with its time in whole seconds as Kubernetes keeps it, and pods in order of namespace and name."""
+    """Returns the status, with its time in whole seconds as in Kubernetes, and pods ordered by namespace and name."""
     windows, gpus = report.windows, _devices(report.gpus)
     return NodeMetricStatus(
         update_time=instant_text(report.at_ns // SECOND * SECOND),
@@ -52,7 +53,7 @@ def status_of(report: NodeReported) -> NodeMetricStatus:
 
 
 def resource_map(cpu_milli: int | None, memory: int | None) -> ResourceMap:
-    """Quantities of what is measured; an empty map says that nothing is."""
+    """Returns the measured amounts as quantities; an empty map without any."""
     if cpu_milli is not None and memory is not None:
         return ResourceMap(resources={"cpu": milli_text(cpu_milli), "memory": bytes_text(memory)})
     if cpu_milli is not None:
@@ -65,7 +66,7 @@ def _with_devices(amounts: ResourceMap, devices: Sequence[DeviceUsage]) -> Resou
 
 
 def _devices(gpus: Sequence[GpuReported]) -> dict[str, list[DeviceUsage]]:
-    """By pod, the node under an empty name. The ratio is percent of the GPU's memory, cut off."""
+    """Returns usage of GPUs by pod, the node's under an empty name. The ratio is percent of the GPU's memory, truncated."""
     found: dict[str, list[DeviceUsage]] = {}
     for gpu in gpus:
         ratio = 100 * gpu.memory // gpu.memory_total if gpu.memory_total else 0
@@ -111,7 +112,7 @@ def _pods(report: NodeReported, gpus: Mapping[str, Sequence[DeviceUsage]]) -> li
 
 
 def _aggregated(duration_s: int, usages: Sequence[Usage]) -> AggregatedUsage:
-    """A window that has too few samples keeps its names, each with an empty map."""
+    """Converts a window; one with too few samples keeps its names, each with an empty map."""
     found = [resource_map(usage.cpu_milli, usage.memory) for usage in usages] or [NOTHING] * len(AGGREGATIONS)
     return AggregatedUsage(
         usage=dict(zip(AGGREGATIONS, found, strict=True)), duration=duration_text(duration_s * SECOND)

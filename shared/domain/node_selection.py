@@ -1,4 +1,4 @@
-"""Which nodes a strategy is for: label selectors as the API reads them.
+"""Selection of nodes by the label selectors of strategies.
 
 Source: spec/slo-controller.md 2.3, 7.1; k8s.io/apimachinery, LabelSelectorAsSelector.
 """
@@ -19,34 +19,34 @@ class Selecting(Protocol):
 
     @property
     def node_selector(self) -> LabelSelector | None:
-        """Which nodes it is for."""
+        """The selector of its nodes."""
 
 
 S = TypeVar("S", bound=Selecting)
 
 
 def first_match(entries: Iterable[S], labels: Mapping[str, str]) -> S | None:
-    """The first entry whose selector selects these labels.
+    """Returns the first entry whose selector selects these labels.
 
-    An absent selector selects nothing, an empty one everything, one that cannot be read is passed over.
+    An absent selector selects nothing, an empty one everything; one that cannot be read is skipped.
     """
     return next((entry for entry in entries if selects(entry.node_selector, labels)), None)
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether a selector selects labels; an absent one, or one that cannot be read, never does."""
+    """Reports whether a selector selects labels; an absent one, or one that cannot be read, selects nothing."""
     return selector is not None and not problem_of(selector) and meets(selector, labels)
 
 
 def meets(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet a selector that can be read."""
+    """Reports whether labels satisfy a valid selector."""
     return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
         _meets(requirement, labels) for requirement in selector.match_expressions
     )
 
 
 def problem_of(selector: LabelSelector) -> str:
-    """Why a selector cannot be read; empty when it can."""
+    """Returns the reason why a selector is invalid; empty when it is valid."""
     for key, value in (selector.match_labels or {}).items():
         if not _KEY(key):
             return f"{key!r} is no label key"

@@ -1,4 +1,4 @@
-"""What a pod asks for as a whole: requests and limits over its containers, in exact nanos (10^-9 of the unit).
+"""Requests and limits of a pod as a whole, summed over its containers, in exact nanos (10^-9 of the unit).
 
 Ordinary init containers run one after the other before the containers, so they count with their maximum; an init
 container with `restartPolicy: Always` (a sidecar) keeps running and counts with everything started after it.
@@ -13,22 +13,22 @@ from shared.kube.pod import Container, ContainerStatus, Pod, Quantities
 from shared.kube.quantity import NANO, amount, nanos
 
 Nanos = dict[str, int]
-"""Resource name -> amount in nanos. A name that nobody stated is absent; a stated zero is kept."""
+"""Resource name -> amount in nanos. A name without a request is absent; an explicit zero is kept."""
 
 DEFAULT_REQUESTS: Mapping[str, int] = {"cpu": NANO // 10, "memory": (200 << 20) * NANO}
-"""What a container that asks for no cpu or memory counts with when nodes are scored: 100m and 200Mi."""
+"""Requests of a container without cpu or memory requests in the scoring of nodes: 100m and 200Mi."""
 
 _POD_LEVEL = ("cpu", "memory")
 
 
 RESIZE_PENDING = "PodResizePending"
-"""Condition of a pod whose resize the node has not granted; INFEASIBLE is its reason when it never will."""
+"""Condition of a pod whose resize the node has not granted; reason INFEASIBLE when it never will."""
 
 INFEASIBLE = "Infeasible"
 
 
-class Asked(NamedTuple):
-    """All four ways of reading one pod; equal ones may be one object."""
+class PodAmounts(NamedTuple):
+    """All four sums of one pod; equal sums may share one object."""
 
     requests: Nanos
     scored: Nanos
@@ -36,15 +36,15 @@ class Asked(NamedTuple):
     limits: Nanos
 
 
-def read_asked(pod: Pod) -> Asked:
-    """`pod_requests`, `scored_requests`, `held_requests` and `pod_limits`, at one go for most pods.
+def read_pod_amounts(pod: Pod) -> PodAmounts:
+    """Computes `pod_requests`, `scored_requests`, `held_requests` and `pod_limits`, in one pass for most pods.
 
     Raises:
-        BadQuantity: one of the quantities is none.
+        BadQuantity: a quantity is invalid.
     """
     spec = pod.spec
     if spec.init_containers or spec.overhead or spec.resources or _running(pod) is not _NOT_RESIZED:
-        return Asked(pod_requests(pod), scored_requests(pod), held_requests(pod), pod_limits(pod))
+        return PodAmounts(pod_requests(pod), scored_requests(pod), held_requests(pod), pod_limits(pod))
     requests, limits = _of_containers(spec.containers, {}), _sum(map(_limits, spec.containers))
     complete = all(
         container.resources is not None
@@ -53,14 +53,14 @@ def read_asked(pod: Pod) -> Asked:
         for container in spec.containers
     )
     scored = requests if complete else _of_containers(spec.containers, DEFAULT_REQUESTS)
-    return Asked(requests, scored, scored, limits)
+    return PodAmounts(requests, scored, scored, limits)
 
 
 def pod_requests(pod: Pod) -> Nanos:
     """PodRequests: containers, sidecars, init containers, replaced by pod-level requests, plus overhead.
 
-    A container that is being resized counts with the most of what its spec asks for, what it runs with and what is set aside for it;
-    when the node will never grant the resize, with the latter two.
+    A container that is being resized counts with the maximum of its spec's requests, its actual resources and its
+    allocated resources; without the spec's requests when the node will never grant the resize.
     """
     return _requests(pod, pod_level=True, missing={})
 
@@ -77,7 +77,7 @@ def pod_limits(pod: Pod) -> Nanos:
 
 
 def scored_requests(pod: Pod) -> Nanos:
-    """Requests as an incoming pod is scored with: each container without cpu or memory counts DEFAULT_REQUESTS.
+    """Requests of a pending pod for scoring: each container without cpu or memory requests counts DEFAULT_REQUESTS.
 
     Pod-level requests are ignored here, as they are in upstream's scoring. An explicit zero stays zero.
     """
@@ -85,19 +85,19 @@ def scored_requests(pod: Pod) -> Nanos:
 
 
 def held_requests(pod: Pod) -> Nanos:
-    """Requests as a running pod counts on its node when nodes are scored (NodeInfo.NonZeroRequested).
+    """Requests of a running pod for the scoring of its node (NodeInfo.NonZeroRequested).
 
-    With pod-level requests a default applies only to what the pod as a whole does not ask for.
+    With pod-level requests, a default applies only to resources that the pod as a whole does not request.
     """
     if not _has_pod_level_requests(pod):
         return _requests(pod, pod_level=True, missing=DEFAULT_REQUESTS)
-    asked = pod_requests(pod)
-    missing = {name: default for name, default in DEFAULT_REQUESTS.items() if name not in asked}
-    return _requests(pod, pod_level=True, missing=missing) if missing else asked
+    requests = pod_requests(pod)
+    missing = {name: default for name, default in DEFAULT_REQUESTS.items() if name not in requests}
+    return _requests(pod, pod_level=True, missing=missing) if missing else requests
 
 
 def whole(amounts: Nanos) -> dict[str, int]:
-    """In the units this system counts in: cpu in milli-cores, everything else in whole units, each rounded up once."""
+    """Converts to this system's units: cpu in milli-cores, everything else in whole units, each rounded up once."""
     return {name: amount(name, size) for name, size in amounts.items()}
 
 
@@ -117,24 +117,24 @@ def _requests(pod: Pod, *, pod_level: bool, missing: Mapping[str, int]) -> Nanos
 def _of_containers(containers: Iterable[Container], missing: Mapping[str, int]) -> Nanos:
     total: Nanos = {}
     for container in containers:
-        asked = (container.resources.requests if container.resources else None) or {}
-        for name, text in asked.items():
+        requests = (container.resources.requests if container.resources else None) or {}
+        for name, text in requests.items():
             total[name] = total.get(name, 0) + nanos(text)
         for name, default in missing.items():
-            if name not in asked:
+            if name not in requests:
                 total[name] = total.get(name, 0) + default
     return total
 
 
-def _aggregated(pod: Pod, stated: Callable[[Container], Nanos]) -> Nanos:
+def _aggregated(pod: Pod, amounts_of: Callable[[Container], Nanos]) -> Nanos:
     """max( containers + sidecars, per ordinary init container: it + the sidecars declared before it )."""
-    total = _sum(stated(container) for container in pod.spec.containers)
+    total = _sum(amounts_of(container) for container in pod.spec.containers)
     if not pod.spec.init_containers:
         return total
     sidecars: Nanos = {}
     peak: Nanos = {}
     for container in pod.spec.init_containers:
-        own = stated(container)
+        own = amounts_of(container)
         if container.restart_policy == "Always":
             total, sidecars = _sum((total, own)), _sum((sidecars, own))
             started = sidecars
@@ -157,16 +157,16 @@ def _max(one: Nanos, other: Nanos) -> Nanos:
 
 
 def _requested(container: Container, running: "_Running") -> Nanos:
-    asked = _read(container.resources.requests) if container.resources else {}
+    requests = _read(container.resources.requests) if container.resources else {}
     status = running.statuses.get(container.name)
     if status is None or status.resources is None:
-        return asked
+        return requests
     has = _max(_read(status.resources.requests), _read(status.allocated_resources))
-    return has if running.infeasible else _max(asked, has)
+    return has if running.infeasible else _max(requests, has)
 
 
 class _Running(NamedTuple):
-    """What a pod's containers have by now, by container name."""
+    """The actual and allocated resources of a pod's containers, by container name."""
 
     statuses: Mapping[str, ContainerStatus]
     infeasible: bool

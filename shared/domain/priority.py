@@ -9,7 +9,7 @@ from shared.domain.qos import QoS, qos
 from shared.kube.pod import Pod
 
 LABEL = "koordinator.sh/priority-class"
-"""The label that states the class; it outranks the value of `spec.priority`."""
+"""The label of the class; it takes precedence over the value of `spec.priority`."""
 
 
 class Priority(StrEnum):
@@ -38,7 +38,7 @@ _TRANSLATED = {
 
 
 def raw_priority(pod: Pod) -> Priority:
-    """The class the pod states: by its label if it has one (an unknown name states none), else by `spec.priority`."""
+    """Returns the class by the pod's label if it has one (NONE for an unknown name), else by `spec.priority`."""
     labels = pod.metadata.labels
     if labels and (name := labels.get(LABEL)) is not None:
         return _BY_TEXT.get(name, Priority.NONE)
@@ -46,10 +46,10 @@ def raw_priority(pod: Pod) -> Priority:
 
 
 def priority(pod: Pod) -> Priority:
-    """The stated class, else prod or batch by the pod's QoS class: BE is batch, every other one prod."""
-    stated = raw_priority(pod)
-    if stated:
-        return stated
+    """Returns the class by label or priority, else by the pod's QoS class: BE is batch, every other one prod."""
+    explicit = raw_priority(pod)
+    if explicit:
+        return explicit
     stands_for = qos(pod)
     if stands_for is QoS.NONE:
         return Priority.NONE
@@ -57,19 +57,19 @@ def priority(pod: Pod) -> Priority:
 
 
 def of_value(value: int | None) -> Priority:
-    """The class whose band (bounds included) holds a `spec.priority`; NONE between the bands, and for an absent value."""
+    """Returns the class whose band (bounds included) contains a `spec.priority`; NONE between bands and without a value."""
     if value is None:
         return Priority.NONE
     return next((band for low, high, band in _BANDS if low <= value <= high), Priority.NONE)
 
 
 def priority_value(pod: Pod) -> int:
-    """`spec.priority` when it is set and not 0, else the default value of the pod's class."""
+    """Returns `spec.priority` when it is set and not 0, else the default value of the pod's class."""
     return pod.spec.priority or _DEFAULT_VALUE[priority(pod)]
 
 
 def resource_of(class_: Priority, resource: str) -> str:
-    """The resource a pod of a class asks for when it means `resource`; empty when the class has none for it.
+    """Returns the resource that a pod of a class requests instead of `resource`; empty when the class has none for it.
 
     Prod pods and those without a class use cpu and memory as they are; batch and mid have extended resources for these
     two and nothing else; free has none at all.

@@ -1,4 +1,5 @@
-"""What a scheduler asks the quota ledger, and what it is told: the pods of one cycle, charged before the cycle is recorded.
+"""What a scheduler asks the quota ledger, and what it is told: the pods of one cycle, charged before the cycle is
+recorded.
 
 Source: architecture.md, Charging quota.
 """
@@ -47,7 +48,8 @@ class ChargeResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         charged_at: `quota` seq at which all of it was recorded.
         late: the cycle was over; nothing was charged for it.
-        charged: uid -> the quota that was charged. A pod that is neither here nor in `refused` belongs to no quota, or is gone.
+        charged: uid -> the quota that was charged. A pod that is neither here nor in `refused` belongs to no quota, or
+            is gone.
         refused: uid -> why it was not; of a group, all of its pods.
     """
 

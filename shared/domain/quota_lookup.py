@@ -34,7 +34,8 @@ class QuotaLookup:
                 self._of_namespace[namespace].pop(name, None)
 
     def resolve(self, namespace: str, labels: Mapping[str, str] | None) -> tuple[str, str]:
-        """The quota of a pod, and how it was found: `label`, `namespace`, `binding`, `default`; both empty when nobody's.
+        """The quota of a pod, and how it was found: `label`, `namespace`, `binding`, `default`; both empty when
+        nobody's.
 
         A label that names no quota leads to the default group, not to the rules of namespaces.
         """

@@ -1,4 +1,4 @@
-"""What a NodeSLO means where it is silent: the defaults of each section, and what a switched-off part stands for.
+"""Defaults of a NodeSLO: the values of absent fields in each section, and of disabled parts.
 
 Source: spec/slo-controller.md 7.1 (agent side), 8; upstream pkg/util/sloconfig/nodeslo_config.go,
 pkg/koordlet/statesinformer/impl/states_nodeslo.go.
@@ -46,7 +46,7 @@ OFF_MEMORY = MemoryQos(
     wmark_min_adj=0, priority_enable=0, priority=0, oom_kill_group=0,
 )  # fmt: skip
 OFF_RESCTRL = ResctrlQos(enable=False, cat_range_start_percent=0, cat_range_end_percent=100, mba_percent=100)
-"""What a part that is switched off stands for: nothing is protected, nothing is held back."""
+"""The values of disabled parts: nothing is protected, nothing is limited."""
 
 _NETWORK = NetworkQos(enable=False, ingress_request=0, ingress_limit=0, egress_request=0, egress_limit=0)
 
@@ -73,7 +73,7 @@ DEFAULT_QOS = ResourceQos(
 
 
 class NodeSloSpec(Part, frozen=True):
-    """A NodeSLO's spec as it is received or in force. `extensions` belong to others."""
+    """A NodeSLO's spec, received or merged with defaults. `extensions` belong to other controllers."""
 
     resource_used_threshold_with_be: ResourceThreshold | None = msgspec.field(
         name="resourceUsedThresholdWithBE", default=None
@@ -85,9 +85,9 @@ class NodeSloSpec(Part, frozen=True):
 
 
 def in_force(received: NodeSloSpec) -> NodeSloSpec:
-    """What an agent works with: each section over its defaults; for LSR, LS and BE a part that is not enabled is off."""
+    """Merges each section over its defaults; for LSR, LS and BE, a part that is not enabled is disabled."""
     qos = merged(DEFAULT_QOS, received.resource_qos_strategy or ResourceQos())
-    classes = {name: _switched(getattr(qos, name)) for name in ("lsr_class", "ls_class", "be_class")}
+    classes = {name: _with_disabled_parts(getattr(qos, name)) for name in ("lsr_class", "ls_class", "be_class")}
     return NodeSloSpec(
         resource_used_threshold_with_be=merged(
             DEFAULT_THRESHOLD, received.resource_used_threshold_with_be or ResourceThreshold()
@@ -99,6 +99,6 @@ def in_force(received: NodeSloSpec) -> NodeSloSpec:
     )
 
 
-def _switched(stated: QosClass) -> QosClass:
+def _with_disabled_parts(qos_class: QosClass) -> QosClass:
     parts = {"cpu_qos": OFF_CPU, "memory_qos": OFF_MEMORY, "resctrl_qos": OFF_RESCTRL}
-    return replace(stated, **{name: off for name, off in parts.items() if not getattr(stated, name).enable})
+    return replace(qos_class, **{name: off for name, off in parts.items() if not getattr(qos_class, name).enable})

@@ -1,4 +1,4 @@
-"""How one document of a strategy is laid over another: what the newer one states wins, the rest stays.
+"""The merge of strategy documents: fields that the newer document sets take precedence, the others stay.
 
 Source: spec/slo-controller.md 0.4; upstream pkg/util/utils.go, MergeCfg.
 """
@@ -13,24 +13,24 @@ T = TypeVar("T", bound=Part)
 
 
 def merged(old: T, new: Part) -> T:
-    """`new` over `old`, field by field of `old`'s type.
+    """Merges `new` over `old`, field by field of `old`'s type.
 
-    A stated scalar wins, a stated 0 or False too; an empty text, list or map states nothing. Parts merge field by field, maps entry by
-    entry (an entry is replaced whole), lists take the new length and each element merges with the old one at its place (upstream's
-    quirk Q15). A field of `ALWAYS` counts as stated: Q12.
+    A scalar that is set takes precedence, also 0 or False; an empty text, list or map counts as absent. Parts merge
+    field by field, maps entry by entry (an entry is replaced whole). A list takes the new length, and each element
+    merges with the old one at its index (upstream's quirk Q15). A field of `ALWAYS` counts as set (Q12).
     """
     changes: dict[str, Any] = {}
     for field in fields(type(old)):
-        stated = getattr(new, field.name)
-        if stated is None or stated == field.default:
-            stated = new.ALWAYS.get(field.name)
-        if stated is not None and stated != ():
-            changes[field.name] = _over(getattr(old, field.name), stated)
+        value = getattr(new, field.name)
+        if value is None or value == field.default:
+            value = new.ALWAYS.get(field.name)
+        if value is not None and value != ():
+            changes[field.name] = _over(getattr(old, field.name), value)
     return replace(old, **changes)
 
 
-def states_anything(part: Part, base: type[Part]) -> bool:
-    """Whether any field of `base` is stated."""
+def sets_any_field(part: Part, base: type[Part]) -> bool:
+    """Reports whether any field of `base` is set."""
     return any(getattr(part, field.name) not in (None, "", ()) for field in fields(base))
 
 

@@ -1,4 +1,4 @@
-"""An ElasticQuota object as what it declares: of both API groups, with its labels and annotations read.
+"""The declaration of an ElasticQuota object of either API group, with its labels and annotations.
 
 Source: spec/quota.md 1.1, 1.2; upstream apis/extension/elastic_quota.go.
 """
@@ -15,16 +15,16 @@ from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, amounts
 
 PREFIX = "quota.scheduling.koordinator.sh/"
-"""Of every label and annotation about quota."""
+"""Prefix of every label and annotation about quota."""
 
 ROOT = "koordinator-root-quota"
 SYSTEM = "koordinator-system-quota"
 DEFAULT = "koordinator-default-quota"
 RESERVED = (SYSTEM, DEFAULT)
-"""Groups beside the ordinary quotas: what they use is taken from the capacity that the others share."""
+"""Quotas outside of the ordinary ones: their usage is subtracted from the capacity that the others share."""
 
 RESOURCES = (resource_names.QUOTAS, resource_names.GUIDE_QUOTAS)
-"""Where such objects are served: upstream's group, and the one of the published guides. Both have min and max."""
+"""Resources of such objects: upstream's group, and the group of the published guides. Both have min and max."""
 
 QUOTA_NAME = PREFIX + "name"
 PREEMPTIBLE = PREFIX + "preemptible"
@@ -45,16 +45,16 @@ class BadResourceList(KoordError):
 
 
 class DeclaredQuota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a quota's object says of it.
+    """The declared fields of a quota.
 
     Attributes:
-        name: identity over the whole cluster; `namespace` only says where the object is.
+        name: identity over the whole cluster; `namespace` is only the object's.
         parent: name of the parent, the root's by default.
         max: upper bound; its names are the resources that are counted for the quota.
-        weight: share in what is left over; the annotation, or `max` where it says nothing.
+        weight: share in the remaining capacity; the annotation, or `max` without one.
         total: capacity of a whole tree, on its root quota; None when absent or unreadable.
-        namespaces: whose pods belong here without saying so.
-        uid: of the object; a quota made anew under the same name is another one.
+        namespaces: pods in them belong to this quota without a label.
+        uid: of the object; a quota that is created again under the same name has another uid.
     """
 
     name: str
@@ -76,10 +76,10 @@ class DeclaredQuota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
 
 def resource_list(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | None:
-    """An annotation's resource list; None when there is none.
+    """Reads the resource list of an annotation; None without one.
 
     Raises:
-        BadResourceList: it is no JSON object of quantities.
+        BadResourceList: the annotation is no JSON object of quantities.
     """
     text = (metadata.get("annotations") or {}).get(PREFIX + suffix)
     if not text:
@@ -92,7 +92,7 @@ def resource_list(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | 
 
 
 def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
-    """Read an object. What cannot be read counts as absent, as the scheduler treats it; the webhook refuses it.
+    """Reads an object. A field that cannot be read counts as absent, as in the scheduler; the webhook rejects it.
 
     Raises:
         BadQuantity: min or max holds a text that is no quantity.
@@ -123,12 +123,12 @@ def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
 
 
 def weighs_its_max(raw: Mapping[str, Any]) -> bool:
-    """Whether an object says nothing of its weight, so that another max is another weight."""
+    """Reports whether an object has no weight of its own, so that a new max changes its weight."""
     return not any((_readable(raw.get("metadata") or {}, "shared-weight") or {}).values())
 
 
 def spec_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
-    """`spec.min` or `spec.max`, deprecated names renamed.
+    """Reads `spec.min` or `spec.max`, with deprecated names renamed.
 
     Raises:
         BadQuantity: a text is no quantity.
@@ -141,7 +141,7 @@ def spec_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def namespaces_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """The namespaces bound to a quota; none when the annotation cannot be read."""
+    """Returns the namespaces bound to a quota; none when the annotation cannot be read."""
     text = (metadata.get("annotations") or {}).get(PREFIX + "namespaces")
     if not text:
         return ()

@@ -21,7 +21,7 @@ class BadTime(KoordError):
 
 @lru_cache(maxsize=65_536)
 def instant_ns(text: str) -> int:
-    """Nanoseconds since the epoch: `"2026-05-01T20:06:42.5Z"` -> 1777666002500000000.
+    """Parses an instant to nanoseconds since the epoch: `"2026-05-01T20:06:42.5Z"` -> 1777666002500000000.
 
     Raises:
         BadTime: the text is not RFC 3339, or names a day or an hour that does not exist.
@@ -38,7 +38,7 @@ def instant_ns(text: str) -> int:
 
 
 def instant_text(ns: int) -> str:
-    """The RFC 3339 text of an instant, in UTC, with as many digits as it needs."""
+    """Formats an instant as RFC 3339 in UTC, with as many digits as it needs."""
     whole, fraction = divmod(ns, SECOND)
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
@@ -46,7 +46,7 @@ def instant_text(ns: int) -> str:
 
 @lru_cache(maxsize=4096)
 def duration_ns(text: str) -> int:
-    """A Go duration in nanoseconds: `"5m0s"` -> 300_000_000_000.
+    """Parses a Go duration to nanoseconds: `"5m0s"` -> 300_000_000_000.
 
     Raises:
         BadTime: the text is no Go duration.
@@ -62,7 +62,7 @@ def duration_ns(text: str) -> int:
 
 
 def duration_text(ns: int) -> str:
-    """The text that Go gives a duration: `300_000_000_000` -> `"5m0s"`, with units below a second where it is shorter."""
+    """Formats a duration as Go does: `300_000_000_000` -> `"5m0s"`, with units below a second where it is shorter."""
     size, sign = abs(ns), "-" if ns < 0 else ""
     if size < SECOND:
         unit = next((name for name in ("ms", "µs", "ns") if size >= _UNIT[name]), "s")

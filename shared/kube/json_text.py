@@ -1,4 +1,4 @@
-"""JSON that anybody may write into an annotation: what cannot be read is one kind of error, however it is wrong."""
+"""Decoding of JSON in annotations, which any client may write: every malformed text raises one kind of error."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 def read_json(text: str, kind: Any = Any) -> Any:
-    """Decode a text into a type.
+    """Decodes a text into a type.
 
     Raises:
-        msgspec.MsgspecError: it is no JSON, not of the type, or nested deeper than any document has reason to be.
+        msgspec.MsgspecError: the text is no JSON, not of the type, or nested too deeply.
     """
     try:
         return msgspec.json.decode(text, type=kind)

@@ -1,4 +1,4 @@
-"""Which annotations of an object are kept in events: those that some decision of this system reads.
+"""Annotations of objects that are kept in events: those that a decision of this system depends on.
 
 Source: spec/api.md 0 (this system's own), spec/scheduler-workloads.md 5 (device vendors), and what stock schedulers and
 deschedulers read.
@@ -29,6 +29,6 @@ KEPT_ANNOTATIONS = frozenset({"kubernetes.io/config.source", MIRROR})
 
 @lru_cache(maxsize=4096)
 def keeps(annotation: str) -> bool:
-    """Whether an annotation is kept."""
+    """Reports whether an annotation is kept."""
     domain, _, _ = annotation.rpartition("/")
     return annotation in KEPT_ANNOTATIONS or any(domain == kept or domain.endswith("." + kept) for kept in KEPT_DOMAINS)

@@ -1,4 +1,4 @@
-"""What every kept Kubernetes object shares: metadata, in the API's own JSON names."""
+"""Metadata of Kubernetes objects in events, in the API's own JSON names."""
 
 import msgspec
 

@@ -29,7 +29,7 @@ class ContainerImage(KubeStruct, frozen=True):
 
 
 class NodeCondition(KubeStruct, frozen=True):
-    """A condition of a node; heartbeat times are not kept, they are no change."""
+    """A condition of a node; heartbeat times are not kept, since they are no change."""
 
     type: str
     status: str
@@ -55,7 +55,7 @@ class Node(KubeStruct, frozen=True):
 
 
 class DeviceUsage(KubeStruct, frozen=True):
-    """What is used of a device: `gpu-core`, `gpu-memory` and `gpu-memory-ratio` under their full names."""
+    """Usage of a device: `gpu-core`, `gpu-memory` and `gpu-memory-ratio` under their full names."""
 
     id: str = ""
     minor: int | None = None
@@ -138,7 +138,7 @@ class AggregatePolicy(KubeStruct, frozen=True):
 
 
 class MetricCollectPolicy(KubeStruct, frozen=True):
-    """How the node is asked to report."""
+    """The reporting interval and windows of a node."""
 
     aggregate_duration_seconds: int | None = None
     report_interval_seconds: int | None = None

@@ -1,4 +1,4 @@
-"""The NodeResourceTopology object as read: zones of a node and what its agent says in annotations.
+"""The NodeResourceTopology object: zones of a node, and its agent's annotations.
 
 Source: spec/api.md 1.13.
 """
@@ -14,13 +14,13 @@ POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
 RESERVATION = "node.koordinator.sh/reservation"
 SYSTEM_QOS = "node.koordinator.sh/system-qos-resource"
 
-STATED = frozenset((
+REPORTED_ANNOTATIONS = frozenset((
     CPU_BASIC_INFO, CPU_TOPOLOGY, SHARED_POOLS, BE_SHARED_POOLS, CPU_MANAGER_POLICY, POD_CPU_ALLOCS, RESERVATION, SYSTEM_QOS,
 ))  # fmt: skip
-"""The annotations that a node's agent states. RESERVATION and SYSTEM_QOS are read from the Node, where people write them."""
+"""The annotations that a node's agent reports. RESERVATION and SYSTEM_QOS are read from the Node, where users set them."""
 
 NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
-"""Label of a Node, copied to its topology: what the kubelet holds back is taken off each zone."""
+"""Label of a Node, copied to its topology: the kubelet's reservation is subtracted from each zone."""
 
 
 class ZoneResource(KubeStruct, frozen=True):

@@ -1,7 +1,7 @@
-"""The pod as kept in events: what scheduling, quota, over-commitment and node QoS read, nothing else.
+"""The pod as kept in events: the fields that scheduling, quota, overcommitment and node QoS read.
 
-The names are the API's own, so that `koord events` shows what `kubectl get -o json` shows. What is dropped (environment,
-probes, commands, most volumes) is what no decision of this system looks at.
+The names are the API's own, so that `koord events` shows the same as `kubectl get -o json`. Fields that no decision
+depends on (environment, probes, commands, most volumes) are dropped.
 """
 
 from msgspec import field
@@ -62,14 +62,14 @@ class RequiredNodeTerms(KubeStruct, frozen=True):
 
 
 class NodeAffinity(KubeStruct, frozen=True):
-    """Which nodes a pod must and would rather run on."""
+    """The required and the preferred nodes of a pod."""
 
     required: RequiredNodeTerms | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredNodeTerm, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
 class PodAffinityTerm(KubeStruct, frozen=True):
-    """Pods that a pod wants near (affinity) or far (anti-affinity), by the domain of `topology_key`."""
+    """Pods that a pod requires in (affinity) or outside of (anti-affinity) its domain of `topology_key`."""
 
     topology_key: str
     label_selector: LabelSelector | None = None
@@ -104,7 +104,7 @@ class Affinity(KubeStruct, frozen=True):
 
 
 class TopologySpreadConstraint(KubeStruct, frozen=True):
-    """How evenly the pods of a selector spread over the domains of a topology key."""
+    """A constraint on the spread of a selector's pods over the domains of a topology key."""
 
     max_skew: int
     topology_key: str
@@ -141,7 +141,7 @@ class GoogleDisk(KubeStruct, frozen=True):
 
 
 class AmazonDisk(KubeStruct, frozen=True):
-    """A disk that one node at a time may have."""
+    """A disk that may be attached to one node at a time."""
 
     volume_id: str = field(default="", name="volumeID")
     read_only: bool = False
@@ -175,7 +175,7 @@ class Volume(KubeStruct, frozen=True):
     rbd: RbdDisk | None = None
 
     def restricts(self) -> bool:
-        """Whether it is one of those that are kept."""
+        """Reports whether events keep the volume."""
         return any((
             self.persistent_volume_claim, self.ephemeral is not None, self.gce_persistent_disk,
             self.aws_elastic_block_store, self.iscsi, self.rbd,
@@ -204,7 +204,7 @@ class PodSpec(KubeStruct, frozen=True):
 
 
 class PodCondition(KubeStruct, frozen=True):
-    """A condition of a pod; probe times are not kept, they change without meaning."""
+    """A condition of a pod; probe times are not kept, since no decision depends on them."""
 
     type: str
     status: str
@@ -214,11 +214,11 @@ class PodCondition(KubeStruct, frozen=True):
 
 
 class ContainerStatus(KubeStruct, frozen=True):
-    """What a container of a running pod has, where that is not what its spec asks for: a resize is under way.
+    """The resources of a running container where they differ from its spec's requests, during a resize.
 
     Attributes:
-        resources: what it runs with.
-        allocated_resources: what the node has set aside for it.
+        resources: the actual resources.
+        allocated_resources: the resources that the node has allocated.
     """
 
     name: str = ""
@@ -246,5 +246,5 @@ class Pod(KubeStruct, frozen=True):
     status: PodStatus = PodStatus()
 
     def condition(self, type_: str) -> PodCondition | None:
-        """The condition of that type, if the pod has one."""
+        """Returns the condition of that type, if the pod has one."""
         return next((condition for condition in self.status.conditions if condition.type == type_), None)

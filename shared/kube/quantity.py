@@ -20,7 +20,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _LARGEST = (2**63 - 1) * NANO
 _DIGITS = 60
-"""More digits than the largest amount has in nanos; what is longer is read to so many, for any text may be written here."""
+"""More digits than the largest amount has in nanos. Longer texts are read up to this many, since clients may write any."""
 
 
 class BadQuantity(KoordError):
@@ -32,9 +32,9 @@ class BadQuantity(KoordError):
 
 @lru_cache(maxsize=65_536)
 def nanos(text: str) -> int:
-    """Read a quantity: `"500m"` -> 500_000_000.
+    """Parses a quantity: `"500m"` -> 500_000_000.
 
-    Finer than a nano rounds away from zero; beyond int64 is cut to it, as the API server does.
+    Fractions of a nano round away from zero; an amount beyond int64 is limited to it, as in the API server.
 
     Raises:
         BadQuantity: the text is no quantity.
@@ -62,35 +62,35 @@ def nanos(text: str) -> int:
 
 
 def _leading(written: str) -> tuple[int, int]:
-    """The leading digits of a long number, one more where others follow, and how many do."""
+    """Returns the leading digits of a long number, incremented where digits follow, and the number of those."""
     rest = written[_DIGITS:]
     return int(written[:_DIGITS]) + bool(rest.strip("0")), len(rest)
 
 
 def _power(exponent: str) -> int:
-    """The power of ten of `e12` or `E-3`; of an absurd one, something as absurd."""
+    """Returns the power of ten of `e12` or `E-3`, limited for excessive exponents."""
     digits = exponent[1:].lstrip("+-").lstrip("0")
     size = int(digits or "0") if len(digits) < 6 else 10**6
     return -size if exponent[1] == "-" else size
 
 
 def milli(amount_nanos: int) -> int:
-    """Nanos to thousandths, rounded up: cpu in milli-cores."""
+    """Converts nanos to thousandths, rounded up: cpu in milli-cores."""
     return -(-amount_nanos // 1_000_000)
 
 
 def value(amount_nanos: int) -> int:
-    """Nanos to whole units, rounded up: bytes, devices, pods."""
+    """Converts nanos to whole units, rounded up: bytes, devices, pods."""
     return -(-amount_nanos // NANO)
 
 
 def amount(resource: str, amount_nanos: int) -> int:
-    """Nanos to the unit this system counts a resource in: milli-cores for `cpu`, whole units for everything else."""
+    """Converts nanos to this system's unit of a resource: milli-cores for `cpu`, whole units for everything else."""
     return milli(amount_nanos) if resource == "cpu" else value(amount_nanos)
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
-    """A ResourceList as integers: `{"cpu": "2", "memory": "1Gi"}` -> `{"cpu": 2000, "memory": 1073741824}`.
+    """Converts a ResourceList to integers: `{"cpu": "2", "memory": "1Gi"}` -> `{"cpu": 2000, "memory": 1073741824}`.
 
     Raises:
         BadQuantity: one of the texts is no quantity.
@@ -99,14 +99,14 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
 
 
 def milli_text(amount_milli: int) -> str:
-    """The text that the API gives an amount of thousandths: `1500` -> `"1500m"`, `2000` -> `"2"`, `2_000_000` -> `"2k"`."""
+    """Formats thousandths as the API does: `1500` -> `"1500m"`, `2000` -> `"2"`, `2_000_000` -> `"2k"`."""
     if amount_milli % 1000:
         return f"{amount_milli}m"
     return _shortest(amount_milli, 1000, ("m", "", "k", "M", "G", "T", "P", "E"))
 
 
 def bytes_text(size: int) -> str:
-    """The text that the API gives an amount of bytes: `1500` -> `"1500"`, `4 << 30` -> `"4Gi"`."""
+    """Formats bytes as the API does: `1500` -> `"1500"`, `4 << 30` -> `"4Gi"`."""
     if abs(size) < 1024:
         return _shortest(size, 1000, ("", "k"))
     if size % 1024:
@@ -115,7 +115,7 @@ def bytes_text(size: int) -> str:
 
 
 def _shortest(size: int, step: int, suffixes: tuple[str, ...]) -> str:
-    """Divided by `step` as often as it leaves no rest."""
+    """Divides by `step` as often as it leaves no remainder."""
     times = 0
     while size and times < len(suffixes) - 1 and size % step == 0:
         size //= step

@@ -1,6 +1,7 @@
-"""Amounts as Kubernetes writes them: `8Gi`, `500m`, `14000000065`.
+"""Formatting of amounts as Kubernetes quantities: `8Gi`, `500m`, `14000000065`.
 
-A quantity keeps the way it was written in (binary, decimal, with an exponent), so that what is derived from `8Gi` reads `4Gi`.
+A quantity keeps its notation (binary, decimal, with an exponent), so that an amount derived from `8Gi` is written
+`4Gi`.
 
 Source: k8s.io/apimachinery/pkg/api/resource, Quantity.CanonicalizeBytes.
 """
@@ -13,7 +14,7 @@ from shared.kube.quantity import NANO, bytes_text, milli_text, nanos
 
 
 class Notation(Enum):
-    """How a quantity was written."""
+    """Notation of a quantity."""
 
     DECIMAL = "500m, 2, 3G"
     BINARY = "8Gi"
@@ -27,7 +28,7 @@ Noted = tuple[int, Notation]
 
 
 def notation_of(text: str) -> Notation:
-    """How a quantity is written."""
+    """Returns the notation of a quantity."""
     if text.endswith("i"):
         return Notation.BINARY
     digits = text.rstrip("0123456789+-")
@@ -35,7 +36,7 @@ def notation_of(text: str) -> Notation:
 
 
 def quantity_text(amount_nanos: int, notation: Notation) -> str:
-    """An amount in nanos (10^-9 of the unit), shortest without a loss.
+    """Formats an amount in nanos (10^-9 of the unit), as short as possible without a loss.
 
     Binary notation is kept for whole amounts from 1024 on.
     """
@@ -58,14 +59,14 @@ def quantity_text(amount_nanos: int, notation: Notation) -> str:
 
 
 def amount_text(resource: str, size: int) -> str:
-    """An amount in this system's units (cpu in milli-cores, whole units of everything else) as the API writes it."""
+    """Formats an amount in this system's units (cpu in milli-cores, everything else in whole units) as the API does."""
     if resource == "cpu":
         return milli_text(size)
     return bytes_text(size) if resource == "memory" else quantity_text(size * NANO, Notation.DECIMAL)
 
 
 def request_notations(pod: Pod) -> dict[str, Notation]:
-    """How a pod's requests as a whole are written: a sum as its first part that is not zero, a maximum as the larger."""
+    """Returns the notations of a pod's requests: of a sum's first part that is not zero, or of a maximum's larger part."""
     total: dict[str, Noted] = {}
     sidecars: dict[str, Noted] = {}
     peak: dict[str, Noted] = {}

@@ -1,19 +1,19 @@
-"""What the gateway answers when it is asked what its account may do on the cluster."""
+"""The RBAC permissions of the gateway's account, as the gateway reports them on request."""
 
 import msgspec
 
 SUBJECT = "koord.request.gateway.permissions"
-"""Any message asks; the answer is the JSON of `Permissions`."""
+"""The payload of a request is ignored; the response is the JSON of `Permissions`."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One thing that the gateway needs to be allowed.
+    """An RBAC rule that the gateway needs.
 
     Attributes:
-        verb, resource, group: as in a rule of RBAC; the resource with its subresource, `pods/binding`.
-        namespace: where; empty means in all of them.
-        needed_for: what does not work without it, for people.
-        name: of the one object that it is about; empty for all.
+        verb, resource, group: as in RBAC; the resource with its subresource, `pods/binding`.
+        namespace: of the rule; empty for all.
+        needed_for: the function that fails without it, for people.
+        name: of a single object; empty for all.
     """
 
     verb: str
@@ -24,7 +24,7 @@ class Rule(msgspec.Struct, frozen=True):
     name: str = ""
 
     def __str__(self) -> str:
-        """As in the outcome MissingPermission: `verb resource.group`."""
+        """Formats the rule as the outcome MissingPermission does: `verb resource.group`."""
         plural, _, part = self.resource.partition("/")
         named = ".".join(filter(None, (plural, self.group))) + (f"/{part}" if part else "")
         one = f" {self.name}" if self.name else ""
@@ -32,17 +32,17 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Permissions(msgspec.Struct, frozen=True):
-    """The API server's own word on each rule that the gateway needs.
+    """The API server's review of each rule that the gateway needs.
 
     Attributes:
         server: the API server's address.
         version: of the API server.
-        account: who the gateway is to it; empty when the server does not say.
-        shadow: the gateway writes nothing, so only rules for reading were asked about.
+        account: of the gateway; empty when the server does not report it.
+        shadow: the gateway writes nothing, so only rules for reading were reviewed.
         allowed, missing: the rules.
         now_ns: the gateway's clock.
-        ahead_s: how far the API server's clock is ahead of the gateway's, from its Date header, which has whole seconds.
-        problem: why the server could not be asked; the rest is empty then.
+        ahead_s: lead of the API server's clock over the gateway's, from its Date header, which has whole seconds.
+        problem: the reason why the request to the server failed; the rest is empty then.
     """
 
     server: str

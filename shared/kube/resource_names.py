@@ -1,6 +1,6 @@
-"""Names of the kinds of objects that more than one part of this system reads or writes, as events name them: plural and group.
+"""Names of API resources that more than one service reads or writes, as in events: plural and group.
 
-What is here is looked up in `kubectl api-resources`; where the API serves it is the gateway's to know. Source: spec/api.md 1.1.
+Source: spec/api.md 1.1; `kubectl api-resources`.
 """
 
 NODE_METRICS = "nodemetrics.slo.koordinator.sh"

@@ -43,7 +43,8 @@ class OvercommitLimits(Part, frozen=True):
     """This system's extension of a strategy, under the name `koordstream`; other controllers ignore it.
 
     Attributes:
-        floor, cap: quantities of batch-cpu (in cores) and batch-memory, by `cpu` and `memory`. A node that is degraded has neither.
+        floor, cap: quantities of batch-cpu (in cores) and batch-memory, by `cpu` and `memory`. A node that is degraded
+            has neither.
     """
 
     floor: dict[str, str] | None = None
@@ -249,7 +250,7 @@ class NetworkQos(Part, frozen=True):
 
 
 class QosClass(Part, frozen=True):
-    """What one QoS class gets."""
+    """The QoS strategies of one QoS class."""
 
     cpu_qos: CpuQos | None = field(name="cpuQOS", default=None)
     memory_qos: MemoryQos | None = field(name="memoryQOS", default=None)

@@ -1,4 +1,4 @@
-"""Volumes, claims and what limits them, as far as placements read them."""
+"""Volumes, claims, storage classes and CSI drivers, with the fields that placements depend on."""
 
 from msgspec import field
 
@@ -9,7 +9,7 @@ from shared.kube.selectors import LabelSelector
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: the node whose pod waits for it. Written by the scheduler, read by whoever makes the volume."""
+"""Annotation of a claim: the node of the pod that waits for it. Written by the scheduler, read by the provisioner."""
 
 
 class ClaimSpec(KubeStruct, frozen=True):
@@ -38,12 +38,12 @@ class Claim(KubeStruct, frozen=True):
 
     @property
     def is_bound(self) -> bool:
-        """Whether its volume is settled from both sides."""
+        """Reports whether the claim and its volume are bound to each other."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in (self.metadata.annotations or ())
 
 
 class ClaimReference(KubeStruct, frozen=True):
-    """Which claim a volume is for."""
+    """The claim of a volume."""
 
     namespace: str = ""
     name: str = ""
@@ -51,7 +51,7 @@ class ClaimReference(KubeStruct, frozen=True):
 
 
 class VolumeNodeAffinity(KubeStruct, frozen=True):
-    """From which nodes a volume can be reached."""
+    """The nodes from which a volume is accessible."""
 
     required: RequiredNodeTerms | None = None
 
@@ -112,12 +112,12 @@ class StorageClass(KubeStruct, frozen=True):
 
     @property
     def waits(self) -> bool:
-        """Whether a volume is only made or chosen once a pod has a node."""
+        """Reports whether a volume is provisioned or bound only after its pod has a node."""
         return self.volume_binding_mode == "WaitForFirstConsumer"
 
 
 class DriverAllocatable(KubeStruct, frozen=True):
-    """How many volumes of a driver a node can have."""
+    """The number of volumes of a driver that a node can attach."""
 
     count: int | None = None
 
@@ -156,7 +156,7 @@ class CsiDriver(KubeStruct, frozen=True):
 
 
 class StorageCapacity(KubeStruct, frozen=True):
-    """A CSIStorageCapacity: how much of a class is left where the selected nodes are."""
+    """A CSIStorageCapacity: the remaining capacity of a class for the selected nodes."""
 
     metadata: Metadata
     storage_class_name: str = ""

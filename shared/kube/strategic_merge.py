@@ -25,20 +25,20 @@ MERGE_KEYS: Mapping[str, str] = {
     "ownerReferences": "uid",
     "conditions": "type",
 }
-"""List field of a pod -> the member by which its items are told apart."""
+"""List field of a pod -> the key of its items."""
 
 SETS = frozenset({"finalizers"})
-"""Lists of plain values that are united."""
+"""Lists of plain values that merge to their union."""
 
 _DELETE_FROM, _ORDER, _RETAIN = "$deleteFromPrimitiveList/", "$setElementOrder/", "$retainKeys"
 
 
 class BadPatch(KoordError):
-    """A patch that does not fit what it patches."""
+    """A patch that does not fit its object."""
 
 
 def merged(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """An object after a patch; neither is changed.
+    """Applies a patch; neither argument is changed.
 
     Raises:
         BadPatch: a directive is unknown, or an item of a list lacks its name.
@@ -117,7 +117,7 @@ def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What a patch adds: its nulls and directives mean nothing there."""
+    """Returns the values that a patch adds, without its nulls and directives."""
     if isinstance(value, Mapping):
         return {n: _plain(v) for n, v in value.items() if v is not None and not n.startswith("$")}
     return [_plain(item) for item in value] if isinstance(value, list) else value

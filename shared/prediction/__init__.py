@@ -1,5 +1,5 @@
-"""What pods and classes of them are going to need at most, from what they used: decaying histograms and the peaks read off them.
+"""Prediction of the peak usage of pods and priority classes: decaying histograms and their percentiles.
 
-Logarithms and powers may differ in the last bit between machines, so what is predicted enters a log as its result, and no State holds a
-histogram.
+Logarithms and powers may differ in the last bit between machines, so events record predicted amounts, and no State
+holds a histogram.
 """

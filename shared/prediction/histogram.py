@@ -11,10 +11,10 @@ from shared.kube.instants import SECOND
 from shared.prediction.portable_math import exp2, power
 
 ZERO_TIME_NS = -62_135_596_800 * SECOND
-"""The year 1, from which multiples of a half-life are counted, and where a fresh histogram's reference is."""
+"""The year 1: origin of the multiples of a half-life, and reference of a new histogram."""
 
 LARGEST_EXPONENT = 100
-"""The reference moves when a sample is more than this many half-lives after it."""
+"""The reference is shifted when a sample is more than this many half-lives after it."""
 
 MAX_CHECKPOINT_WEIGHT = 10_000
 _LONGEST_NS = 2**63
@@ -25,17 +25,17 @@ def _log(value: float, base: float) -> float:
 
 
 class BadCheckpoint(KoordError):
-    """A checkpoint that fits no histogram."""
+    """A checkpoint that does not fit its histogram."""
 
 
 class Buckets(NamedTuple):
-    """Where buckets begin and end.
+    """The bounds of buckets.
 
     Attributes:
-        number: how many there are.
+        number: of buckets.
         first: end of the first bucket.
-        ratio: how much wider each bucket is than the one before; 1: all are as wide as the first.
-        epsilon: a weight below this counts as none.
+        ratio: width of each bucket relative to the previous one; 1: all have the same width.
+        epsilon: a weight below this counts as 0.
     """
 
     number: int
@@ -45,16 +45,16 @@ class Buckets(NamedTuple):
 
     @classmethod
     def exponential(cls, largest: float, first: float, ratio: float, epsilon: float) -> "Buckets":
-        """Buckets that grow by a ratio, up to one that holds `largest`."""
+        """Returns buckets that grow by a ratio, up to one that contains `largest`."""
         return cls(math.ceil(_log(largest * (ratio - 1) / first + 1, ratio)) + 1, first, ratio, epsilon)
 
     @classmethod
     def linear(cls, largest: float, size: float, epsilon: float) -> "Buckets":
-        """Buckets of one size."""
+        """Returns buckets of one size."""
         return cls(math.ceil(largest / size) + 1, size, 1.0, epsilon)
 
     def find(self, value: float) -> int:
-        """The bucket of a value; beyond the largest it is the last one."""
+        """Returns the bucket of a value; the last one beyond the largest."""
         if self.ratio == 1.0:
             return max(0, min(int(value / self.first), self.number - 1))
         if value < self.first:
@@ -62,7 +62,7 @@ class Buckets(NamedTuple):
         return min(int(_log(value * (self.ratio - 1) / self.first + 1, self.ratio)), self.number - 1)
 
     def start(self, bucket: int) -> float:
-        """Where a bucket begins."""
+        """Returns the start of a bucket."""
         if bucket == 0:
             return 0.0
         if self.ratio == 1.0:
@@ -77,7 +77,7 @@ MEMORY = Buckets.exponential(float(2**41), float(5 << 20), 1.05, 0.0001)
 
 
 class Checkpoint(NamedTuple):
-    """A histogram's weights, relative to the largest, as they are stored."""
+    """The stored form of a histogram: weights relative to the largest."""
 
     weights: dict[int, int]
     total: float
@@ -89,7 +89,7 @@ class Histogram:
 
     Attributes:
         weights: of each bucket, as of `reference_ns`.
-        low, high: the buckets outside of this range have less than epsilon.
+        low, high: buckets outside of this range have less than epsilon.
         half_life_ns: 0: samples count the same for ever.
     """
 
@@ -105,11 +105,11 @@ class Histogram:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of weight is in it."""
+        """Reports whether all weights are below epsilon."""
         return self.weights[self.low] < self.buckets.epsilon
 
     def add(self, value: float, weight: float, at_ns: int) -> None:
-        """Count a sample."""
+        """Adds a sample."""
         if weight < 0:
             raise ValueError(f"a sample's weight is {weight}; give at least 0")
         bucket = self.buckets.find(value)
@@ -120,7 +120,7 @@ class Histogram:
             self.low, self.high = min(self.low, bucket), max(self.high, bucket)
 
     def percentile(self, share: float) -> float:
-        """The end of the first bucket up to which at least this share of the weight lies; 0 when nothing does."""
+        """Returns the end of the first bucket up to which at least this share of the weight lies; 0 when it is empty."""
         if self.is_empty:
             return 0.0
         threshold, so_far = share * self.total, 0.0
@@ -133,7 +133,7 @@ class Histogram:
         return self.buckets.start(min(bucket + 1, self.buckets.number - 1))
 
     def save(self) -> Checkpoint:
-        """What is stored of it: weights relative to the largest, those that round to 0 left out."""
+        """Returns the stored form: weights relative to the largest, without those that round to 0."""
         used = range(self.low, self.high + 1)
         largest = max((self.weights[bucket] for bucket in used), default=0.0)
         ratio = MAX_CHECKPOINT_WEIGHT / largest if largest else 0.0
@@ -141,7 +141,7 @@ class Histogram:
         return Checkpoint({b: weight for b, weight in relative.items() if weight}, self.total, self.reference_ns)
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Add what was stored. The range widens to every bucket that it names, whatever its weight.
+        """Adds a stored histogram. The range widens to every bucket in it, regardless of its weight.
 
         Raises:
             BadCheckpoint: a bucket that does not exist, or a negative weight.
@@ -169,7 +169,7 @@ class Histogram:
         return exp2(float(_bounded(at_ns - self.reference_ns)) / float(self.half_life_ns))
 
     def shift(self, at_ns: int) -> None:
-        """Move the reference to the multiple of the half-life nearest to an instant."""
+        """Shifts the reference to the multiple of the half-life nearest to an instant."""
         half_life = self.half_life_ns
         since = at_ns - ZERO_TIME_NS
         multiple, rest = divmod(since, half_life)
@@ -191,10 +191,10 @@ class Histogram:
 
 
 def _round(value: float) -> int:
-    """To the nearest whole number, halves away from 0."""
+    """Rounds to the nearest whole number, halves away from 0."""
     return math.trunc(value + math.copysign(0.5, value))
 
 
 def _bounded(ns: int) -> int:
-    """A span as Go has it: at most 292 years either way."""
+    """Limits a span to Go's range: 292 years either way."""
     return max(-_LONGEST_NS, min(ns, _LONGEST_NS - 1))

@@ -1,4 +1,4 @@
-"""What prod pods will not need of what they asked for, by two predictors and the smaller of both.
+"""Prediction of the requests that prod pods will not use, by two predictors and the smaller of both.
 
 Source: spec/slo-controller.md 11.4; upstream pkg/koordlet/prediction/peak_predictor.go.
 """
@@ -28,15 +28,15 @@ ModelOf = Callable[[str], Model | None]
 
 
 class NoPrediction(KoordError):
-    """Something that a prediction needs is not there."""
+    """An input of a prediction is missing."""
 
 
 class Outcome(NamedTuple):
-    """What a predictor says: None where it cannot be said.
+    """The result of a predictor; None where an input is missing.
 
     Attributes:
-        reclaimable: of what prod pods asked for; this much they will not need.
-        peak: what they will need at most, margin included.
+        reclaimable: the part of the requests of prod pods that they will not use.
+        peak: their predicted peak usage, safety margin included.
     """
 
     reclaimable: Amount | None
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 
 
 class PodPeaks:
-    """Pod by pod: each has its own peak, and one that is young is taken to need all that it asked for."""
+    """Predicts pod by pod: each has its own peak, and a young pod counts with all its requests."""
 
     def __init__(self, models: ModelOf, settings: PredictionSettings, now_ns: int) -> None:
         self._models, self._settings, self._now_ns = models, settings, now_ns
@@ -78,7 +78,7 @@ class PodPeaks:
         self._reclaimable = self._reclaimable.plus(request.minus(peak).not_negative())
 
     def outcome(self, allocatable: Amount | None) -> Outcome:
-        """What the pods counted so far amount to on a node that has this much to give; None: the node is not known."""
+        """Returns the result for the added pods on a node with this allocatable; None: the node is unknown."""
         peak = self._unreclaimable.plus(self._unpredicted)
         if allocatable is None:
             return Outcome(None, peak)
@@ -87,7 +87,7 @@ class PodPeaks:
 
 
 class ClassPeaks:
-    """By class: the peak of all prod pods together, which is less than the sum of their peaks."""
+    """Predicts by priority class: the peak of all prod pods together, which is less than the sum of their peaks."""
 
     def __init__(self, models: ModelOf, settings: PredictionSettings) -> None:
         self._models, self._settings = models, settings
@@ -100,7 +100,7 @@ class ClassPeaks:
         self._request = self._request.plus(_request(pod))
 
     def outcome(self, allocatable: Amount | None) -> Outcome:
-        """As of PodPeaks; nothing can be said while one of the models is missing."""
+        """Returns the result as PodPeaks does; None while one of the models is missing."""
         total = ZERO
         for item in (SYSTEM, *_PROD):
             model = self._models(item_key(item))
@@ -110,15 +110,15 @@ class ClassPeaks:
         peak = _with_margin(total, self._settings)
         if allocatable is None:
             return Outcome(None, peak)
-        asked = self._request.minus(peak).not_negative()
-        return Outcome(allocatable.minus(peak).not_negative().smallest(asked), peak)
+        unused = self._request.minus(peak).not_negative()
+        return Outcome(allocatable.minus(peak).not_negative().smallest(unused), peak)
 
 
 class Peaks(NamedTuple):
-    """The predictors' answers.
+    """The results of both predictors.
 
     Attributes:
-        failed: of each pod, whether the first predictor could not take it; the second one is not asked then.
+        failed: of each pod, whether the first predictor failed; the second one skips the pod then.
         both: per resource the smaller reclaimable and the larger peak.
     """
 
@@ -131,7 +131,7 @@ class Peaks(NamedTuple):
 def predict(
     pods: Iterable[Pod], allocatable: Amount | None, models: ModelOf, settings: PredictionSettings, now_ns: int
 ) -> Peaks:
-    """What the prod pods of a node will not need."""
+    """Predicts the requests of a node's prod pods that they will not use."""
     by_pod, by_class = PodPeaks(models, settings, now_ns), ClassPeaks(models, settings)
     failed = []
     for pod in pods:
@@ -147,11 +147,11 @@ def predict(
 
 
 def allocatable_of(node: Node | None) -> Amount | None:
-    """What a node has to give before amplification; None when it is not known."""
+    """Returns a node's allocatable before amplification; None when it is unknown."""
     if node is None:
         return None
-    stated = _raw((node.metadata.annotations or {}).get(RAW_ALLOCATABLE))
-    quantities = node.status.allocatable if stated is None else stated
+    raw = _raw((node.metadata.annotations or {}).get(RAW_ALLOCATABLE))
+    quantities = node.status.allocatable if raw is None else raw
     if quantities is None:
         return None
     return Amount(nanos(str(quantities.get("cpu", "0"))), nanos(str(quantities.get("memory", "0"))))
@@ -193,8 +193,8 @@ def _with_margin(amount: Amount, settings: PredictionSettings) -> Amount:
 
 
 def _request(pod: Pod) -> Amount:
-    asked = pod_requests(pod)
-    return Amount(asked.get("cpu", 0), asked.get("memory", 0))
+    requests = pod_requests(pod)
+    return Amount(requests.get("cpu", 0), requests.get("memory", 0))
 
 
 def _age_ns(pod: Pod, now_ns: int) -> int:

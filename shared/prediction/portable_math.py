@@ -1,4 +1,4 @@
-"""Powers in elementary operations, so that they have the same bits on every machine, and the same as upstream's runtime has.
+"""Powers in elementary operations, with the same bits on every machine, equal to upstream's runtime.
 
 Source: FreeBSD msun e_exp.c for the reduction and the polynomial; binary powers for whole exponents.
 """
@@ -18,7 +18,7 @@ _LEAST, _MOST = -1074.0, 1024.0
 
 
 def exp2(x: float) -> float:
-    """2 to a power; 0 below the smallest double, infinite above the largest."""
+    """Returns 2 to a power; 0 below the smallest double, infinite above the largest."""
     if x < _LEAST:
         return 0.0
     if x >= _MOST:
@@ -33,7 +33,7 @@ def exp2(x: float) -> float:
 
 
 def power(base: float, exponent: int) -> float:
-    """A positive number to a whole power that is not negative."""
+    """Returns a positive number to a whole power that is not negative."""
     result, result_exponent = 1.0, 0
     fraction, binary = math.frexp(base)
     while exponent:

@@ -1,4 +1,4 @@
-"""One histogram pair a pod, a class and the node: trained from what was used, forgotten when idle, kept over restarts.
+"""Usage models: a pair of histograms for each pod, each class and the node; trained, expired when idle, and stored.
 
 Source: spec/slo-controller.md 11.1, 11.3; upstream pkg/koordlet/prediction/predict_server.go.
 """
@@ -17,7 +17,7 @@ SHARES = {"p60": 0.6, "p90": 0.9, "p95": 0.95, "p98": 0.98, "max": 1.0}
 
 
 def item_key(item: str) -> str:
-    """The model of a class, or of what runs outside of pods."""
+    """Returns the key of a class's model, or of the processes outside of pods."""
     return f"__node-{item}__"
 
 
@@ -25,7 +25,7 @@ ITEMS = tuple(item_key(item) for item in (*CLASSES, SYSTEM))
 
 
 class PredictionSettings(NamedTuple):
-    """How models are made. Source: spec/slo-controller.md 11.1."""
+    """Parameters of models. Source: spec/slo-controller.md 11.1."""
 
     cold_start_ns: int = 24 * 3600 * SECOND
     safety_margin_percent: int = 10
@@ -37,14 +37,14 @@ class PredictionSettings(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What was used over the last interval: cores and bytes; None where it could not be measured."""
+    """Usage over the last interval: cores and bytes; None where it could not be measured."""
 
     cpu: float | None = None
     memory: float | None = None
 
 
 class PodUsed(NamedTuple):
-    """One pod's use and its class."""
+    """One pod's usage and its class."""
 
     uid: str
     priority: str
@@ -52,14 +52,14 @@ class PodUsed(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """A percentile of what is going to be used: milli-cores and bytes, cut off."""
+    """A percentile of the predicted usage: milli-cores and bytes, truncated."""
 
     cpu_milli: int
     memory: int
 
 
 class ModelCheckpoint(NamedTuple):
-    """A model as it is stored."""
+    """The stored form of a model."""
 
     uid: str
     cpu: Checkpoint
@@ -84,7 +84,7 @@ class Model:
         self.stored_ns = 0
 
     def predict(self, share: float, memory_share: float | None = None) -> Predicted:
-        """A percentile; of memory another one, when given."""
+        """Returns a percentile; `memory` may have another one."""
         memory = self.memory.percentile(share if memory_share is None else memory_share)
         return Predicted(math.trunc(self.cpu.percentile(share) * 1000), math.trunc(memory))
 
@@ -93,7 +93,7 @@ class Models:
     """The models of one node.
 
     Attributes:
-        synced: whether a whole pass was trained since the start.
+        synced: a whole pass was trained since the start.
     """
 
     def __init__(self, settings: PredictionSettings) -> None:
@@ -102,12 +102,12 @@ class Models:
         self.synced = False
 
     def train(self, pods: Iterable[PodUsed], node: Used, now_ns: int) -> None:
-        """One pass: each pod, the node, each class as the sum of its pods, and what neither explains."""
+        """Adds one sample to each model: pods, the node, each class as the sum of its pods, and the usage outside of pods."""
         classes = {name: [0.0, 0.0] for name in CLASSES}
         total, some = [0.0, 0.0], [False, False]
         for pod in pods:
             cpu, memory = pod.used
-            if cpu is None or memory is None:  # a pod that could not be measured is no pod of this pass
+            if cpu is None or memory is None:  # a pod without measured usage has no sample in this pass
                 continue
             self._sample(pod.uid, cpu, memory, now_ns)
             sums = classes.get(pod.priority, classes[""])
@@ -124,21 +124,21 @@ class Models:
         self.synced = True
 
     def forget_idle(self, now_ns: int) -> list[str]:
-        """Drop what has had no sample for the expiration; whose they were."""
+        """Drops models without a sample within the expiration. Returns their keys."""
         idle = [key for key, model in self.by_key.items() if now_ns - model.trained_ns > self.settings.expiration_ns]
         for key in idle:
             del self.by_key[key]
         return idle
 
     def predictions(self, key: str) -> dict[str, Predicted] | None:
-        """All percentiles of a model; None when there is none."""
+        """Returns all percentiles of a model; None without the model."""
         model = self.by_key.get(key)
         if model is None:
             return None
         return {name: model.predict(share) for name, share in SHARES.items()}
 
     def due_checkpoints(self, now_ns: int) -> list[ModelCheckpoint]:
-        """What is to be stored now: those stored longest ago first, a few at a time."""
+        """Returns the models to be stored now: those stored longest ago first, a few at a time."""
         due = sorted(
             (model.stored_ns, key)
             for key, model in self.by_key.items()
@@ -147,11 +147,11 @@ class Models:
         return [self._checkpoint(key, now_ns) for _, key in due[: self.settings.checkpoints_a_step]]
 
     def checkpoints(self, now_ns: int) -> list[ModelCheckpoint]:
-        """All models, to be stored now."""
+        """Returns all models, to be stored now."""
         return [self._checkpoint(key, now_ns) for key in sorted(self.by_key)]
 
     def restore(self, stored: Iterable[ModelCheckpoint], known: Callable[[str], bool]) -> list[str]:
-        """Take over what was stored of what still exists; what cannot be taken over is of no use and is named.
+        """Restores the stored models that are still needed. Returns the keys of the others, which can be deleted.
 
         A restored model's age counts from its checkpoint, in whole seconds.
         """
@@ -186,5 +186,5 @@ class Models:
 
 
 def known_here(pods: Mapping[str, object], *, node: bool) -> Callable[[str], bool]:
-    """Which stored models still have something they are about: pods that are there, classes, and the node when it is known."""
+    """Selects the stored models to restore: of existing pods, of classes, and of the node when it is known."""
     return lambda key: key in pods or key in ITEMS or (node and key == NODE)

@@ -23,7 +23,7 @@ from shared.events.nodes import (
     PodKilled,
 )
 from shared.kube.instants import SECOND, instant_text
-from shared.kube.node_resource_topology import STATED
+from shared.kube.node_resource_topology import REPORTED_ANNOTATIONS
 from shared.kube.quantity import BadQuantity, nanos
 
 KEPT_S = 86_400
@@ -88,7 +88,7 @@ def _topology_events(
 
     Agents repeat their topology, so one that came before its node is recorded later.
     """
-    for name in reported.annotations.keys() - STATED:
+    for name in reported.annotations.keys() - REPORTED_ANNOTATIONS:
         raise BadAction(report.node, "action.annotations", f"{name} is no annotation that an agent states")
     for zone in reported.zones:
         for resource, amounts in zone.resources.items():

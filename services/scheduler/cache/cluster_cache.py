@@ -19,7 +19,7 @@ from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from services.scheduler.state.records import DirtySet
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
-from shared.domain.deprecated_resources import node_with_todays_names
+from shared.domain.deprecated_resources import node_with_current_names
 
 
 class ClusterCache:
@@ -115,7 +115,7 @@ class ClusterCache:
             self.table.set_changed(name, node_record.changed)
         else:
             self._nodes_read[name] = node_record.node
-            node = less_reserved(node_with_todays_names(node_record.node))
+            node = less_reserved(node_with_current_names(node_record.node))
             row = self.table.set_node(name, node, node_record.changed)
             for plugin_cache in self._plugin_caches:
                 plugin_cache.set_node(row, node)

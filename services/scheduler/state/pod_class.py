@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shared.domain.deprecated_resources import with_todays_names
+from shared.domain.deprecated_resources import with_current_names
 from shared.domain.pod_requests import (
     INFEASIBLE,
     RESIZE_PENDING,
-    Asked,
-    read_asked,
+    PodAmounts,
+    read_pod_amounts,
     whole,
 )
 from shared.domain.qos import kubernetes_qos
@@ -116,12 +116,12 @@ class PodClass:
         self.gated = bool(pod.spec.scheduling_gates)
         self.ports = host_ports(pod)
         self.fault = ""
-        self.amounts: Asked | None = None
+        self.amounts: PodAmounts | None = None
         self.request: dict[str, int] = {}
         self.nonzero_request: dict[str, int] = {}
         self.nonzero_assigned: dict[str, int] = {}
         try:
-            self.amounts = amounts = read_asked(pod)
+            self.amounts = amounts = read_pod_amounts(pod)
             self.request = _bounded(whole(amounts.requests))
             self.nonzero_request = (
                 self.request if amounts.scored is amounts.requests else _bounded(whole(amounts.scored))
@@ -227,7 +227,7 @@ def _spec(metadata: Metadata, spec: PodSpec) -> PodSpec:
         spec = replace(spec, node_name="")
     if any(volume.ephemeral is not None for volume in spec.volumes):
         spec = replace(spec, volumes=tuple(_claimed(metadata.name, volume) for volume in spec.volumes))
-    return with_todays_names(spec)
+    return with_current_names(spec)
 
 
 def _claimed(pod: str, volume: Volume) -> Volume:

@@ -35,7 +35,7 @@ from shared.admission.slo_config.document_validation import (
     decoded,
 )
 from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
-from shared.domain.strategy_merge import merged, states_anything
+from shared.domain.strategy_merge import merged, sets_any_field
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import (
     AmplificationConfig,
@@ -194,7 +194,7 @@ def _section(document: Part, default: Part, entry_type: type[Part]) -> Any:
     cluster = default if configured is None else merged(default, configured)
     over = []
     for entry in getattr(document, "node_strategies", ()):
-        whole = merged(cluster, entry) if states_anything(entry, type(default)) else cluster
+        whole = merged(cluster, entry) if sets_any_field(entry, type(default)) else cluster
         over.append(entry_type(name=entry.name, node_selector=entry.node_selector, **_fields(whole, type(default))))
     return replace(document, cluster_strategy=cluster, node_strategies=tuple(over))
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
 from services.scheduler.plugins.load_aware_scheduling.annotations import read_amounts, read_counts
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from shared.domain.pod_requests import Asked, Nanos, read_asked
+from shared.domain.pod_requests import Nanos, PodAmounts, read_pod_amounts
 from shared.domain.priority import Priority, priority, resource_of
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -49,14 +49,14 @@ def factors_of(pod: Pod, args: LoadAwareArgs) -> Mapping[str, int]:
 
 
 def estimate_pod(
-    pod: Pod, args: LoadAwareArgs, class_: Priority | None = None, asked: Asked | None = None
+    pod: Pod, args: LoadAwareArgs, class_: Priority | None = None, asked: PodAmounts | None = None
 ) -> dict[str, int]:
     """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units.
 
     Args:
         class_, asked: the pod's, if they are known already.
     """
-    class_, asked = class_ or priority(pod), asked or read_asked(pod)
+    class_, asked = class_ or priority(pod), asked or read_pod_amounts(pod)
     requests, limits = asked.requests, asked.limits
     return {
         resource: bounded(_estimate(class_, resource, factor, requests, limits))

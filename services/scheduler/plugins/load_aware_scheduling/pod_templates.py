@@ -10,7 +10,7 @@ from services.scheduler.plugins.load_aware_scheduling.estimate_window import Win
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import int64
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Vector
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_pod
-from shared.domain.pod_requests import Asked
+from shared.domain.pod_requests import PodAmounts
 from shared.domain.priority import Priority, priority
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity
@@ -45,7 +45,7 @@ class Templates:
         self._resources = resources
         self._known: dict[int, tuple[Pod, Template]] = {}
 
-    def of(self, pod: Pod, asked: Asked | None = None) -> Template:
+    def of(self, pod: Pod, asked: PodAmounts | None = None) -> Template:
         """The pod's template; `asked` if it has been read already."""
         known = self._known.get(id(pod))
         if known is not None:
@@ -56,7 +56,7 @@ class Templates:
         self._known[id(pod)] = pod, template  # the pod is kept, so that no other has its id
         return template
 
-    def _compute(self, pod: Pod, asked: Asked | None) -> Template:
+    def _compute(self, pod: Pod, asked: PodAmounts | None) -> Template:
         try:
             class_ = priority(pod)
             estimated, is_prod = estimate_pod(pod, self._args, class_, asked), class_ is Priority.PROD

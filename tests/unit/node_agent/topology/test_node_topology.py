@@ -45,7 +45,7 @@ def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
 def said(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Hardware = MACHINE) -> TopologyReported:
     found = topology_report(machine, kubelet, of, pods, huge_pages=False)
     assert found is not None
-    assert found.annotations.keys() == names.STATED
+    assert found.annotations.keys() == names.REPORTED_ANNOTATIONS
     return found
 
 
