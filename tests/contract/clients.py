@@ -18,7 +18,7 @@ PLURALS = {
 
 
 class SimulatorClient:
-    """Speaks to `koord.simulator.*`."""
+    """Client of the simulator, over `koord.simulator.*`."""
 
     def __init__(self, api: SimulatedApi) -> None:
         self._api = api
@@ -52,7 +52,7 @@ class SimulatorClient:
 
 
 class KubeClient:
-    """Speaks to a kube-apiserver as the administrator."""
+    """Client of a kube-apiserver, as the administrator."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -78,7 +78,7 @@ class KubeClient:
         return await self.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
     async def remove_nodes(self) -> None:
-        """Those that it has created: other tests of the cluster count nodes."""
+        """Deletes the nodes that it has created: other tests of the cluster count nodes."""
         await asyncio.to_thread(delete_nodes, self._api, self._nodes)
         self._nodes.clear()
 

@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 class System(NamedTuple):
-    """A running side."""
+    """A running gateway or simulator."""
 
     side: str
     client: Client
@@ -39,7 +39,7 @@ async def system(
     postgres: EmbeddedPostgres,
     template: str,
 ) -> AsyncIterator[System]:
-    """The gateway on a kube-apiserver, or the simulator; no scheduler: the test decides."""
+    """Starts the gateway on a kube-apiserver, or the simulator, without a scheduler: the test appends the placements."""
     side: str = request.param
     folder: Path = tmp_path_factory.mktemp(f"contract-{side}")
     cluster: Cluster | None = request.getfixturevalue("kube_cluster") if side == "kube" else None
@@ -64,7 +64,7 @@ async def system(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(system: System) -> AsyncIterator[World]:
-    """A namespace for the test."""
+    """Creates a namespace for the test."""
     name = f"contract-{next(_numbers):06d}"
     if system.cluster:
         system.cluster.create_namespace(name)

@@ -1,4 +1,4 @@
-"""The contract suite's hands: a client of the cluster, an author of intents, and a reader of `cluster`.
+"""Interfaces of the contract suite: a client of the cluster, a writer of intents, and a reader of `cluster`.
 
 Whatever is checked is checked twice: on a kube-apiserver behind the gateway, and on the simulator.
 """
@@ -24,7 +24,7 @@ Kind = TypeVar("Kind", bound=Event)
 
 
 class ClientRefused(Exception):
-    """The API said no.
+    """The API refused a request.
 
     Attributes:
         code: the HTTP status.
@@ -36,31 +36,31 @@ class ClientRefused(Exception):
 
 
 class Client(Protocol):
-    """What a user does to a cluster. An object is named by its apiVersion, kind and metadata."""
+    """A user's operations on a cluster. An object is identified by its apiVersion, kind and metadata."""
 
     async def create(self, body: Object) -> Object:
-        """Create; returned as stored."""
+        """Creates an object; returns it as stored."""
         ...
 
     async def patch(self, place: Object, patch: Object, subresource: str = "") -> Object:
-        """Apply a JSON merge patch."""
+        """Applies a JSON merge patch."""
         ...
 
     async def delete(self, place: Object) -> None:
-        """Delete at once, without a grace period."""
+        """Deletes at once, without a grace period."""
         ...
 
     async def get(self, place: Object) -> Object:
-        """Read."""
+        """Reads an object."""
         ...
 
     async def create_node(self, name: str) -> Object:
-        """Create a node of 32 cores that is Ready and has no taint."""
+        """Creates a node of 32 cores that is Ready and has no taint."""
         ...
 
 
 class Log:
-    """The log that the gateway or the simulator writes, and the one of the scheduler, whose part a test plays."""
+    """Reads `cluster`, written by the gateway or the simulator, and writes `scheduling` in place of the scheduler."""
 
     def __init__(self, postgres: str, nats: str) -> None:
         self._database = Database(postgres, application="contract")
@@ -69,38 +69,38 @@ class Log:
         self._writer = LogWriter(self._database, self._bus, "scheduling", "contract")
 
     async def open(self) -> None:
-        """Become the writer of `scheduling`."""
+        """Becomes the writer of `scheduling`."""
         await self._bus.start()
         await self._writer.acquire()
         await self._writer.begin("contract", [WriterStarted], now_ns=time.time_ns(), seen={})
 
     async def close(self) -> None:
-        """Give it up."""
+        """Stops writing."""
         await self._writer.close()
         await self._bus.close()
         await self._database.close()
 
     async def intend(self, *events: Event) -> list[Cause]:
-        """Append intents to `scheduling` in one transaction."""
+        """Appends intents to `scheduling` in one transaction."""
         records = await self._writer.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
         return [Cause("scheduling", record.seq) for record in records]
 
     async def all(self, kind: type[Kind], key: str) -> list[Kind]:
-        """What `cluster` says of an object, in order."""
+        """Returns the events of an object in `cluster`, in order."""
         return [
             msgspec.json.decode(row.data, type=kind)
             async for row in self._reader.rows(context="cluster", kind=kind.__name__, key=key)
         ]
 
     async def wait_for(self, kind: type[Kind], key: str, holds: Callable[[Kind], bool] = lambda _: True) -> Kind:
-        """Wait until `cluster` has an event of this type about `key` for which `holds`."""
+        """Waits until `cluster` has an event of this type about `key` for which `holds`."""
         events = await until(
             lambda: self.all(kind, key), f"{kind.__name__} of {key}", holds=lambda events: any(map(holds, events))
         )
         return next(filter(holds, events))
 
     async def outcomes(self, cause: Cause, count: int = 1) -> list[Event]:
-        """The events that name an intent as their cause, once there are `count`."""
+        """Waits for `count` events with an intent as their cause; returns them."""
 
         async def found() -> list[Event]:
             return [
@@ -112,13 +112,13 @@ class Log:
         return await until(found, f"{count} outcomes of {cause}", holds=lambda outcomes: len(outcomes) >= count)
 
     async def outcome(self, event: Event) -> Event:
-        """Append an intent and wait for its outcome."""
+        """Appends an intent and waits for its outcome."""
         (cause,) = await self.intend(event)
         return (await self.outcomes(cause))[0]
 
 
 class World:
-    """One test's view: the client, the log, and names that no other test uses."""
+    """Inputs of one test: the client, the log, and names that no other test uses."""
 
     def __init__(self, client: Client, log: Log, namespace: str) -> None:
         self.client = client
@@ -126,7 +126,7 @@ class World:
         self.namespace = namespace
 
     def name(self, name: str) -> str:
-        """A name for a cluster-scoped object."""
+        """Returns a name for a cluster-scoped object."""
         return f"{name}-{self.namespace[-6:]}"
 
     def key(self, name: str) -> str:
@@ -149,13 +149,13 @@ class World:
         )
 
     async def create_pod(self, name: str = "web", **spec: Any) -> str:
-        """Create a pod and wait until `cluster` tells of it; its uid."""
+        """Creates a pod and waits for its observation; returns its uid."""
         uid: str = (await self.client.create(self.pod(name, **spec)))["metadata"]["uid"]
         await self.log.wait_for(PodObserved, self.key(name), lambda event: event.pod_uid == uid)
         return uid
 
     async def create_node(self, name: str) -> str:
-        """Create a node and wait until `cluster` tells of it without a taint; its name."""
+        """Creates a node and waits for its observation without a taint; returns its name."""
         full = self.name(name)
         await self.client.create_node(full)
         await self.log.wait_for(NodeObserved, full, lambda event: not event.object.spec.taints)

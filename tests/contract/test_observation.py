@@ -1,4 +1,4 @@
-"""What is told of objects that appear, change and go: the same by the gateway and by the simulator."""
+"""Observations of objects that are created, changed and deleted: the same from the gateway and the simulator."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 RESERVATION = "scheduling.koordinator.sh/v1alpha1"
 
 
-async def test_a_pod_is_told_of_with_the_servers_defaults(world: World) -> None:
+async def test_a_pod_is_observed_with_the_servers_defaults(world: World) -> None:
     uid = await world.create_pod(tolerations=[{"key": "mine", "operator": "Exists"}])
     (event,) = await world.log.all(PodObserved, world.key("web"))
     pod = event.object
@@ -41,7 +41,7 @@ async def test_a_pod_is_told_of_with_the_servers_defaults(world: World) -> None:
     assert pod.spec.containers[0].resources.requests == {"cpu": "500m", "memory": "512Mi"}
 
 
-async def test_only_a_change_that_matters_is_told_of(world: World) -> None:
+async def test_only_a_change_of_a_kept_field_is_recorded(world: World) -> None:
     await world.create_pod()
     place = world.place("Pod", "web")
     await world.client.patch(place, {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}})
@@ -51,7 +51,7 @@ async def test_only_a_change_that_matters_is_told_of(world: World) -> None:
     assert len(await world.log.all(PodObserved, world.key("web"))) == 2
 
 
-async def test_a_deleted_pod_is_told_of_and_its_successor_is_another(world: World) -> None:
+async def test_a_deleted_pod_is_recorded_and_its_successor_has_another_uid(world: World) -> None:
     first = await world.create_pod()
     await world.client.delete(world.place("Pod", "web"))
     gone = await world.log.wait_for(PodDeleted, world.key("web"))
@@ -60,7 +60,7 @@ async def test_a_deleted_pod_is_told_of_and_its_successor_is_another(world: Worl
     assert second != first
 
 
-async def test_a_heartbeat_says_nothing_and_a_taint_does(world: World) -> None:
+async def test_a_heartbeat_is_not_recorded_and_a_taint_is(world: World) -> None:
     name = await world.create_node("n")
     before = len(await world.log.all(NodeObserved, name))
     condition = {
@@ -84,7 +84,7 @@ async def test_a_heartbeat_says_nothing_and_a_taint_does(world: World) -> None:
     await world.log.wait_for(NodeDeleted, name)
 
 
-async def test_a_node_tells_what_can_be_had_of_it(world: World) -> None:
+async def test_a_node_is_observed_with_its_allocatable(world: World) -> None:
     name = await world.create_node("n")
     event = (await world.log.all(NodeObserved, name))[-1]
     assert event.object.status.allocatable == {"cpu": "32", "memory": "256Gi", "pods": "110"}
@@ -98,7 +98,7 @@ async def test_a_node_tells_what_can_be_had_of_it(world: World) -> None:
     await world.client.delete(world.node("n"))
 
 
-async def test_a_node_metric_is_told_of_as_it_is_reported(world: World) -> None:
+async def test_a_node_metric_is_observed_as_reported(world: World) -> None:
     name = world.name("metric")
     place = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": name}}
     await world.client.create(place | {"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 60}}})
@@ -125,7 +125,7 @@ async def test_a_node_metric_is_told_of_as_it_is_reported(world: World) -> None:
     await world.log.wait_for(NodeMetricDeleted, name)
 
 
-async def test_a_custom_resource_and_a_config_map_are_told_of_whole(world: World) -> None:
+async def test_a_custom_resource_and_a_config_map_are_observed_whole(world: World) -> None:
     slot = {"apiVersion": RESERVATION, "kind": "Reservation", "metadata": {"name": world.name("slot")}}
     owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
     await world.client.create(
@@ -161,7 +161,7 @@ async def test_a_bad_pod_is_refused(world: World, change: dict[str, Any], code: 
     assert word in str(refused.value)
 
 
-async def test_a_name_is_given_once(world: World) -> None:
+async def test_a_name_is_used_once(world: World) -> None:
     await world.create_pod()
     with pytest.raises(ClientRefused) as refused:
         await world.client.create(world.pod())

@@ -1,4 +1,4 @@
-"""How intents end: the same through the gateway on a kube-apiserver and in the simulator."""
+"""Outcomes of intents: the same from the gateway on a kube-apiserver and the simulator."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ async def test_a_placed_pod_is_bound_and_then_observed_on_its_node(world: World)
     assert (await world.client.get(world.place("Pod", "web")))["spec"]["nodeName"] == node
 
 
-async def test_what_a_pod_is_given_comes_onto_it_with_its_binding(world: World) -> None:
+async def test_annotations_of_a_placement_are_written_with_the_binding(world: World) -> None:
     node, uid = await world.create_node("n"), await world.create_pod()
     given = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-3"}'}
     assert isinstance(await world.log.outcome(replace(placed(world, uid, node), annotations=given)), PodBound)
@@ -53,13 +53,13 @@ async def test_what_a_pod_is_given_comes_onto_it_with_its_binding(world: World) 
     assert (seen.object.metadata.annotations or {}).items() >= given.items()
 
 
-async def test_a_binding_that_holds_already_is_a_success(world: World) -> None:
+async def test_a_binding_that_already_exists_is_a_success(world: World) -> None:
     node, uid = await world.create_node("n"), await world.create_pod()
     for _ in range(2):
         assert isinstance(await world.log.outcome(placed(world, uid, node)), PodBound)
 
 
-async def test_a_pod_that_is_bound_elsewhere_stays_there(world: World) -> None:
+async def test_a_pod_bound_to_another_node_stays_there(world: World) -> None:
     here, there = await world.create_node("here"), await world.create_node("there")
     uid = await world.create_pod()
     await world.log.outcome(placed(world, uid, here))
@@ -69,14 +69,14 @@ async def test_a_pod_that_is_bound_elsewhere_stays_there(world: World) -> None:
     assert (await world.client.get(world.place("Pod", "web")))["spec"]["nodeName"] == here
 
 
-async def test_a_pod_that_is_gone_cannot_be_bound(world: World) -> None:
+async def test_a_deleted_pod_cannot_be_bound(world: World) -> None:
     node, uid = await world.create_node("n"), await world.create_pod()
     await world.client.delete(world.place("Pod", "web"))
     await world.log.wait_for(PodDeleted, world.key("web"))
     assert isinstance(await world.log.outcome(placed(world, uid, node)), BindRejected)
 
 
-async def test_the_successor_of_a_pod_is_not_bound_in_its_place(world: World) -> None:
+async def test_a_recreated_pod_is_not_bound_by_an_older_placement(world: World) -> None:
     node, first = await world.create_node("n"), await world.create_pod()
     await world.client.delete(world.place("Pod", "web"))
     await world.create_pod()
@@ -109,10 +109,10 @@ async def test_many_pods_placed_at_once_are_all_bound(world: World) -> None:
 
 async def test_an_unschedulable_pod_has_the_condition_until_it_is_bound(world: World) -> None:
     node, uid = await world.create_node("n"), await world.create_pod()
-    verdict = PodUnschedulable(
+    report = PodUnschedulable(
         pod_uid=uid, pod=world.key("web"), cycle=1, code="InsufficientResource", message="0/1 nodes are available"
     )
-    outcome = await world.log.outcome(verdict)
+    outcome = await world.log.outcome(report)
     assert isinstance(outcome, DesiredStateApplied)
     assert (outcome.resource, outcome.name, outcome.fields) == ("pods", world.key("web"), "PodScheduled")
     seen = await world.log.wait_for(PodObserved, world.key("web"), lambda event: bool(event.object.status.conditions))
@@ -126,19 +126,19 @@ async def test_an_unschedulable_pod_has_the_condition_until_it_is_bound(world: W
         world.key("web"),
         lambda event: bool((one := event.object.condition("PodScheduled")) and one.status == "True"),
     )
-    assert isinstance(await world.log.outcome(verdict), DesiredStateSuperseded)
+    assert isinstance(await world.log.outcome(report), DesiredStateSuperseded)
 
 
-async def test_an_eviction_takes_the_pod_away(world: World) -> None:
+async def test_an_eviction_deletes_the_pod(world: World) -> None:
     uid = await world.create_pod()
-    asked = EvictionRequested(pod_uid=uid, pod=world.key("web"), reason="the node is too hot")
-    outcome = await world.log.outcome(asked)
+    eviction = EvictionRequested(pod_uid=uid, pod=world.key("web"), reason="the node is too hot")
+    outcome = await world.log.outcome(eviction)
     assert isinstance(outcome, PodEvicted)
     await world.log.wait_for(PodDeleted, world.key("web"))
-    assert isinstance(await world.log.outcome(asked), PodEvicted)
+    assert isinstance(await world.log.outcome(eviction), PodEvicted)
 
 
-async def test_an_eviction_spares_the_successor(world: World) -> None:
+async def test_an_eviction_spares_a_recreated_pod(world: World) -> None:
     first = await world.create_pod()
     await world.client.delete(world.place("Pod", "web"))
     await world.create_pod()
@@ -147,19 +147,19 @@ async def test_an_eviction_spares_the_successor(world: World) -> None:
     assert (await world.client.get(world.place("Pod", "web")))["metadata"].get("deletionTimestamp") is None
 
 
-async def test_a_bound_pod_that_is_evicted_is_told_of_as_leaving(world: World) -> None:
+async def test_a_bound_pod_that_is_evicted_is_observed_as_terminating(world: World) -> None:
     node, uid = await world.create_node("n"), await world.create_pod()
     await world.log.outcome(placed(world, uid, node))
     await world.log.wait_for(PodObserved, world.key("web"), lambda event: event.object.spec.node_name == node)
     outcome = await world.log.outcome(EvictionRequested(pod_uid=uid, pod=world.key("web"), reason="too hot"))
     assert isinstance(outcome, PodEvicted)
-    leaving = await world.log.wait_for(
+    terminating = await world.log.wait_for(
         PodObserved, world.key("web"), lambda event: event.object.metadata.deletion_timestamp is not None
     )
-    assert leaving.object.condition("DisruptionTarget") is not None
+    assert terminating.object.condition("DisruptionTarget") is not None
 
 
-def level(world: World, value: str, group: str = "load") -> FieldsDesired:
+def desired(world: World, value: str, group: str = "load") -> FieldsDesired:
     patch = {"metadata": {"labels": {f"koordinator.sh/{group}": value}}}
     return FieldsDesired(resource="nodes", name=world.name("n"), fields=group, patch=patch)
 
@@ -169,9 +169,9 @@ async def labels(world: World) -> dict[str, str]:
     return {name: value for name, value in found.items() if name.startswith("koordinator.sh/")}
 
 
-async def test_a_level_is_written_and_another_groups_fields_stay(world: World) -> None:
+async def test_a_desired_state_is_written_and_fields_of_another_group_stay(world: World) -> None:
     await world.create_node("n")
-    for event in (level(world, "high"), level(world, "old", "age")):
+    for event in (desired(world, "high"), desired(world, "old", "age")):
         outcome = await world.log.outcome(event)
         assert isinstance(outcome, DesiredStateApplied)
         assert (outcome.resource, outcome.name, outcome.fields) == ("nodes", world.name("n"), event.fields)
@@ -183,22 +183,22 @@ async def test_a_level_is_written_and_another_groups_fields_stay(world: World) -
     )
 
 
-async def test_of_levels_that_come_together_the_newest_is_written(world: World) -> None:
+async def test_of_concurrent_desired_states_the_newest_is_written(world: World) -> None:
     await world.create_node("n")
-    causes = await world.log.intend(*(level(world, value) for value in ("low", "high", "higher")))
+    causes = await world.log.intend(*(desired(world, value) for value in ("low", "high", "higher")))
     kinds = [type((await world.log.outcomes(cause))[0]) for cause in causes]
     assert kinds == [DesiredStateSuperseded, DesiredStateSuperseded, DesiredStateApplied]
     assert await labels(world) == {"koordinator.sh/load": "higher"}
 
 
-async def test_a_level_is_written_again_when_another_hand_changes_it(world: World) -> None:
+async def test_a_desired_state_is_written_again_after_drift(world: World) -> None:
     await world.create_node("n")
-    await world.log.outcome(level(world, "high"))
+    await world.log.outcome(desired(world, "high"))
     await world.client.patch(world.node("n"), {"metadata": {"labels": {"koordinator.sh/load": "mine"}}})
     await until(lambda: labels(world), holds=lambda found: found == {"koordinator.sh/load": "high"})
 
 
-async def test_a_level_of_status_goes_to_the_status(world: World) -> None:
+async def test_desired_status_is_written_to_the_status(world: World) -> None:
     await world.create_node("n")
     patch = {"status": {"allocatable": {"kubernetes.io/batch-cpu": "4000"}}}
     event = FieldsDesired(resource="nodes", name=world.name("n"), fields="batch", patch=patch, subresource="status")
@@ -207,19 +207,19 @@ async def test_a_level_of_status_goes_to_the_status(world: World) -> None:
     assert (allocatable["kubernetes.io/batch-cpu"], allocatable["cpu"]) in {("4000", "32"), ("4k", "32")}
 
 
-async def test_a_level_of_an_object_that_is_not_there_is_rejected(world: World) -> None:
-    outcome = await world.log.outcome(level(world, "high"))
+async def test_a_desired_state_of_a_missing_object_is_rejected(world: World) -> None:
+    outcome = await world.log.outcome(desired(world, "high"))
     assert isinstance(outcome, DesiredStateRejected)
     assert world.name("n") in outcome.reason
 
 
-async def test_a_level_that_means_another_object_of_that_name_is_superseded(world: World) -> None:
+async def test_a_desired_state_of_another_uid_is_superseded(world: World) -> None:
     await world.create_node("n")
-    assert isinstance(await world.log.outcome(replace(level(world, "high"), uid="another")), DesiredStateSuperseded)
+    assert isinstance(await world.log.outcome(replace(desired(world, "high"), uid="another")), DesiredStateSuperseded)
     assert await labels(world) == {}
 
 
-async def test_a_level_that_the_api_does_not_take_is_rejected(world: World) -> None:
+async def test_a_desired_state_that_the_api_refuses_is_rejected(world: World) -> None:
     await world.create_node("n")
     patch = {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}}
     outcome = await world.log.outcome(
@@ -229,9 +229,9 @@ async def test_a_level_that_the_api_does_not_take_is_rejected(world: World) -> N
     assert "effect" in outcome.reason
 
 
-async def test_a_level_ends_when_its_object_is_gone(world: World) -> None:
+async def test_a_desired_state_ends_when_its_object_is_deleted(world: World) -> None:
     await world.create_node("n")
-    (cause,) = await world.log.intend(level(world, "high"))
+    (cause,) = await world.log.intend(desired(world, "high"))
     await world.log.outcomes(cause)
     await world.client.delete(world.node("n"))
     assert [type(one) for one in await world.log.outcomes(cause, 2)] == [DesiredStateApplied, DesiredStateSuperseded]

@@ -1,4 +1,4 @@
-"""The real API server asks the gateway's webhooks: pods become what profiles say, bad objects are refused in our words."""
+"""The gateway's webhooks behind a real API server: profiles are applied, invalid objects are refused with our messages."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.kube
 
 
 class Site:
-    """A cluster with everything installed, and where its webhooks listen."""
+    """A cluster with everything installed, and the address of its webhooks."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -59,7 +59,7 @@ class Site:
         cluster.api.call("PATCH", "/api/v1/namespaces/web", {"metadata": {"labels": {"colocation": "on"}}})
 
     def env(self, more: Mapping[str, str] | None = None, port: int = 0) -> dict[str, str]:
-        """Settings of a gateway with webhooks."""
+        """Returns the settings of a gateway with webhooks."""
         return {
             "KOORD_GATEWAY_WEBHOOK_LISTEN": f"127.0.0.1:{port or self.port}",
             "KOORD_GATEWAY_WEBHOOK_URL": f"https://127.0.0.1:{self.port}",
@@ -70,17 +70,17 @@ class Site:
 
     @asynccontextmanager
     async def gateway(self, database: str, more: Mapping[str, str] | None = None) -> AsyncIterator[System]:
-        """A gateway whose webhooks the API server asks."""
+        """Starts a gateway with webhooks."""
         kubeconfig = await asyncio.to_thread(self.cluster.service_account_kubeconfig, *ACCOUNT)
         async with running(kubeconfig, database, self.folder, self.env(more)) as system:
             await self.configured()
             yield system
 
     async def configured(self) -> None:
-        """Wait until both configuration objects are there."""
+        """Waits until both configuration objects exist."""
         for kind in ("mutating", "validating"):
             await until(in_thread(self.get, CONFIGURATION.format(kind)), f"{kind} configuration")
-        await asyncio.sleep(1.5)  # the API server hears of them
+        await asyncio.sleep(1.5)  # the API server reads them by a watch
 
     def get(self, path: str) -> dict[str, Any] | None:
         try:
@@ -94,14 +94,14 @@ class Site:
         return self.cluster.api.call("POST", path, body)
 
     def pod(self, name: str, namespace: str = "web", **spec: Any) -> dict[str, Any]:
-        """Create a pod with plain requests."""
+        """Creates a pod with plain requests."""
         labels = spec.pop("labels", {"app": "batch"})
         requests, limits = {"cpu": "1500m", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}
         body = written_pod(name, labels=labels, requests=requests, limits=limits, **spec)
         return self.create(f"/api/v1/namespaces/{namespace}/pods", body)
 
     def refusal(self, path: str, body: Mapping[str, Any]) -> str:
-        """Create what must be refused; what is said."""
+        """Creates an object that must be refused; returns the message."""
         with pytest.raises(ApiRefused) as refused:
             self.create(path, body)
         return str(refused.value)
@@ -171,7 +171,7 @@ async def test_k8s_webhooks_grants_what_the_webhooks_need(site: Site) -> None:
     assert ("update", "mutatingwebhookconfigurations", "koordstream-webhooks") in needed
 
 
-async def test_pods_become_what_profiles_say_and_bad_objects_are_refused(site: Site, database: str) -> None:
+async def test_profiles_are_applied_to_pods_and_invalid_objects_are_refused(site: Site, database: str) -> None:
     site.create(PROFILES, PROFILE)
     async with site.gateway(database) as system:
         await asyncio.to_thread(_a_batch_pod_is_translated, site)
@@ -213,7 +213,7 @@ def _the_published_profile_acts(site: Site) -> None:
     site.cluster.api.call("PATCH", "/api/v1/namespaces/bare", {"metadata": {"labels": switch}})
     site.cluster.apply(K8S / "examples" / "colocation-profile.yaml")
     numbers = count()
-    made = wait_until(  # a profile acts once it is observed
+    made = wait_until(  # a profile is applied once it is observed
         lambda: site.pod(f"published-{next(numbers)}", "bare", labels=switch),
         "a pod that the profile changes",
         holds=lambda pod: "koordinator.sh/qosClass" in pod["metadata"]["labels"],
@@ -229,17 +229,19 @@ def _what_is_bad_is_refused(site: Site) -> None:
     pods = "/api/v1/namespaces/web/pods"
     bad = {"metadata": {"name": "bad", "labels": {"koordinator.sh/qosClass": "LSR"}},
            "spec": {"containers": [{"name": "main", "image": "none"}]}}  # fmt: skip
-    said = site.refusal(pods, bad)
-    assert 'admission webhook "vpod.koordinator.sh" denied the request: pod web/bad: QoS LSR cannot be combined' in said
-    assert "QoS LSR needs a cpu request" in said
+    message = site.refusal(pods, bad)
+    assert (
+        'admission webhook "vpod.koordinator.sh" denied the request: pod web/bad: QoS LSR cannot be combined' in message
+    )
+    assert "QoS LSR needs a cpu request" in message
 
-    said = site.refusal(QUOTAS, quota("upside-down", cpu="1", least="5"))
-    assert "quota upside-down: min of cpu is above its max; raise max or lower min" in said
+    message = site.refusal(QUOTAS, quota("upside-down", cpu="1", least="5"))
+    assert "quota upside-down: min of cpu is above its max; raise max or lower min" in message
 
     configs = "/api/v1/namespaces/koordinator-system/configmaps"
-    said = site.refusal(configs, slo_config(colocation_config={"cpuReclaimThresholdPercent": -1}))
-    assert "colocation-config: cpuReclaimThresholdPercent" in said
-    assert '___{"reason":"ConfigParamInvalid"' in said.replace("\\", "")
+    message = site.refusal(configs, slo_config(colocation_config={"cpuReclaimThresholdPercent": -1}))
+    assert "colocation-config: cpuReclaimThresholdPercent" in message
+    assert '___{"reason":"ConfigParamInvalid"' in message.replace("\\", "")
     assert site.create(configs, slo_config(colocation_config={"cpuReclaimThresholdPercent": 60}))
     labels = {"koordinator.sh/qosClass": "LS"}
     with pytest.raises(ApiRefused, match=r"labels\.koordinator\.sh/qosClass is BE and cannot be changed"):
@@ -247,7 +249,7 @@ def _what_is_bad_is_refused(site: Site) -> None:
 
 
 def _quotas_come_one_after_the_other(site: Site) -> None:
-    """What was created a moment ago is known."""
+    """Objects that were created just before count."""
     site.create(QUOTAS, quota("org", is_parent=True))
     made = site.create(QUOTAS, quota("team", "org"))
     assert json.loads(made["metadata"]["annotations"]["quota.scheduling.koordinator.sh/shared-weight"]) == {"cpu": "10"}
@@ -260,7 +262,7 @@ def _quotas_come_one_after_the_other(site: Site) -> None:
 
 
 def _a_reservation_becomes_what_profiles_say(site: Site) -> None:
-    asked = {"requests": {"cpu": "2", "memory": "1Gi"}}
+    resources = {"requests": {"cpu": "2", "memory": "1Gi"}}
     body = {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
@@ -268,7 +270,7 @@ def _a_reservation_becomes_what_profiles_say(site: Site) -> None:
         "spec": {
             "ttl": "1h",
             "owners": [{"labelSelector": {"matchLabels": {"app": "batch"}}}],
-            "template": {"spec": {"containers": [{"name": "main", "image": "none", "resources": asked}]}},
+            "template": {"spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]}},
         },
     }
     made = site.create(RESERVATIONS, body)
@@ -280,7 +282,7 @@ def _a_reservation_becomes_what_profiles_say(site: Site) -> None:
         5000,
         "koord-scheduler",
     )
-    assert spec["containers"][0]["resources"] == asked, "what a reservation holds stays as it was asked for"
+    assert spec["containers"][0]["resources"] == resources, "a reservation keeps the requested resources"
     other = site.create(RESERVATIONS, {**body, "metadata": {"name": "other", "labels": {"app": "web"}}})
     assert other["metadata"]["labels"] == {"app": "web"}
     assert "priority" not in other["spec"]["template"]["spec"]
@@ -300,18 +302,18 @@ def _what_a_kubelet_reports_is_amplified(site: Site) -> None:
     def annotate(text: str | None) -> None:
         site.cluster.api.call("PATCH", path, {"metadata": {"annotations": {ratio: text}}})
 
-    said = report("32")
-    assert said["status"]["allocatable"] == {"cpu": "40", "memory": "64Gi", "pods": "110"}
-    assert said["status"]["capacity"]["cpu"] == "32"
-    assert json.loads(said["metadata"]["annotations"][raw]) == {"cpu": "32", "memory": "64Gi"}
+    message = report("32")
+    assert message["status"]["allocatable"] == {"cpu": "40", "memory": "64Gi", "pods": "110"}
+    assert message["status"]["capacity"]["cpu"] == "32"
+    assert json.loads(message["metadata"]["annotations"][raw]) == {"cpu": "32", "memory": "64Gi"}
     assert report("16")["status"]["allocatable"]["cpu"] == "20", "the kubelet has another word"
     annotate("much")
     with pytest.raises(ApiRefused, match=r"node amplified: annotation .* is 'much'"):
         report("8")
     annotate(None)
-    said = report("32")
-    assert said["status"]["allocatable"]["cpu"] == "32"
-    assert raw not in said["metadata"].get("annotations", {})
+    message = report("32")
+    assert message["status"]["allocatable"]["cpu"] == "32"
+    assert raw not in message["metadata"].get("annotations", {})
 
 
 def _labels_that_put_a_node_under_two_strategies_are_refused(site: Site) -> None:
@@ -326,7 +328,7 @@ def _labels_that_put_a_node_under_two_strategies_are_refused(site: Site) -> None
     site.create(NODES, {"metadata": {"name": "labelled", "labels": {"pool": "a"}}})
 
     def move(name: str) -> str:
-        """Put the node into the zone too, and take it out of there again if that was let through."""
+        """Adds the node to the zone, and removes it again if that was admitted."""
         path = f"{NODES}/{name}"
         try:
             site.cluster.api.call("PATCH", path, {"metadata": {"labels": {"zone": "z"}}})
@@ -335,26 +337,26 @@ def _labels_that_put_a_node_under_two_strategies_are_refused(site: Site) -> None
         site.cluster.api.call("PATCH", path, {"metadata": {"labels": {"zone": None}}})
         return ""
 
-    said = wait_until(lambda: move("labelled"), "refusal, once the webhook has seen the ConfigMap")
-    assert 'admission webhook "vnode.koordinator.sh" denied the request' in said
-    assert "labelled" in said
-    assert "pools" in said
-    assert "zones" in said
+    message = wait_until(lambda: move("labelled"), "refusal, once the webhook has seen the ConfigMap")
+    assert 'admission webhook "vnode.koordinator.sh" denied the request' in message
+    assert "labelled" in message
+    assert "pools" in message
+    assert "zones" in message
     assert move("amplified") == "", "a node that one strategy selects"
     site.cluster.api.call("DELETE", f"{CONFIG_MAPS}/slo-controller-config")
 
 
 async def _pods_are_measured(site: Site) -> None:
-    """Of ten pods at once as many come in as the quota has room for, whoever else writes it, and it says what they ask for."""
+    """Of ten concurrent pods the quota admits as many as fit, while another client writes it, and has their requests."""
     site.create(QUOTAS, quota("small", cpu="2", least="0"))
     labels = {"quota.scheduling.koordinator.sh/name": "small"}
     pods = "/api/v1/namespaces/web/pods"
 
     def create(number: int, query: str = "") -> str:
-        asked = {"requests": {"cpu": "300m"}}
+        resources = {"requests": {"cpu": "300m"}}
         body = {
             "metadata": {"name": f"measured-{number}", "labels": labels},
-            "spec": {"containers": [{"name": "main", "image": "none", "resources": asked}]},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]},
         }
         try:
             site.create(pods + query, body)
@@ -362,7 +364,7 @@ async def _pods_are_measured(site: Site) -> None:
             return str(refused)
         return ""
 
-    def known() -> bool:  # the webhook has heard of the quota
+    def known() -> bool:  # the webhook has observed the quota
         found = site.get(f"{QUOTAS}/small") or {}
         create(99, "?dryRun=All")
         return "quota.scheduling.koordinator.sh/shared-weight" in found["metadata"]["annotations"]
@@ -375,10 +377,10 @@ async def _pods_are_measured(site: Site) -> None:
             site.cluster.api.call("PATCH", f"{QUOTAS}/small", {"metadata": {"annotations": {"noise": str(number)}}})
 
     noise = asyncio.create_task(asyncio.to_thread(disturb))
-    said = await asyncio.gather(*(asyncio.to_thread(create, number) for number in range(10)))
+    message = await asyncio.gather(*(asyncio.to_thread(create, number) for number in range(10)))
     await noise
-    refused = [text for text in said if text]
-    assert len(refused) == 4, said
+    refused = [text for text in message if text]
+    assert len(refused) == 4, message
     assert "of which cpu 1800m is asked for already and cpu 2 may be" in refused[0]
     found = site.get(f"{QUOTAS}/small") or {}
     child_request = found["metadata"]["annotations"]["quota.scheduling.koordinator.sh/child-request"]
@@ -407,7 +409,7 @@ async def _an_address_that_is_taken_ends_the_process(site: Site, database: str) 
 
 
 async def _replica(site: Site, database: str, port: int, name: str) -> Process:
-    """Another gateway, which hears no bus."""
+    """Starts another gateway, without a bus."""
     kubeconfig = await asyncio.to_thread(site.cluster.service_account_kubeconfig, *ACCOUNT)
     settings = {
         "KOORD_POSTGRES": database,
@@ -422,7 +424,7 @@ async def _replica(site: Site, database: str, port: int, name: str) -> Process:
 
 
 async def _a_standby_answers(site: Site, database: str, leading: System) -> None:
-    """A replica that does not lead, and hears no bus."""
+    """Starts a replica that is not the leader, without a bus."""
     port = free_port()
     standby = await _replica(site, database, port, "standby")
     try:
@@ -440,16 +442,16 @@ async def _a_standby_answers(site: Site, database: str, leading: System) -> None
             },
         }
 
-        def ask() -> dict[str, Any] | None:
-            asked = urllib.request.Request(f"https://127.0.0.1:{port}/mutate-pod", json.dumps(review).encode())
+        def send() -> dict[str, Any] | None:
+            request = urllib.request.Request(f"https://127.0.0.1:{port}/mutate-pod", json.dumps(review).encode())
             try:
-                with urllib.request.urlopen(asked, context=tls, timeout=5) as answer:
+                with urllib.request.urlopen(request, context=tls, timeout=5) as answer:
                     found: dict[str, Any] = json.load(answer)
                     return found
             except OSError:
                 return None
 
-        answer = await until(in_thread(ask), "answer of the standby")
+        answer = await until(in_thread(send), "answer of the standby")
         steps = json.loads(b64decode(answer["response"]["patch"]))
         assert {"op": "add", "path": "/spec/priority", "value": 5000} in steps
         assert leading.gateway.running
@@ -479,9 +481,7 @@ async def test_certificates_change_while_pods_are_created(site: Site, database: 
         assert system.gateway.pid == process
 
 
-async def test_a_pod_that_came_in_while_the_webhooks_were_away_is_judged_when_it_is_seen(
-    site: Site, database: str
-) -> None:
+async def test_a_pod_created_while_no_webhook_answered_is_admitted_late(site: Site, database: str) -> None:
     site.create(PROFILES, PROFILE)
     async with site.gateway(database) as system:
         await asyncio.to_thread(system.gateway.kill)
@@ -491,11 +491,11 @@ async def test_a_pod_that_came_in_while_the_webhooks_were_away_is_judged_when_it
         await asyncio.to_thread(site.pod, "bad", "bare", labels=bad)
         await asyncio.to_thread(system.gateway.start)
 
-        def judged() -> dict[str, Any] | None:
+        def admitted_late() -> dict[str, Any] | None:
             pod = site.get("/api/v1/namespaces/web/pods/missed") or {}
             return pod if pod["metadata"]["labels"].get("koordinator.sh/qosClass") else None
 
-        labels = (await until(in_thread(judged), "labels of the profile"))["metadata"]["labels"]
+        labels = (await until(in_thread(admitted_late), "labels of the profile"))["metadata"]["labels"]
         assert labels == {
             "app": "batch",
             "tier": "batch",
@@ -503,10 +503,10 @@ async def test_a_pod_that_came_in_while_the_webhooks_were_away_is_judged_when_it
             "koordinator.sh/priority": "100",
         }
         rows = await system.until(lambda rows: sum("AdmissionMissed" in row.type for row in rows) == 2)
-        told = {row.key: json.loads(row.data) for row in rows if "AdmissionMissed" in row.type}
-        assert told["web/missed"]["profiles"] == ["batch"]
-        assert "would have changed spec.containers, spec.priority" in told["web/missed"]["problems"][0]
-        assert "QoS LSR cannot be combined" in told["bare/bad"]["problems"][0]
+        missed = {row.key: json.loads(row.data) for row in rows if "AdmissionMissed" in row.type}
+        assert missed["web/missed"]["profiles"] == ["batch"]
+        assert "would have changed spec.containers, spec.priority" in missed["web/missed"]["problems"][0]
+        assert "QoS LSR cannot be combined" in missed["bare/bad"]["problems"][0]
 
         def events() -> list[str]:
             found = site.cluster.api.call("GET", "/api/v1/namespaces/web/events")["items"]

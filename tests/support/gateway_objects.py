@@ -79,13 +79,13 @@ def node(name: str = "n1", *, version: str = "7", heartbeat: str = "2026-05-01T2
 
 
 def seen(resource: str, body: dict[str, Any]) -> ObservedObject:
-    """What is kept of an object that arrives as JSON."""
+    """Returns the kept fields of an object that arrives as JSON."""
     wire = Decoder(resource).object(msgspec.json.encode(body))
     return keep_fields(RESOURCES[resource], wire)  # type: ignore[arg-type]  # the tests' objects can be read
 
 
 def kept(resource: str, body: dict[str, Any]) -> Any:
-    """The object itself."""
+    """Returns the kept object itself."""
     return seen(resource, body).object
 
 
@@ -96,7 +96,7 @@ class Log:
         self.contexts: dict[str, list[RecordedEvent]] = {}
 
     def append(self, context: str, *drafts: Draft | Event) -> Cause:
-        """Append, and name the last event."""
+        """Appends, and returns the cause of the last event."""
         log = self.contexts.setdefault(context, [])
         for item in drafts:
             draft = item if isinstance(item, Draft) else Draft(item)
@@ -104,7 +104,7 @@ class Log:
         return Cause(context, len(log))
 
     def in_order(self, contexts: Iterable[str]) -> list[RecordedEvent]:
-        """The contexts' events, taking the next of the context named each time, then the rest."""
+        """Returns the events in the order in which `contexts` names their contexts, then the rest."""
         left = {name: iter(records) for name, records in self.contexts.items()}
         order = [next(left[name], None) for name in contexts if name in left]
         rest = [record for name in sorted(left) for record in left[name]]
@@ -112,7 +112,7 @@ class Log:
 
 
 def state_after(records: Sequence[RecordedEvent]) -> GatewayState:
-    """The fold."""
+    """Folds the records."""
     state = GatewayState()
     for record in records:
         state.apply(record)
@@ -120,7 +120,7 @@ def state_after(records: Sequence[RecordedEvent]) -> GatewayState:
 
 
 def known(*bodies: dict[str, Any], nodes: tuple[str, ...] = ("n1",)) -> GatewayState:
-    """The state of a log that knows these pods and nodes."""
+    """Returns the State of a log with these pods and nodes."""
     log = Log()
     for body in bodies:
         log.append("cluster", observed("pods", seen("pods", body)))

@@ -60,7 +60,7 @@ class HttpConnection(asyncio.Protocol):
             elif not self._until_close and self._body_bytes is not None and len(self._buffer) >= self._body_bytes:
                 self._complete(bytes(self._buffer[: self._body_bytes]))
         except ValueError as error:
-            self.fail(ConnectionError(f"not an HTTP response: {error}"))
+            self.fail(ConnectionError(f"not an HTTP answer: {error}"))
 
     def send(self, request: bytes) -> "asyncio.Future[tuple[int, bytes]]":
         """Sends a request; the future's result is status and body."""

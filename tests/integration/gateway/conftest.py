@@ -1,4 +1,4 @@
-"""A real API server behind a proxy that can fail, spoken to as the account of k8s/rbac and nobody else."""
+"""A real API server behind a proxy that can fail, used with the account of k8s/rbac only."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -47,7 +47,7 @@ async def api(kubeconfig: Path) -> AsyncIterator[KubeApi]:
 
 
 @pytest.fixture
-def stage(api: KubeApi) -> EffectHarness:
+def harness(api: KubeApi) -> EffectHarness:
     return EffectHarness(api)
 
 

@@ -1,4 +1,4 @@
-"""Intents in, outcomes out: the gateway's effect_runner and fold on a real API, with a log in memory."""
+"""Effect runner and State of the gateway on a real API, with a log in memory: intents in, outcomes out."""
 
 import asyncio
 import time
@@ -21,41 +21,41 @@ QUICK = GatewaySettings(deadline_s=4, tries=4, backoff_s=0.02, backoff_max_s=0.1
 
 
 class EffectHarness:
-    """One gateway without its watches: a test says what it has observed."""
+    """A gateway without watches: the test appends the observations."""
 
     def __init__(self, api: KubeApi, settings: GatewaySettings = QUICK) -> None:
         self.api = api
         self.settings = settings
         self.log = Log()
         self.state = GatewayState()
-        self.echoes = WriteTracker()
+        self.write_tracker = WriteTracker()
         self.outcomes: list[Draft] = []
         self.checks = 0
         self._upto = 0
 
     async def observe(self, resource: str, *keys: str) -> None:
-        """Take what the API says of these objects into the log."""
+        """Reads these objects from the API and appends the observations."""
         for key in keys:
             seen = await self.api.find(RESOURCES[resource], key)
             place = ObjectRef(resource, key)
             if seen:
-                self.echoes.observed(self.state, place, seen, asyncio.get_running_loop().time())
+                self.write_tracker.observed(self.state, place, seen, asyncio.get_running_loop().time())
             self._fold("cluster", *differences(self.state, {place: seen}))
 
-    async def ask(self, *intents: Event, context: str = "scheduling", within_s: float = 240) -> list[Event]:
-        """Append intents and carry out what is due; returns the outcomes, in the order in which they came."""
+    async def carry_out(self, *intents: Event, context: str = "scheduling", within_s: float = 240) -> list[Event]:
+        """Appends intents and runs due effects; returns the outcomes in the order of their arrival."""
         for intent in intents:
             self._fold(context, Draft(intent))
-        return await self.work(within_s)
+        return await self.run_due(within_s)
 
-    async def work(self, within_s: float = 240) -> list[Event]:
-        """Carry out what is due until nothing is."""
+    async def run_due(self, within_s: float = 240) -> list[Event]:
+        """Runs effects until none is due."""
         began = len(self.outcomes)
         async with asyncio.timeout(within_s), asyncio.TaskGroup() as group:
             effect_runner = EffectRunner(
                 self.api,
                 self.settings,
-                self.echoes,
+                self.write_tracker,
                 now_ns=time.time_ns,
                 check_lock=self._check_lock,
                 append=self._append,
@@ -78,7 +78,7 @@ class EffectHarness:
         self.outcomes.append(draft)
 
     def _folded(self) -> list[Draft]:
-        """Fold the outcomes that are new."""
+        """Folds the new outcomes."""
         new, self._upto = self.outcomes[self._upto :], len(self.outcomes)
         self._fold("cluster", *new)
         return new
@@ -89,19 +89,19 @@ class EffectHarness:
             self.state.apply(self.log.contexts[context][-1])
 
     def cause(self, context: str = "scheduling") -> Cause:
-        """The newest event of a context."""
+        """Returns the cause that names the newest event of a context."""
         return Cause(context, len(self.log.contexts[context]))
 
 
 def placed(pod: dict[str, Any], node: str) -> PodPlaced:
-    """The intent that a pod goes to a node."""
+    """Returns a placement of a pod."""
     metadata = pod["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
     return PodPlaced(pod=key, pod_uid=metadata["uid"], node=node, cycle=1, request={})
 
 
 def unschedulable(pod: dict[str, Any], message: str = "0/1 nodes are available", **fields: Any) -> PodUnschedulable:
-    """The intent that people learn why a pod waits."""
+    """Returns the intent that sets the condition of an unschedulable pod."""
     metadata = pod["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
     code = fields.pop("code", "InsufficientResource")

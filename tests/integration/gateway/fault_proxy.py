@@ -1,4 +1,4 @@
-"""A proxy between the gateway and a real API server that can fail as networks and servers do. What it lets through is real."""
+"""A proxy between the gateway and a real API server that fails like networks and servers do."""
 
 import asyncio
 import ssl
@@ -17,12 +17,12 @@ HOP = {"host", "connection", "transfer-encoding", "content-length", "content-enc
 
 
 class Fault:
-    """What happens to the next requests of a kind.
+    """A fault of the next matching requests.
 
     Attributes:
         kind: `answer` (an error instead of the server's answer), `refuse` (connection closed before it is forwarded),
-            `lose` (forwarded, then closed without the answer), `hang` (never forwarded, never answered), `swallow` (forwarded,
-            never answered), `freeze` (a stream's headers and first `after` bytes pass, then nothing).
+            `lose` (forwarded, then closed without the answer), `hang` (never forwarded, never answered), `swallow`
+            (forwarded, never answered), `freeze` (a stream's headers and first `after` bytes pass, then nothing).
         times: how many requests it is for; -1 for all.
     """
 
@@ -69,7 +69,7 @@ class FaultProxy:
         retry_after_s: int = 0,
         after: int = 0,
     ) -> Fault:
-        """Arrange a fault for the next `times` requests of that method whose path contains `part`."""
+        """Adds a fault for the next `times` requests of that method whose path contains `part`."""
         details = {"retryAfterSeconds": retry_after_s} if retry_after_s else {}
         body = STATUS | {"code": status, "reason": reason, "message": "a fault", "details": details}
         fault = Fault(method, part, kind, times, status, body, after)
@@ -77,11 +77,11 @@ class FaultProxy:
         return fault
 
     def count(self, method: str, part: str) -> int:
-        """How many such requests came."""
-        return sum(1 for asked, path in self.requests if asked == method and part in path)
+        """Returns the number of such requests."""
+        return sum(1 for used, path in self.requests if used == method and part in path)
 
     def cut(self) -> int:
-        """Break every connection that an answer is under way on; how many there were."""
+        """Breaks every connection with a response in progress; returns their number."""
         cut = [request for request in self._open.values() if request.transport]
         for request in cut:
             self._close(request)

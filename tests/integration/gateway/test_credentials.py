@@ -1,4 +1,4 @@
-"""Credentials end: a token expires, a service account is made anew, a certificate is replaced. Work goes on without a restart."""
+"""Expired and replaced credentials (token, service account, certificate): requests continue without a restart."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ from tests.support.waiting import until
 
 
 def expired(cluster: Cluster, token: str) -> str:
-    """The same token with an end that lies behind us, signed as the API server signs."""
+    """Returns the same token with an expiry in the past, signed with the API server's key."""
     head, claims, _ = token.split(".")
     body = msgspec.json.decode(base64.urlsafe_b64decode(claims + "=="), type=dict[str, Any])
     now = int(time.time())
@@ -48,7 +48,7 @@ async def nodes(api: KubeApi) -> int:
     return len((await api.page(NODES, decoder_of("nodes"), limit=1)).items)
 
 
-async def test_a_token_that_expired_is_read_again_and_the_request_repeated(
+async def test_an_expired_token_is_read_again_and_the_request_repeated(
     cluster: Cluster, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     path, good = tmp_path / "kubeconfig", cluster.service_account_token(*ACCOUNT)
@@ -56,27 +56,27 @@ async def test_a_token_that_expired_is_read_again_and_the_request_repeated(
     async with KubeApi(str(path)) as api:
         with pytest.raises(Busy, match="401"):
             await nodes(api)
-        assert proxy.count("GET", "nodes") == 2  # the second with what the file says then
+        assert proxy.count("GET", "nodes") == 2  # the second one with the new content of the file
         write(path, cluster, proxy.url, good)
         await asyncio.gather(*(nodes(api) for _ in range(10)))  # refused together, renewed once
 
 
-async def test_a_watch_goes_on_after_the_token_expired(
+async def test_a_watch_continues_after_the_token_expired(
     cluster: Cluster, proxy: FaultProxy, tmp_path: Path, make_pod: MakePod, namespace: str
 ) -> None:
     path, good = tmp_path / "kubeconfig", cluster.service_account_token(*ACCOUNT)
     write(path, cluster, proxy.url, good)
-    async with KubeApi(str(path)) as api, watching(api, PODS._replace(namespace=namespace)) as eyes:
-        await until(lambda: eyes.lists and proxy.count("GET", "watch=1"))
+    async with KubeApi(str(path)) as api, watching(api, PODS._replace(namespace=namespace)) as sink:
+        await until(lambda: sink.lists and proxy.count("GET", "watch=1"))
         api._credentials._configuration.api_key["BearerToken"] = f"Bearer {expired(cluster, good)}"
         proxy.cut()
         make_pod("web")
-        await until(lambda: f"{namespace}/web" in eyes.objects)
-        assert len(eyes.lists) == 1
+        await until(lambda: f"{namespace}/web" in sink.objects)
+        assert len(sink.lists) == 1
 
 
-async def test_a_client_certificate_that_is_replaced_is_used(cluster: Cluster, tmp_path: Path) -> None:
-    """The authority of another cluster signed the first one: the real server answers 401."""
+async def test_a_replaced_client_certificate_is_used(cluster: Cluster, tmp_path: Path) -> None:
+    """The first certificate is signed by another cluster's authority: the real server answers 401."""
     path, stranger = tmp_path / "kubeconfig", tmp_path / "stranger"
     wrong = Authority.load_or_create(stranger).issue("gateway")
     ca = cluster.ca_file.read_bytes()
@@ -88,7 +88,7 @@ async def test_a_client_certificate_that_is_replaced_is_used(cluster: Cluster, t
         await nodes(api)
 
 
-async def test_a_server_that_is_not_the_clusters_is_not_spoken_to(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_server_with_a_foreign_certificate_gets_no_request(cluster: Cluster, tmp_path: Path) -> None:
     path, stranger = tmp_path / "kubeconfig", tmp_path / "stranger"
     ca = Authority.load_or_create(stranger).pem
     token = cluster.service_account_token(*ACCOUNT)
@@ -100,23 +100,23 @@ async def test_a_server_that_is_not_the_clusters_is_not_spoken_to(cluster: Clust
         await nodes(api)
 
 
-async def test_without_any_credentials_the_error_says_what_to_set(tmp_path: Path) -> None:
+async def test_without_credentials_the_error_names_the_setting(tmp_path: Path) -> None:
     for kubeconfig in ("", str(tmp_path / "absent")):
         with pytest.raises(NoCluster, match="KOORD_GATEWAY_KUBECONFIG"):
             async with KubeApi(kubeconfig):
                 pass
 
 
-async def test_a_proxy_named_in_the_kubeconfig_is_gone_through(
+async def test_a_proxy_of_the_kubeconfig_is_used(
     cluster: Cluster, proxy: FaultProxy, tmp_path: Path, make_pod: MakePod, namespace: str
 ) -> None:
-    """The server's name means nothing here: only the proxy knows the way."""
+    """The server's name is resolved by the proxy only."""
     path = tmp_path / "kubeconfig"
     write(path, cluster, "http://kubernetes.invalid", cluster.service_account_token(*ACCOUNT))
     path.write_text(path.read_text().replace("server: ", f"proxy-url: {proxy.url}\n    server: "))
-    async with KubeApi(str(path)) as api, watching(api, PODS._replace(namespace=namespace)) as eyes:
-        await until(lambda: eyes.lists)
+    async with KubeApi(str(path)) as api, watching(api, PODS._replace(namespace=namespace)) as sink:
+        await until(lambda: sink.lists)
         pod = make_pod("web")
-        await until(lambda: f"{namespace}/web" in eyes.objects)
+        await until(lambda: f"{namespace}/web" in sink.objects)
         await api.create_binding(f"{namespace}/web", uid=pod["metadata"]["uid"], node="anywhere")
         assert proxy.count("POST", "/binding") == 1

@@ -1,4 +1,4 @@
-"""Evicting a pod on a real API server, with real disruption budgets."""
+"""Evictions on a real API server, with real disruption budgets."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ from tests.integration.gateway.effect_harness import EffectHarness
 from tests.integration.gateway.fault_proxy import FaultProxy
 
 
-def asked(pod: dict[str, Any], **fields: Any) -> EvictionRequested:
+def eviction_of(pod: dict[str, Any], **fields: Any) -> EvictionRequested:
     metadata = pod["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
     return EvictionRequested(pod=key, pod_uid=metadata["uid"], reason="node is hot", **fields)
 
 
 @pytest.fixture
-async def pod(stage: EffectHarness, make_pod: MakePod, kube_nodes: MakeNodes) -> dict[str, Any]:
+async def pod(harness: EffectHarness, make_pod: MakePod, kube_nodes: MakeNodes) -> dict[str, Any]:
     """A pod on a node. Bound to a node without a kubelet, it stays in deletion once it is deleted."""
     kube_nodes("evict-1")
     made = make_pod("web", metadata={"labels": {"app": "web"}}, nodeName="evict-1")
-    await stage.observe("pods", f"{made['metadata']['namespace']}/web")
+    await harness.observe("pods", f"{made['metadata']['namespace']}/web")
     return made
 
 
@@ -33,7 +33,7 @@ def path(pod: dict[str, Any]) -> str:
 
 
 def budget(cluster: Cluster, namespace: str, allowed: int) -> None:
-    """A disruption budget whose status says how many may go, as the controller would write it."""
+    """Creates a disruption budget with the status that its controller would write."""
     collection = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
     body = {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
     made = cluster.api.call("POST", collection, body)
@@ -45,116 +45,118 @@ def budget(cluster: Cluster, namespace: str, allowed: int) -> None:
         "expectedPods": 1,
     }
     cluster.api.call("PATCH", f"{collection}/web/status", {"status": status})
-    # A budget protects pods that are running and ready; others may always go.
+    # A budget protects pods that are running and ready; the eviction of others is always allowed.
     running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     cluster.api.call("PATCH", f"/api/v1/namespaces/{namespace}/pods/web/status", {"status": running})
 
 
 async def test_a_pod_is_evicted_with_its_grace_period(
-    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster
 ) -> None:
-    (outcome,) = await stage.ask(asked(pod, grace_period_s=7))
+    (outcome,) = await harness.carry_out(eviction_of(pod, grace_period_s=7))
     assert isinstance(outcome, PodEvicted)
     metadata = cluster.api.call("GET", path(pod))["metadata"]
     assert metadata["deletionTimestamp"]
     assert metadata["deletionGracePeriodSeconds"] == 7
 
 
-async def test_a_pod_that_is_gone_is_evicted(stage: EffectHarness, pod: dict[str, Any], cluster: Cluster) -> None:
+async def test_a_pod_that_is_gone_is_evicted(harness: EffectHarness, pod: dict[str, Any], cluster: Cluster) -> None:
     cluster.api.call("DELETE", path(pod) + "?gracePeriodSeconds=0")
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, PodEvicted)
 
 
 async def test_another_pod_under_the_same_name_is_not_evicted(
-    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, make_pod: MakePod
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, make_pod: MakePod
 ) -> None:
     cluster.api.call("DELETE", path(pod) + "?gracePeriodSeconds=0")
     make_pod("web")
-    (outcome,) = await stage.ask(asked(pod))
-    assert isinstance(outcome, PodEvicted)  # the one that was meant is gone
+    (outcome,) = await harness.carry_out(eviction_of(pod))
+    assert isinstance(outcome, PodEvicted)  # the pod with the requested uid is deleted
     assert "deletionTimestamp" not in cluster.api.call("GET", path(pod))["metadata"]
 
 
-async def test_a_disruption_budget_refuses(
-    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, proxy: FaultProxy
+async def test_an_eviction_beyond_a_disruption_budget_is_refused(
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, proxy: FaultProxy
 ) -> None:
     budget(cluster, namespace, allowed=0)
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, EvictionRejected)
     assert "disruption budget" in outcome.reason
     assert proxy.count("POST", "/eviction") == 1
     assert "deletionTimestamp" not in cluster.api.call("GET", path(pod))["metadata"]
 
 
-async def test_a_disruption_budget_that_refuses_for_a_pod_that_went_meanwhile_is_no_refusal(
-    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, make_pod: MakePod
+async def test_a_budget_refusal_for_a_pod_deleted_meanwhile_counts_as_evicted(
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, make_pod: MakePod
 ) -> None:
-    """The budget answers for the name before anyone looks at the uid."""
+    """The API server checks the budget by name before it compares the uid."""
     cluster.api.call("DELETE", path(pod) + "?gracePeriodSeconds=0")
     make_pod("web", metadata={"labels": {"app": "web"}}, nodeName="evict-1")
     budget(cluster, namespace, allowed=0)
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, PodEvicted)
 
 
-async def test_a_disruption_budget_with_room_lets_the_pod_go(
-    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str
+async def test_an_eviction_within_a_disruption_budget_succeeds(
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str
 ) -> None:
     budget(cluster, namespace, allowed=1)
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, PodEvicted)
 
 
-async def test_in_a_namespace_that_is_going_away_an_eviction_is_refused(
-    stage: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str
+async def test_an_eviction_in_a_terminating_namespace_is_refused(
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str
 ) -> None:
-    """Its pods go with it; no controller runs here that would delete them."""
+    """No namespace controller runs here that would delete its pods."""
     cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, EvictionRejected)
     assert "being terminated" in outcome.reason
 
 
 async def test_without_the_permission_the_outcome_names_the_rule(
-    stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
+    harness: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", status=403, reason="Forbidden")
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, MissingPermission)
     assert outcome.rule == "create pods/eviction"
 
 
-async def test_a_busy_server_is_asked_again(stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy) -> None:
+async def test_a_request_to_a_busy_server_is_retried(
+    harness: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
+) -> None:
     proxy.fail("POST", "/eviction", status=429)
     proxy.fail("POST", "/eviction", status=500)
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, PodEvicted)
     assert proxy.count("POST", "/eviction") == 3
 
 
 @pytest.mark.parametrize(("kind", "posts"), [("lose", 1), ("swallow", 1), ("hang", 2)])
-async def test_a_request_without_an_answer_is_read_back(
-    kind: str, posts: int, stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
+async def test_after_a_lost_response_the_evicted_pod_is_read_back(
+    kind: str, posts: int, harness: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", kind)
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, PodEvicted)
     assert proxy.count("POST", "/eviction") == posts
 
 
 async def test_a_server_that_stays_busy_ends_in_eviction_failed(
-    stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
+    harness: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", status=500, times=-1)
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, EvictionFailed)
 
 
 @pytest.mark.parametrize("status", [400, 422])
-async def test_what_the_server_calls_invalid_is_refused(
-    status: int, stage: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
+async def test_an_invalid_eviction_is_refused(
+    status: int, harness: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", status=status)
-    (outcome,) = await stage.ask(asked(pod))
+    (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, EvictionRejected)

@@ -1,4 +1,4 @@
-"""What the gateway answers when it is asked what its account may do, and what koord doctor makes of it, on a real API server."""
+"""The gateway's check of its account's rules on a real API server, and the report of `koord doctor`."""
 
 import secrets
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ def settings_for(cluster: Cluster, folder: Path, account: tuple[str, str], *, sh
 
 
 @pytest.fixture
-def newcomer(cluster: Cluster) -> Iterator[tuple[str, str]]:
+def limited_account(cluster: Cluster) -> Iterator[tuple[str, str]]:
     """A service account that may read nodes and pods and bind nothing."""
-    name = f"newcomer-{secrets.token_hex(3)}"
+    name = f"limited_account-{secrets.token_hex(3)}"
     role = {
         "metadata": {"name": name},
         "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}],
@@ -54,7 +54,7 @@ def newcomer(cluster: Cluster) -> Iterator[tuple[str, str]]:
         cluster.api.call("DELETE", path)
 
 
-async def test_the_accounts_of_k8s_rbac_may_do_all_that_is_asked_of_them(cluster: Cluster, tmp_path: Path) -> None:
+async def test_the_accounts_of_k8s_rbac_have_all_needed_rules(cluster: Cluster, tmp_path: Path) -> None:
     full = await check(settings_for(cluster, tmp_path, ACCOUNT), NOW_NS)
     assert (full.problem, full.missing) == ("", ())
     assert full.account == "system:serviceaccount:koordinator-system:koordstream-gateway"
@@ -66,10 +66,10 @@ async def test_the_accounts_of_k8s_rbac_may_do_all_that_is_asked_of_them(cluster
     assert len(set(rules(shadow))) < len(set(rules(GatewaySettings())))
 
 
-async def test_an_account_that_lacks_rights_is_told_which_and_what_for(
-    cluster: Cluster, tmp_path: Path, newcomer: tuple[str, str]
+async def test_missing_rules_are_reported_with_their_purpose(
+    cluster: Cluster, tmp_path: Path, limited_account: tuple[str, str]
 ) -> None:
-    found = await check(settings_for(cluster, tmp_path, newcomer), NOW_NS)
+    found = await check(settings_for(cluster, tmp_path, limited_account), NOW_NS)
     missing = {str(rule): rule.needed_for for rule in found.missing}
     assert missing["create pods/binding"] == "binding pods to their nodes"
     assert "list nodes" not in missing
@@ -77,7 +77,7 @@ async def test_an_account_that_lacks_rights_is_told_which_and_what_for(
     assert "patch nodemetrics.slo.koordinator.sh/status" in missing
 
 
-async def test_an_api_server_that_is_away_is_a_problem_and_not_an_error(tmp_path: Path, cluster: Cluster) -> None:
+async def test_an_unreachable_api_server_is_reported_as_a_problem(tmp_path: Path, cluster: Cluster) -> None:
     file = write_kubeconfig(
         tmp_path / "away", url="https://127.0.0.1:1", ca=cluster.ca_file.read_bytes(), user="x", credentials="token"
     )
@@ -86,10 +86,10 @@ async def test_an_api_server_that_is_away_is_a_problem_and_not_an_error(tmp_path
     assert found.allowed == found.missing == ()
 
 
-async def test_the_doctor_asks_the_gateway_over_the_bus(
-    cluster: Cluster, tmp_path: Path, database: str, newcomer: tuple[str, str]
+async def test_the_doctor_queries_the_gateway_over_the_bus(
+    cluster: Cluster, tmp_path: Path, database: str, limited_account: tuple[str, str]
 ) -> None:
-    settings = settings_for(cluster, tmp_path, newcomer)
+    settings = settings_for(cluster, tmp_path, limited_account)
     async with running(Path(settings.kubeconfig), database, tmp_path) as system:
         await system.until(lambda rows: any(row.type.endswith("WriterStarted.v1") for row in rows))
         assert system.gateway.env
@@ -104,7 +104,7 @@ async def test_the_doctor_asks_the_gateway_over_the_bus(
         assert any("may not create pods/binding, needed for binding pods to their nodes" in one.what for one in errors)
         assert all("k8s/rbac" in one.do for one in errors)
         rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-        cluster.api.call("PATCH", f"{ROLES}/{newcomer[1]}", {"rules": [rule]})
+        cluster.api.call("PATCH", f"{ROLES}/{limited_account[1]}", {"rules": [rule]})
 
         async def errors_now() -> list[Finding]:
             return [
@@ -113,7 +113,7 @@ async def test_the_doctor_asks_the_gateway_over_the_bus(
                 if one.area == "rbac" and one.severity == "error"
             ]
 
-        for _ in range(20):  # the API server's authorizer hears of the change by a watch of its own
+        for _ in range(20):  # the API server's authorizer receives the change by a watch of its own
             if not (left := await errors_now()):
                 break
         assert left == []

@@ -1,4 +1,4 @@
-"""The whole gateway: what happens in the API is in the log, what the log decides happens in the API, restarts repeat nothing."""
+"""The whole gateway: changes in the API are recorded, intents are carried out, restarts repeat nothing."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ async def observed(system: System, namespace: str, count: int) -> None:
     await system.until(lambda rows: len({row.key for row in pods_of(namespace, rows, "PodObserved")}) == count)
 
 
-async def test_a_pod_goes_from_the_api_through_the_log_to_a_node(
+async def test_a_created_pod_is_recorded_placed_and_bound(
     kubeconfig: Path,
     database: str,
     tmp_path: Path,
@@ -51,7 +51,7 @@ async def test_a_pod_goes_from_the_api_through_the_log_to_a_node(
     assert system.gateway.exit_code == 0
 
 
-async def test_a_restart_repeats_nothing_and_finds_what_happened_meanwhile(
+async def test_a_restart_repeats_nothing_and_records_changes_of_the_meantime(
     kubeconfig: Path,
     database: str,
     tmp_path: Path,
@@ -86,7 +86,7 @@ async def test_effects_wait_until_everything_is_listed(
     kube_nodes: MakeNodes,
     proxy: FaultProxy,
 ) -> None:
-    """A placement on a node that is there must not be refused because the nodes were not listed yet."""
+    """A placement on an existing node must not be rejected because the nodes were not listed yet."""
     kube_nodes("gw-1")
     pod = make_pod("web")
     busy = proxy.fail("GET", "/nodes?limit", status=503, times=-1)
@@ -124,7 +124,7 @@ async def test_a_hundred_pods_are_bound_within_seconds_and_a_bad_network_loses_n
         assert not [row for row in await system.rows() if row.type.endswith("WatchResumed.v1") and row.key == "pods"]
 
 
-async def test_a_placement_replaces_a_report_and_the_pod_says_so(
+async def test_a_placement_supersedes_a_condition_and_the_pod_shows_it(
     kubeconfig: Path, database: str, tmp_path: Path, make_pod: MakePod, namespace: str, kube_nodes: MakeNodes
 ) -> None:
     kube_nodes("gw-1")
@@ -137,37 +137,37 @@ async def test_a_placement_replaces_a_report_and_the_pod_says_so(
         assert not pods_of(namespace, rows, "DesiredStateApplied")
 
 
-async def test_a_level_is_held_against_another_hand_until_its_object_is_gone(
+async def test_a_desired_state_is_rewritten_after_drift_until_its_object_is_deleted(
     kubeconfig: Path, database: str, tmp_path: Path, kube_nodes: MakeNodes, cluster: Cluster
 ) -> None:
     def labels() -> dict[str, str]:
-        found: dict[str, str] = cluster.api.call("GET", "/api/v1/nodes/gw-level")["metadata"]["labels"]
+        found: dict[str, str] = cluster.api.call("GET", "/api/v1/nodes/gw-desired")["metadata"]["labels"]
         return found
 
-    def level_rows(rows: list[Row], kind: str) -> list[Row]:
-        return [row for row in rows if row.type.endswith(f".{kind}.v1") and row.key == "gw-level"]
+    def outcome_rows(rows: list[Row], kind: str) -> list[Row]:
+        return [row for row in rows if row.type.endswith(f".{kind}.v1") and row.key == "gw-desired"]
 
-    kube_nodes("gw-level")
-    patch = {"metadata": {"labels": {"node.koordinator.sh/level": "ours"}}}
+    kube_nodes("gw-desired")
+    patch = {"metadata": {"labels": {"node.koordinator.sh/desired": "ours"}}}
     async with running(kubeconfig, database, tmp_path, {"KOORD_GATEWAY_SWEEP_INTERVAL_S": "0.3"}) as system:
-        await system.decide(FieldsDesired(resource="nodes", name="gw-level", fields="labels", patch=patch))
-        await system.until(lambda rows: len(level_rows(rows, "DesiredStateApplied")) == 1)
-        theirs = {"metadata": {"labels": {"node.koordinator.sh/level": "theirs", "other": "theirs"}}}
-        cluster.api.call("PATCH", "/api/v1/nodes/gw-level", theirs)
-        await system.until(lambda rows: len(level_rows(rows, "DesiredStateApplied")) == 2)
-        assert labels()["node.koordinator.sh/level"] == "ours"
+        await system.decide(FieldsDesired(resource="nodes", name="gw-desired", fields="labels", patch=patch))
+        await system.until(lambda rows: len(outcome_rows(rows, "DesiredStateApplied")) == 1)
+        theirs = {"metadata": {"labels": {"node.koordinator.sh/desired": "theirs", "other": "theirs"}}}
+        cluster.api.call("PATCH", "/api/v1/nodes/gw-desired", theirs)
+        await system.until(lambda rows: len(outcome_rows(rows, "DesiredStateApplied")) == 2)
+        assert labels()["node.koordinator.sh/desired"] == "ours"
         assert labels()["other"] == "theirs"
         await asyncio.to_thread(system.gateway.kill)
-        cluster.api.call("PATCH", "/api/v1/nodes/gw-level", theirs)
+        cluster.api.call("PATCH", "/api/v1/nodes/gw-desired", theirs)
         await asyncio.to_thread(system.gateway.start)
-        await system.until(lambda rows: len(level_rows(rows, "DesiredStateApplied")) == 3)  # seen by the list
-        assert labels()["node.koordinator.sh/level"] == "ours"
-        cluster.api.call("DELETE", "/api/v1/nodes/gw-level")
-        await system.until(lambda rows: level_rows(rows, "DesiredStateSuperseded"))
+        await system.until(lambda rows: len(outcome_rows(rows, "DesiredStateApplied")) == 3)  # seen by the list
+        assert labels()["node.koordinator.sh/desired"] == "ours"
+        cluster.api.call("DELETE", "/api/v1/nodes/gw-desired")
+        await system.until(lambda rows: outcome_rows(rows, "DesiredStateSuperseded"))
 
 
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
-async def test_a_gateway_that_dies_at_the_worst_moment_binds_each_pod_once(
+async def test_a_gateway_that_crashes_at_any_failpoint_binds_each_pod_once(
     failpoint: str,
     kubeconfig: Path,
     database: str,
@@ -182,12 +182,14 @@ async def test_a_gateway_that_dies_at_the_worst_moment_binds_each_pod_once(
     async with running(kubeconfig, database, tmp_path, {"KOORD_FAILPOINT": f"{failpoint}:5"}) as system:
         died = 0
         async with asyncio.timeout(240):
-            asked = 0  # in portions, each when the one before is bound: so there are commits enough to die at
+            requested = (
+                0  # in portions, each after the previous one is bound, so that there are enough commits to crash at
+            )
             while True:
                 if not system.gateway.running:
                     assert system.gateway.exit_code == 137
                     died += 1
-                    if died == 3:  # from here on it lives
+                    if died == 3:  # no crash from here on
                         system.gateway.env = {**(system.gateway.env or {}), "KOORD_FAILPOINT": ""}
                     await asyncio.to_thread(system.gateway.start)
                 rows = await system.rows()
@@ -195,9 +197,9 @@ async def test_a_gateway_that_dies_at_the_worst_moment_binds_each_pod_once(
                 bound_count = len(pods_of(namespace, rows, "PodBound"))
                 if bound_count >= 30:
                     break
-                if len(seen) == 30 and bound_count == asked:
-                    await system.decide(*(placed(pod, "gw-1") for pod in pods[asked : asked + 5]))
-                    asked += 5
+                if len(seen) == 30 and bound_count == requested:
+                    await system.decide(*(placed(pod, "gw-1") for pod in pods[requested : requested + 5]))
+                    requested += 5
                 await asyncio.sleep(0.1)
         assert died >= 1
         bound = [row.key for row in pods_of(namespace, await system.rows(), "PodBound")]

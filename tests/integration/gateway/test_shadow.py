@@ -1,4 +1,4 @@
-"""Shadow mode: every intent is answered, and nothing but reading leaves the gateway, whose account may do nothing else."""
+"""Shadow mode: every intent gets an outcome, and the gateway sends only GET requests, with a read-only account."""
 
 import asyncio
 from pathlib import Path
@@ -31,11 +31,11 @@ def shadow_kubeconfig(cluster: Cluster, proxy: FaultProxy, tmp_path: Path) -> Pa
 
 
 def suppressed(rows: list[Row]) -> dict[str, str]:
-    """The intent's `context/seq` -> type of its outcome."""
+    """Returns `context/seq` of each intent -> type of its outcome."""
     return {row.cause: row.type.split(".")[2] for row in rows if row.cause}
 
 
-async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_for_levels_only(
+async def test_every_intent_is_suppressed_and_a_gateway_outside_shadow_mode_applies_desired_states_only(
     shadow_kubeconfig: Path,
     kubeconfig: Path,
     database: str,
@@ -47,14 +47,14 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
     cluster: Cluster,
 ) -> None:
     kube_nodes("sh-1")
-    bind, evict, tell = make_pod("bind"), make_pod("evict"), make_pod("tell")
-    label: dict[str, Any] = {"metadata": {"labels": {"node.koordinator.sh/level": "ours"}}}
+    bind, evict, report = make_pod("bind"), make_pod("evict"), make_pod("report")
+    label: dict[str, Any] = {"metadata": {"labels": {"node.koordinator.sh/desired": "ours"}}}
     async with running(shadow_kubeconfig, database, tmp_path, SHADOW) as system:
         await system.until(lambda rows: any(row.type.endswith(".InitialListCompleted.v1") for row in rows))
         records = await system.decide(
             placed(bind, "sh-1"),
             EvictionRequested(pod=f"{namespace}/evict", pod_uid=evict["metadata"]["uid"], reason="too hot"),
-            unschedulable(tell),
+            unschedulable(report),
             FieldsDesired(resource="nodes", name="sh-1", fields="labels", patch=label),
             ObjectDesired(resource=RESERVATIONS, name="sh-1", body=None),
         )
@@ -62,14 +62,14 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
         kinds = ["BindSuppressed", "EvictionSuppressed", *["DesiredStateSuppressed"] * 3]
         rows = await system.until(lambda rows: len(suppressed(rows)) == len(causes))
         assert suppressed(rows) == dict(zip(causes, kinds, strict=True))
-        cluster.api.call("PATCH", "/api/v1/nodes/sh-1", {"metadata": {"labels": {"node.koordinator.sh/level": "x"}}})
-        drift = '"node.koordinator.sh/level":"x"'
+        cluster.api.call("PATCH", "/api/v1/nodes/sh-1", {"metadata": {"labels": {"node.koordinator.sh/desired": "x"}}})
+        drift = '"node.koordinator.sh/desired":"x"'
         await system.until(lambda rows: any(row.key == "sh-1" and drift in row.data.decode() for row in rows))
-        await asyncio.sleep(0.5)  # two sweeps
+        await asyncio.sleep(0.5)  # two checks for missing objects
         assert {method for method, _ in proxy.requests} == {"GET"}
         assert len([row for row in await system.rows() if row.cause]) == len(causes), "one outcome each"
 
-        # The same log with the rights of the gateway and without shadow mode: what was to be so is written now.
+        # The same log with the gateway's account and without shadow mode: desired states are written now.
         await asyncio.to_thread(system.gateway.stop)
         live = {"KOORD_GATEWAY_SHADOW": "false", "KOORD_GATEWAY_KUBECONFIG": str(kubeconfig)}
         system.gateway.env = {**(system.gateway.env or {}), **live}
@@ -82,14 +82,12 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
             *["DesiredStateApplied"] * 3,
         ]
         assert (
-            cluster.api.call("GET", "/api/v1/nodes/sh-1")["metadata"]["labels"]["node.koordinator.sh/level"] == "ours"
+            cluster.api.call("GET", "/api/v1/nodes/sh-1")["metadata"]["labels"]["node.koordinator.sh/desired"] == "ours"
         )
         assert proxy.count("POST", "/binding") == proxy.count("POST", "/eviction") == 0
 
 
-async def test_a_read_only_client_sends_nothing_else_whatever_asks_for_it(
-    shadow_kubeconfig: Path, proxy: FaultProxy
-) -> None:
+async def test_a_read_only_client_sends_only_get_requests(shadow_kubeconfig: Path, proxy: FaultProxy) -> None:
     async with KubeApi(str(shadow_kubeconfig), timeout_s=2, read_only=True) as api:
         with pytest.raises(WriteInShadow):
             await api.create_binding("default/web", uid="u", node="sh-1")

@@ -28,46 +28,46 @@ def pods(namespace: str) -> Resource:
     return PODS._replace(namespace=namespace)
 
 
-async def test_a_list_comes_by_pages_and_the_watch_goes_on_from_it(
+async def test_a_list_is_read_by_pages_and_the_watch_continues_from_it(
     api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     for number in range(20):
         make_pod(f"web-{number}")
-    async with watching(api, pods) as eyes:
-        await until(lambda: eyes.lists)
-        assert len(eyes.objects) == 20
+    async with watching(api, pods) as sink:
+        await until(lambda: sink.lists)
+        assert len(sink.objects) == 20
         assert proxy.count("GET", "limit=7") == 3
         assert proxy.count("GET", "continue=") == 2
         make_pod("late")
-        await until(lambda: f"{namespace}/late" in eyes.objects)
+        await until(lambda: f"{namespace}/late" in sink.objects)
         cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/web-3?gracePeriodSeconds=0")
-        await until(lambda: f"{namespace}/web-3" not in eyes.objects)
-        assert eyes.sightings.count(f"{namespace}/web-0") == 1
-        assert len(eyes.lists) == 1
+        await until(lambda: f"{namespace}/web-3" not in sink.objects)
+        assert sink.observations.count(f"{namespace}/web-0") == 1
+        assert len(sink.lists) == 1
 
 
-async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
+async def test_a_watch_ended_by_the_server_continues_without_a_list(
     api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
 ) -> None:
     settings = GatewaySettings(backoff_s=0.02, watch_s=1)
-    async with watching(api, pods, settings) as eyes:
+    async with watching(api, pods, settings) as sink:
         await until(lambda: proxy.count("GET", "watch=1") >= 3)
         make_pod("late")
-        await until(lambda: f"{namespace}/late" in eyes.objects)
-        assert len(eyes.lists) == 1
-        assert eyes.reasons == []
+        await until(lambda: f"{namespace}/late" in sink.objects)
+        assert len(sink.lists) == 1
+        assert sink.reasons == []
     assert "allowWatchBookmarks=true" in proxy.requests[-1][1]
     assert "timeoutSeconds=1" in proxy.requests[-1][1]
 
 
-async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(
+async def test_bookmarks_advance_the_version_from_which_a_watch_continues(
     api: KubeApi, pods: Resource, make_pod: MakePod, cluster: Cluster, proxy: FaultProxy
 ) -> None:
-    """Nothing happens in our namespace, much elsewhere: only a bookmark tells how far the watch has come."""
+    """Changes happen only in other namespaces: nothing but a bookmark advances the version of the watch."""
     # The server sends a bookmark two seconds before a watch ends, if it has begun the watch by then.
     settings = GatewaySettings(backoff_s=0.02, watch_s=8)
-    async with watching(api, pods, settings) as eyes:
-        await until(lambda: eyes.lists)
+    async with watching(api, pods, settings) as sink:
+        await until(lambda: sink.lists)
 
         def versions() -> list[int]:
             watches = [path for _, path in proxy.requests if "watch=1" in path]
@@ -80,17 +80,15 @@ async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(
             await asyncio.sleep(0.5)
             return len(set(versions())) > 1
 
-        # A server under load may end a watch before its bookmark; one of the next ones brings it.
+        # A server under load may end a watch before its bookmark; one of the next watches receives it.
         await until(moved)
         assert versions() == sorted(versions())
-        assert len(eyes.lists) == 1
-        assert eyes.sightings == [], "no event moved it"
+        assert len(sink.lists) == 1
+        assert sink.observations == [], "no event moved it"
 
 
-async def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(
-    own_cluster: StartCluster, tmp_path: Path
-) -> None:
-    """The API server starts anew while we cannot reach it: it remembers no change from before, and one was a deletion."""
+async def test_an_expired_version_leads_to_a_new_list(own_cluster: StartCluster, tmp_path: Path) -> None:
+    """The API server restarts while it cannot be reached: it no longer has the changes of before, one of them a deletion."""
     cluster = own_cluster()
     pods = "/api/v1/namespaces/default/pods"
     for name in ("leaves", "stays"):
@@ -104,58 +102,58 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(
         path = write_kubeconfig(
             tmp_path / "kc", url=proxy.url, ca=cluster.ca_file.read_bytes(), user="w", credentials=token
         )
-        async with KubeApi(str(path), timeout_s=5) as api, watching(api, PODS) as eyes:
-            await until(lambda: len(eyes.objects) == 2 and proxy.count("GET", "watch=1"))
+        async with KubeApi(str(path), timeout_s=5) as api, watching(api, PODS) as sink:
+            await until(lambda: len(sink.objects) == 2 and proxy.count("GET", "watch=1"))
             unreachable = proxy.fail("GET", "/pods?", "refuse", times=-1)
             proxy.cut()
             cluster.api.call("DELETE", f"{pods}/leaves?gracePeriodSeconds=0")
             await asyncio.to_thread(cluster.restart_apiserver)
             unreachable.times = 0
-            await until(lambda: eyes.reasons)
-            assert eyes.reasons == ["Expired"]
-            assert list(eyes.objects) == ["default/stays"]
-            assert eyes.lists[-1] == {"default/stays"}
+            await until(lambda: sink.reasons)
+            assert sink.reasons == ["Expired"]
+            assert list(sink.objects) == ["default/stays"]
+            assert sink.lists[-1] == {"default/stays"}
 
 
-async def test_a_list_whose_next_page_came_too_late_begins_anew(
+async def test_a_list_with_an_expired_token_begins_anew(
     api: KubeApi, pods: Resource, make_pod: MakePod, proxy: FaultProxy
 ) -> None:
     for number in range(10):
         make_pod(f"web-{number}")
     proxy.fail("GET", "continue=", status=410, reason="Expired")
-    async with watching(api, pods) as eyes:
-        await until(lambda: eyes.lists)
-        assert len(eyes.lists[0]) == 10
+    async with watching(api, pods) as sink:
+        await until(lambda: sink.lists)
+        assert len(sink.lists[0]) == 10
         assert proxy.count("GET", "continue=") == 2
 
 
-async def test_a_watch_that_breaks_goes_on_from_where_it_was(
+async def test_a_broken_watch_continues_from_its_version(
     api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
 ) -> None:
-    async with watching(api, pods) as eyes:
-        await until(lambda: eyes.lists and proxy.count("GET", "watch=1"))
+    async with watching(api, pods) as sink:
+        await until(lambda: sink.lists and proxy.count("GET", "watch=1"))
         make_pod("one")
-        await until(lambda: f"{namespace}/one" in eyes.objects)
+        await until(lambda: f"{namespace}/one" in sink.objects)
         proxy.fail("GET", "watch=1", "refuse", times=3)
         assert proxy.cut() == 1
         make_pod("two")
-        await until(lambda: f"{namespace}/two" in eyes.objects)
-        assert eyes.sightings == [f"{namespace}/one", f"{namespace}/two"]
-        assert len(eyes.lists) == 1
+        await until(lambda: f"{namespace}/two" in sink.objects)
+        assert sink.observations == [f"{namespace}/one", f"{namespace}/two"]
+        assert len(sink.lists) == 1
 
 
-async def test_a_watch_that_hangs_is_noticed_and_goes_on(
+async def test_an_idle_watch_is_detected_and_continues(
     api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
 ) -> None:
     settings = GatewaySettings(backoff_s=0.02, watch_idle_timeout_s=0.5)
     proxy.fail("GET", "watch=1", "freeze", times=2)
-    async with watching(api, pods, settings) as eyes:
-        await until(lambda: eyes.lists)
+    async with watching(api, pods, settings) as sink:
+        await until(lambda: sink.lists)
         make_pod("unseen")
         began = time.monotonic()
-        await until(lambda: f"{namespace}/unseen" in eyes.objects)
+        await until(lambda: f"{namespace}/unseen" in sink.objects)
         assert time.monotonic() - began >= 0.5
-        assert len(eyes.lists) == 1
+        assert len(sink.lists) == 1
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -164,13 +162,13 @@ async def test_a_server_that_is_busy_is_listed_and_watched_later(
 ) -> None:
     proxy.fail("GET", "limit=", status=status, times=3)
     proxy.fail("GET", "watch=1", status=status, times=3)
-    async with watching(api, pods) as eyes:
-        await until(lambda: eyes.lists and proxy.count("GET", "watch=1") > 3)
+    async with watching(api, pods) as sink:
+        await until(lambda: sink.lists and proxy.count("GET", "watch=1") > 3)
         make_pod("web")
-        await until(lambda: f"{namespace}/web" in eyes.objects)
+        await until(lambda: f"{namespace}/web" in sink.objects)
 
 
-async def test_an_object_of_more_than_a_mebibyte_comes_by_list_and_by_watch(api: KubeApi, cluster: Cluster) -> None:
+async def test_an_object_of_more_than_a_mebibyte_is_listed_and_watched(api: KubeApi, cluster: Cluster) -> None:
     collection = "/api/v1/namespaces/koordinator-system/configmaps"
     large = {"data": {"text": "x" * (2**20 - 100)}}
     note = {"koordinator.sh/note": "y" * 200_000}
@@ -179,18 +177,18 @@ async def test_an_object_of_more_than_a_mebibyte_comes_by_list_and_by_watch(api:
         cluster.api.call("POST", collection, {"metadata": {"name": name, "annotations": note}, **large})
 
     def size(key: str) -> int:
-        body = eyes.objects[f"koordinator-system/{key}"].object
+        body = sink.objects[f"koordinator-system/{key}"].object
         assert isinstance(body, dict)
         return len(body["data"]["text"]) + len(body["metadata"]["annotations"]["koordinator.sh/note"])
 
     make("large-listed")
     resource = CONFIG_MAPS._replace(namespace="koordinator-system")
     try:
-        async with watching(api, resource) as eyes:
-            await until(lambda: eyes.lists)
+        async with watching(api, resource) as sink:
+            await until(lambda: sink.lists)
             assert size("large-listed") > 2**20
             make("large-watched")
-            await until(lambda: "koordinator-system/large-watched" in eyes.objects)
+            await until(lambda: "koordinator-system/large-watched" in sink.objects)
             assert size("large-watched") > 2**20
     finally:
         for name in ("large-listed", "large-watched"):
@@ -216,22 +214,22 @@ CRD = {
 }
 
 
-async def test_a_resource_that_is_not_installed_is_looked_for_until_it_is_and_its_end_ends_its_objects(
+async def test_an_absent_resource_is_polled_until_installed_and_its_removal_deletes_its_objects(
     cluster: Cluster,
 ) -> None:
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    async with KubeApi(str(cluster.kubeconfig())) as api, watching(api, WIDGETS) as eyes:
-        await until(lambda: eyes.missing >= 1)
-        assert eyes.objects == {}
+    async with KubeApi(str(cluster.kubeconfig())) as api, watching(api, WIDGETS) as sink:
+        await until(lambda: sink.missing >= 1)
+        assert sink.objects == {}
         cluster.api.call("POST", crds, CRD)
-        before = len(eyes.lists)
-        await until(lambda: len(eyes.lists) > before)
+        before = len(sink.lists)
+        await until(lambda: len(sink.lists) > before)
         body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
         await until(lambda: _made(cluster, body))
-        await until(lambda: "w" in eyes.objects)
+        await until(lambda: "w" in sink.objects)
         cluster.api.call("DELETE", f"{crds}/widgets.example.com")
-        await until(lambda: not eyes.objects)
-        await until(lambda: eyes.missing >= 3)
+        await until(lambda: not sink.objects)
+        await until(lambda: sink.missing >= 3)
 
 
 def _made(cluster: Cluster, body: dict[str, Any]) -> bool:
@@ -242,16 +240,14 @@ def _made(cluster: Cluster, body: dict[str, Any]) -> bool:
     return True
 
 
-async def test_a_resource_that_is_not_permitted_is_reported_and_stops_nothing(api: KubeApi, proxy: FaultProxy) -> None:
-    async with watching(api, Resource("secrets", "v1", "Secret", namespaced=True)) as eyes:
-        await until(lambda: eyes.missing >= 2)
-        assert eyes.lists == []  # which would say that all are gone
+async def test_a_forbidden_resource_is_reported_and_stops_nothing(api: KubeApi, proxy: FaultProxy) -> None:
+    async with watching(api, Resource("secrets", "v1", "Secret", namespaced=True)) as sink:
+        await until(lambda: sink.missing >= 2)
+        assert sink.lists == []  # an empty list would delete all
 
 
 @pytest.mark.parametrize("name", sorted(RESOURCES))
-async def test_every_resource_that_is_followed_can_be_listed_and_watched_with_our_account(
-    name: str, api: KubeApi
-) -> None:
+async def test_every_watched_resource_can_be_listed_and_watched_by_our_account(name: str, api: KubeApi) -> None:
     resource = RESOURCES[name]
     if resource is CONFIG_MAPS:
         resource = resource._replace(namespace="koordinator-system")

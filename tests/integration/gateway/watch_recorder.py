@@ -1,4 +1,4 @@
-"""A watcher of a real API server, and what it sees."""
+"""A watcher of a real API server, and a sink that records its observations."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -15,19 +15,19 @@ QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_poll_interval_
 
 
 class RecordingSink:
-    """A sink that remembers."""
+    """A sink that records observations."""
 
     def __init__(self) -> None:
         self.objects: dict[str, ObservedObject] = {}
         self.lists: list[set[str]] = []
         self.reasons: list[str] = []
         self.missing = 0
-        self.sightings: list[str] = []
+        self.observations: list[str] = []
 
     def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
         for seen in objects:
             self.objects[seen.key] = seen
-            self.sightings.append(seen.key)
+            self.observations.append(seen.key)
 
     def deleted(self, resource: str, key: str) -> None:
         self.objects.pop(key, None)
@@ -46,9 +46,9 @@ class RecordingSink:
 
 @asynccontextmanager
 async def watching(api: KubeApi, resource: Resource, settings: GatewaySettings = QUICK) -> AsyncIterator[RecordingSink]:
-    eyes = RecordingSink()
-    task = asyncio.create_task(Watcher(api, resource, settings, eyes).run())
+    sink = RecordingSink()
+    task = asyncio.create_task(Watcher(api, resource, settings, sink).run())
     try:
-        yield eyes
+        yield sink
     finally:
         await cancel_and_wait(task)

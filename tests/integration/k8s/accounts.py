@@ -9,18 +9,18 @@ NAMESPACE = "koordinator-system"
 
 Grants = dict[tuple[str, str], set[str]]  # (group, resource) -> verbs
 
-ANYONE = {"authentication.k8s.io", "authorization.k8s.io"}  # asking about oneself, granted to every user
+ANYONE = {"authentication.k8s.io", "authorization.k8s.io"}  # reviews about oneself, granted to every user
 
 
 def as_account(cluster: Cluster, account: str) -> Api:
-    """The API with the account's token and without the administrator's certificate."""
+    """Returns the API with the account's token and without the administrator's certificate."""
     token = cluster.service_account_token(NAMESPACE, account)
     tls = ssl.create_default_context(cafile=str(cluster.ca_file))
     return Api(cluster.api.host, cluster.api.port, tls, token)
 
 
 def granted(api: Api, namespace: str) -> Grants:
-    """Everything that the user of `api` may do in a namespace and on cluster-scoped resources, as it is told itself."""
+    """Returns the rules of the user of `api` in a namespace and on cluster-scoped resources, by its own rules review."""
     review = {"spec": {"namespace": namespace}}
     answer = api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)["status"]
     assert not answer["incomplete"]

@@ -128,17 +128,17 @@ class Store:
         self.namespace = namespace
         self._made: list[str] = []
 
-    def create(self, wanted: Object) -> Object:
-        """Create an object under a name of its own, and its status where that is kept apart; return what is stored."""
-        row, version = definition(wanted)
+    def create(self, desired: Object) -> Object:
+        """Creates an object under a unique name, and its status if that is a subresource; returns the stored object."""
+        row, version = definition(desired)
         collection = row.collection(self.namespace, version)
-        wanted = copy.deepcopy(wanted)
-        wanted["metadata"]["name"] = f"{self.namespace}-{secrets.token_hex(4)}"
-        stored = self.api.call("POST", f"{collection}?fieldValidation=Strict", wanted)
+        desired = copy.deepcopy(desired)
+        desired["metadata"]["name"] = f"{self.namespace}-{secrets.token_hex(4)}"
+        stored = self.api.call("POST", f"{collection}?fieldValidation=Strict", desired)
         path = f"{collection}/{stored['metadata']['name']}"
         self._made.append(path)
-        if row.status and wanted.get("status"):
-            stored["status"] = wanted["status"]
+        if row.status and desired.get("status"):
+            stored["status"] = desired["status"]
             self.api.call("PUT", f"{path}/status?fieldValidation=Strict", stored)
         return self.api.call("GET", path)
 

@@ -1,4 +1,4 @@
-"""The schemas of k8s/crds: what they accept, keep, fill in and refuse."""
+"""The schemas of k8s/crds: accepted, kept, defaulted and refused fields."""
 
 import copy
 from collections.abc import Iterator
@@ -59,9 +59,9 @@ RESERVATION: Object = {
 }
 
 
-def with_field(wanted: Object, path: str, value: object) -> Object:
-    """A copy in which the field at a path such as spec/owners/0 is `value`; None removes it. Numbers in the path index lists."""
-    changed: Any = copy.deepcopy(wanted)
+def with_field(desired: Object, path: str, value: object) -> Object:
+    """Returns a copy with `value` at a path such as spec/owners/0; None removes the field, numbers index lists."""
+    changed: Any = copy.deepcopy(desired)
     *outer, last = (int(part) if part.isdigit() else part for part in path.split("/"))
     place = changed
     for part in outer:
@@ -73,7 +73,7 @@ def with_field(wanted: Object, path: str, value: object) -> Object:
     return dict(changed)
 
 
-def test_a_reservation_lives_a_day_and_for_one_pod_unless_told_otherwise(store: Store) -> None:
+def test_a_reservation_defaults_to_one_day_and_one_pod(store: Store) -> None:
     stored = store.create(with_field(RESERVATION, "spec/preAllocationPolicy", {}))
     assert (stored["spec"]["ttl"], stored["spec"]["allocateOnce"]) == ("24h", True)
     assert stored["spec"]["preAllocationPolicy"] == {"mode": "Default", "enableMultiple": False}
@@ -81,7 +81,7 @@ def test_a_reservation_lives_a_day_and_for_one_pod_unless_told_otherwise(store: 
     assert store.create(RESERVATION | {"status": {"nodeName": "node-1"}})["status"]["phase"] == "Pending"
 
 
-def test_what_the_published_schemas_fill_in_is_filled_in(store: Store) -> None:
+def test_defaults_of_the_published_schemas_are_filled_in(store: Store) -> None:
     network = store.create(with_field(bare("nodeslo"), "spec/resourceQOSStrategy/beClass/networkQOS", {}))
     assert network["spec"]["resourceQOSStrategy"]["beClass"]["networkQOS"] == {
         "ingressRequest": 0,
@@ -118,7 +118,7 @@ def bare(name: str) -> Object:
         ("nodeslo", "spec/resourceQOSStrategy/lsClass/cpuQOS/groupIdentity", 3),
         ("nodeslo", "spec/cpuBurstStrategy/cfsQuotaBurstPercent", 50),
         ("nodeslo", "spec/systemStrategy/watermarkScaleFactor", 401),
-        # Names that others may add to.
+        # Maps whose keys other clients may add.
         ("device", "spec/devices", [{"type": "xpu", "health": True}]),
         ("podmigrationjob", "spec/mode", ""),
         # A client in Go writes these as null when they are empty.
@@ -201,7 +201,9 @@ USED = "spec/resourceUsedThresholdWithBE"
         ("noderesourcetopology-v1alpha2", "zones", None),
     ],
 )
-def test_what_breaks_a_range_or_an_enum_is_refused_by_name(store: Store, name: str, field: str, value: object) -> None:
+def test_a_value_outside_a_range_or_an_enum_is_refused_by_name(
+    store: Store, name: str, field: str, value: object
+) -> None:
     with pytest.raises(ApiRefused) as refused:
         store.create(with_field(read(name), field, value))
     assert refused.value.status == 422
@@ -209,6 +211,6 @@ def test_what_breaks_a_range_or_an_enum_is_refused_by_name(store: Store, name: s
     assert where in str(refused.value)
 
 
-def test_an_unknown_field_is_named_to_those_who_ask_for_strictness(store: Store) -> None:
+def test_an_unknown_field_is_named_under_strict_validation(store: Store) -> None:
     with pytest.raises(ApiRefused, match=r'unknown field "spec\.maximum"'):
         store.create(with_field(read("elasticquota"), "spec/maximum", {}))

@@ -1,4 +1,4 @@
-"""What k8s/base installs on a real API server, and the published examples on top of it."""
+"""Objects that k8s/base installs on a real API server, and the published examples on top of it."""
 
 import pytest
 import yaml
@@ -25,7 +25,7 @@ def test_a_definition_is_established_under_the_names_of_the_inventory(installed:
     assert tuple(f"{column['name']} <- {column['jsonPath']}" for column in columns) == row.columns
 
 
-def test_there_are_no_definitions_beside_the_inventory(installed: Cluster) -> None:
+def test_there_are_no_definitions_outside_the_inventory(installed: Cluster) -> None:
     found = installed.api.call("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
     ours = {item["metadata"]["name"] for item in found if item["spec"]["group"] in {row.group for row in INVENTORY}}
     assert ours == {row.name for row in INVENTORY}

@@ -1,4 +1,4 @@
-"""k8s/rbac grants the two service accounts what they need and nothing else, as the API server itself tells them."""
+"""k8s/rbac grants the two service accounts what they need and nothing else, by the API server's own reviews."""
 
 import contextlib
 
@@ -16,10 +16,10 @@ WRITE = {"create", "update", "patch", "delete"}
 READ_ONLY_KINDS = {
     "clustercolocationprofiles",
     "recommendations",
-}  # people write them; of the latter we write the status
+}  # written by users; of the latter the gateway writes the status
 
 
-AROUND = (  # what placements read besides: (group, resource)
+AROUND = (  # other objects that placements read: (group, resource)
     ("", "services"), ("", "replicationcontrollers"), ("apps", "replicasets"), ("apps", "statefulsets"),
     ("policy", "poddisruptionbudgets"), ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "csinodes"),
     ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csistoragecapacities"),
@@ -98,11 +98,11 @@ def test_the_gateway_applies_the_checkpoint_and_no_other_config_map(
     assert applied(shadow, "koordstream-checkpoint", "third") == 403
 
 
-def test_elsewhere_the_gateway_reads_no_config_maps(gateway: Api) -> None:
+def test_in_other_namespaces_the_gateway_reads_no_config_maps(gateway: Api) -> None:
     assert granted(gateway, "default") == GATEWAY
 
 
-def test_the_shadow_only_looks(shadow: Api) -> None:
+def test_the_shadow_account_only_reads(shadow: Api) -> None:
     assert granted(shadow, NAMESPACE) == SHADOW | CONFIGURATION
     assert granted(shadow, "default") == SHADOW
 
@@ -143,7 +143,7 @@ def test_neither_account_may(gateway: Api, shadow: Api, verb: str, resource: str
     assert not may(shadow, verb, resource, group)
 
 
-def test_the_gateway_cannot_give_itself_more(gateway: Api) -> None:
+def test_the_gateway_cannot_grant_itself_more(gateway: Api) -> None:
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/koordstream-gateway"
     everything = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
     with pytest.raises(ApiRefused) as refused:
@@ -151,7 +151,7 @@ def test_the_gateway_cannot_give_itself_more(gateway: Api) -> None:
     assert refused.value.status == 403
 
 
-def test_the_gateway_reads_what_it_follows_and_writes_a_report(gateway: Api, shadow: Api) -> None:
+def test_the_gateway_reads_watched_resources_and_writes_a_condition(gateway: Api, shadow: Api) -> None:
     for group, plural in RESOURCES:
         for api in (gateway, shadow):
             api.call("GET", f"/apis/{group}/v1alpha1/{plural}?limit=1")
@@ -170,7 +170,7 @@ def test_the_gateway_reads_what_it_follows_and_writes_a_report(gateway: Api, sha
 
 
 @pytest.mark.parametrize("file", ["checkpoint.yaml", "config-reader.yaml", "gateway.yaml", "shadow.yaml"])
-def test_each_rule_says_in_a_comment_what_needs_it(file: str) -> None:
+def test_each_rule_has_a_comment_with_its_purpose(file: str) -> None:
     text = (K8S / "rbac" / file).read_text()
     rules = [rule for part in yaml.safe_load_all(text) for rule in part.get("rules", ())]
     lines = text.splitlines()

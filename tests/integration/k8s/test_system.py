@@ -1,4 +1,4 @@
-"""k8s/overlays/complete on a real API server: what Deployments name is there, and each service finds what it reads."""
+"""k8s/overlays/complete on a real API server: every referenced object exists, and each service can read its variables."""
 
 import json
 import ssl
@@ -41,7 +41,7 @@ def site(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def koord(*arguments: str | Path) -> str:
-    """The command as docs/kubernetes.md has it; what it prints."""
+    """Runs the command of docs/kubernetes.md; returns its output."""
     done = CliRunner().invoke(command, [str(each) for each in arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -52,7 +52,7 @@ def listed(cluster: Cluster, path: str) -> dict[str, Object]:
 
 
 def workloads(cluster: Cluster) -> dict[str, Object]:
-    """Name -> pod template, of everything that makes pods."""
+    """Returns name -> pod template of every workload."""
     found: dict[str, Object] = {}
     for kind in ("deployments", "statefulsets", "daemonsets"):
         found |= listed(cluster, f"{APPS}/{kind}")
@@ -61,7 +61,7 @@ def workloads(cluster: Cluster) -> dict[str, Object]:
 
 
 def variables(cluster: Cluster, template: Object) -> dict[str, str]:
-    """The environment that a workload's container is started with."""
+    """Returns the environment of a workload's container."""
     maps, secrets = listed(cluster, f"{CORE}/configmaps"), listed(cluster, f"{CORE}/secrets")
     container = template["spec"]["containers"][0]
     found: dict[str, str] = {}
@@ -118,7 +118,7 @@ def test_the_agent_is_run_with_variables_that_it_reads(site: Cluster) -> None:
     assert found.keys() <= names, "a variable that nobody reads"
 
 
-def test_everything_that_a_workload_names_is_there(site: Cluster) -> None:
+def test_every_object_that_a_workload_references_exists(site: Cluster) -> None:
     maps, secrets = listed(site, f"{CORE}/configmaps"), listed(site, f"{CORE}/secrets")
     accounts = listed(site, f"{CORE}/serviceaccounts")
     used = set()
@@ -181,7 +181,7 @@ def account(name: str) -> Object:
 
 
 @pytest.mark.parametrize("name", ["koordstream-service", "koordstream-node-agent"])
-def test_services_that_do_not_speak_to_the_api_may_do_nothing_there(site: Cluster, name: str) -> None:
+def test_services_without_api_access_have_no_rules(site: Cluster, name: str) -> None:
     assert granted(as_account(site, name), NAMESPACE) == {}
     assert granted(as_account(site, name), "default") == {}
 
@@ -199,14 +199,14 @@ def test_the_gateway_runs_as_the_account_that_has_the_rights_of_its_webhooks(sit
 
 
 def test_without_servers_of_its_own_the_rest_is_the_same(site: Cluster) -> None:
-    said = site.kubectl("apply", "-k", K8S / "overlays" / "own-servers", "--dry-run=server", "-o", "json")
-    names = {(item["kind"], item["metadata"]["name"]) for item in json.loads(said)["items"]}
+    output = site.kubectl("apply", "-k", K8S / "overlays" / "own-servers", "--dry-run=server", "-o", "json")
+    names = {(item["kind"], item["metadata"]["name"]) for item in json.loads(output)["items"]}
     assert {("Deployment", f"koordstream-{name}") for name in DEPLOYED} <= names
     assert ("Job", "koordstream-migrate") in names
     assert not {kind for kind, _ in names} & {"StatefulSet"}
 
 
-def test_a_token_of_another_account_is_no_way_in(site: Cluster) -> None:
+def test_a_token_of_another_account_is_refused(site: Cluster) -> None:
     tls = ssl.create_default_context(cafile=str(site.ca_file))
     token = site.service_account_token(NAMESPACE, "koordstream-node-agent")
     api = Api(site.api.host, site.api.port, tls, token)

@@ -1,4 +1,4 @@
-"""The gateway's fold: what is due, whatever the order in which contexts are heard."""
+"""The gateway's State: due intents, in any order of the contexts."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_an_outcome_may_be_read_before_its_intent() -> None:
     assert not state.early_outcomes
 
 
-def test_of_the_levels_of_one_field_group_only_the_newest_is_due() -> None:
+def test_only_the_newest_desired_state_of_a_field_group_is_due() -> None:
     log = Log()
     older = log.append("slo", batch_cpu(1000))
     newer = log.append("slo", batch_cpu(2000))
@@ -78,7 +78,7 @@ def test_of_the_levels_of_one_field_group_only_the_newest_is_due() -> None:
     assert not state_after(log.in_order([])).superseded
 
 
-def test_a_level_that_was_written_is_held_until_a_newer_one_comes_or_it_ends() -> None:
+def test_an_applied_desired_state_stays_until_a_newer_one_arrives_or_it_ends() -> None:
     log = Log()
     first = log.append("slo", batch_cpu(1000))
     log.append("cluster", Draft(applied(batch_cpu(1000)), first))
@@ -93,7 +93,7 @@ def test_a_level_that_was_written_is_held_until_a_newer_one_comes_or_it_ends() -
     assert not state.newest
 
 
-def test_a_report_that_a_pod_fits_nowhere_ends_once_it_is_written() -> None:
+def test_an_unschedulable_condition_ends_once_it_is_applied() -> None:
     log = Log()
     cause = log.append("scheduling", unschedulable("a"))
     log.append("cluster", Draft(applied(unschedulable("a")), cause))
@@ -102,8 +102,8 @@ def test_a_report_that_a_pod_fits_nowhere_ends_once_it_is_written() -> None:
     assert not state.newest
 
 
-def test_a_placement_replaces_a_report_that_was_not_written_yet() -> None:
-    """Written after the binding, the condition would say that a bound pod is unschedulable."""
+def test_a_placement_supersedes_a_condition_that_was_not_written_yet() -> None:
+    """Written after the binding, the condition would call a bound pod unschedulable."""
     log = Log()
     report = log.append("scheduling", unschedulable("a"))
     place = log.append("scheduling", placed("a"))
@@ -112,7 +112,7 @@ def test_a_placement_replaces_a_report_that_was_not_written_yet() -> None:
     assert list(state.queues[ObjectRef("pods", "shop/a")]) == [place]
 
 
-def test_a_withheld_level_is_due_again_once_the_gateway_has_started_anew() -> None:
+def test_a_suppressed_desired_state_is_due_again_after_a_start_of_the_gateway() -> None:
     log = Log()
     cause = log.append("slo", batch_cpu(1000))
     log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
@@ -130,17 +130,17 @@ def test_a_withheld_level_is_due_again_once_the_gateway_has_started_anew() -> No
     assert not state.suppressed
 
 
-@pytest.mark.parametrize("level", [unschedulable("a"), reservation(None)])
-def test_a_level_that_ends_with_being_written_has_ended_whatever_is_answered_after_it(level: DesiredState) -> None:
+@pytest.mark.parametrize("desired", [unschedulable("a"), reservation(None)])
+def test_a_desired_state_that_ends_once_applied_ignores_later_outcomes(desired: DesiredState) -> None:
     log = Log()
-    cause = log.append("slo", level)
-    log.append("cluster", Draft(applied(level), cause), Draft(suppressed(level), cause))
+    cause = log.append("slo", desired)
+    log.append("cluster", Draft(applied(desired), cause), Draft(suppressed(desired), cause))
     for order in (["slo", "cluster", "cluster"], ["cluster", "cluster", "slo"]):
         state = state_after(log.in_order(order))
         assert (list(state.newest), list(state.suppressed), list(state.early_outcomes)) == ([], [], [])
 
 
-def test_a_newer_level_replaces_a_withheld_one_which_has_its_outcome() -> None:
+def test_a_newer_desired_state_replaces_a_suppressed_one() -> None:
     log = Log()
     older = log.append("slo", batch_cpu(1000))
     log.append("cluster", Draft(suppressed(batch_cpu(1000)), older))
@@ -152,14 +152,14 @@ def test_a_newer_level_replaces_a_withheld_one_which_has_its_outcome() -> None:
         assert not state.suppressed
 
 
-def test_a_withheld_placement_is_not_due_even_after_a_start() -> None:
+def test_a_suppressed_placement_is_not_due_after_a_start() -> None:
     log = Log()
     cause = log.append("scheduling", placed("a"))
     log.append("cluster", Draft(suppressed(placed("a")), cause), WriterStarted(epoch=2, release="x"))
     assert not state_after(log.in_order([])).one_shots
 
 
-def test_a_withheld_level_of_an_object_that_is_gone_is_ownerless_but_not_one_that_would_make_it() -> None:
+def test_a_suppressed_desired_state_without_object_is_found_unless_it_would_create_the_object() -> None:
     log = Log()
     report = log.append("scheduling", unschedulable("a"))
     making = log.append("slo", reservation("1h"))
@@ -167,14 +167,14 @@ def test_a_withheld_level_of_an_object_that_is_gone_is_ownerless_but_not_one_tha
     assert without_object(state_after(log.in_order([])), {"pods", RESERVATIONS}) == {report}
 
 
-def test_an_object_that_must_not_exist_is_not_held() -> None:
+def test_an_applied_deletion_has_ended() -> None:
     log = Log()
     cause = log.append("descheduling", reservation(None))
     log.append("cluster", Draft(applied(reservation(None)), cause))
     assert not state_after(log.in_order([])).newest
 
 
-def test_a_pod_made_anew_under_the_same_name_is_another_pod() -> None:
+def test_a_recreated_pod_is_another_pod() -> None:
     log = Log()
     log.append("cluster", observed("a", uid="first", node="n1"), observed("a", uid="second"))
     log.append("cluster", PodDeleted(pod="shop/a", pod_uid="first"))  # late
@@ -238,7 +238,7 @@ def outcomes(intent: Intent) -> st.SearchStrategy[Any]:
 
 
 @holds_for(histories(), st.lists(st.sampled_from(["cluster", "scheduling", "slo"])), st.integers(0, 60))
-def test_any_interleaving_gives_the_same_state(log: Log, order: list[str], stop: int) -> None:
+def test_any_interleaving_folds_to_the_same_state(log: Log, order: list[str], stop: int) -> None:
     names = [name for name in sorted(log.contexts) for _ in log.contexts[name]][:stop]
     prefix = log.in_order(names)[: len(names)]
     counts = {name: names.count(name) for name in log.contexts}
@@ -249,7 +249,7 @@ def test_any_interleaving_gives_the_same_state(log: Log, order: list[str], stop:
 
 
 @holds_for(histories(), st.lists(st.sampled_from(["cluster", "scheduling", "slo"])), st.integers(0, 60))
-def test_a_restored_state_goes_on_as_the_one_that_was_stored(log: Log, order: list[str], stored_at: int) -> None:
+def test_a_restored_state_continues_like_the_stored_one(log: Log, order: list[str], stored_at: int) -> None:
     records = log.in_order(order)
     restored = GatewayState()
     restored.restore(state_after(records[:stored_at]).encode())

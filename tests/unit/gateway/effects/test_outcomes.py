@@ -1,4 +1,4 @@
-"""What the gateway appends without asking the API: differences, verdicts, superseded_outcomes."""
+"""Outcomes that follow from the State without a request: of placements, evictions, conditions and desired fields."""
 
 from services.gateway.effects import outcomes
 from shared.events import Cause, Draft
@@ -13,67 +13,65 @@ from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.gateway_objects import Log, kept, known, node, pod, state_after
 
-# -- verdicts
-
 PLACED = PodPlaced(pod="shop/web-0", pod_uid="uid-of-web-0", node="n1", cycle=1, request={})
-REPORT = PodUnschedulable(pod="shop/web-0", pod_uid="uid-of-web-0", cycle=1, code="x", message="x")
-EVICT = EvictionRequested(pod="shop/web-0", pod_uid="uid-of-web-0", reason="hot")
+CONDITION = PodUnschedulable(pod="shop/web-0", pod_uid="uid-of-web-0", cycle=1, code="x", message="x")
+EVICTION = EvictionRequested(pod="shop/web-0", pod_uid="uid-of-web-0", reason="hot")
 
 
-def test_a_pod_that_was_seen_on_its_node_is_bound() -> None:
+def test_a_pod_observed_on_its_node_is_bound() -> None:
     assert outcomes.outcome_from_state(known(pod(node="n1")), PLACED) == PodBound(
         pod="shop/web-0", pod_uid="uid-of-web-0", node="n1"
     )
 
 
-def test_a_pod_that_was_seen_elsewhere_or_is_gone_is_not_bound() -> None:
-    elsewhere = outcomes.outcome_from_state(known(pod(node="n2")), PLACED)
-    assert isinstance(elsewhere, BindRejected)
-    assert "n2 already" in elsewhere.reason
-    gone = outcomes.outcome_from_state(known(), PLACED)
-    assert isinstance(gone, BindRejected)
-    assert "is gone" in gone.reason
+def test_a_pod_observed_on_another_node_or_deleted_is_not_bound() -> None:
+    on_other_node = outcomes.outcome_from_state(known(pod(node="n2")), PLACED)
+    assert isinstance(on_other_node, BindRejected)
+    assert "n2 already" in on_other_node.reason
+    deleted = outcomes.outcome_from_state(known(), PLACED)
+    assert isinstance(deleted, BindRejected)
+    assert "is gone" in deleted.reason
 
 
-def test_a_node_that_is_not_there_is_refused_because_the_api_server_would_not() -> None:
+def test_a_placement_on_a_missing_node_is_rejected_because_the_api_server_would_accept_it() -> None:
     refused = outcomes.outcome_from_state(known(pod(), nodes=()), PLACED)
     assert isinstance(refused, BindRejected)
     assert "there is no node n1" in refused.reason
 
 
-def test_a_pod_that_waits_must_be_asked_about() -> None:
+def test_a_waiting_pod_needs_a_request() -> None:
     state = known(pod())
     assert outcomes.outcome_from_state(state, PLACED) is None
-    assert outcomes.outcome_from_state(state, REPORT) is None
-    assert outcomes.outcome_from_state(state, EVICT) is None
+    assert outcomes.outcome_from_state(state, CONDITION) is None
+    assert outcomes.outcome_from_state(state, EVICTION) is None
 
 
-def test_a_report_on_a_pod_that_was_bound_or_is_gone_is_superseded() -> None:
+def test_a_condition_of_a_pod_that_was_bound_or_deleted_is_superseded() -> None:
     outcome = DesiredStateSuperseded(resource="pods", name="shop/web-0", fields="PodScheduled")
-    assert outcomes.outcome_from_state(known(pod(node="n1")), REPORT) == outcome
-    assert outcomes.outcome_from_state(known(), REPORT) == outcome
+    assert outcomes.outcome_from_state(known(pod(node="n1")), CONDITION) == outcome
+    assert outcomes.outcome_from_state(known(), CONDITION) == outcome
 
 
-def test_a_pod_that_is_leaving_or_gone_is_evicted() -> None:
-    leaving = pod()
-    leaving["metadata"]["deletionTimestamp"] = "2026-05-01T20:07:00Z"
+def test_a_terminating_or_deleted_pod_counts_as_evicted() -> None:
+    terminating = pod()
+    terminating["metadata"]["deletionTimestamp"] = "2026-05-01T20:07:00Z"
     evicted = PodEvicted(pod="shop/web-0", pod_uid="uid-of-web-0")
-    assert outcomes.outcome_from_state(known(leaving), EVICT) == evicted
-    assert outcomes.outcome_from_state(known(), EVICT) == evicted
+    assert outcomes.outcome_from_state(known(terminating), EVICTION) == evicted
+    assert outcomes.outcome_from_state(known(), EVICTION) == evicted
 
 
-def test_fields_of_another_object_with_the_same_name_are_not_meant() -> None:
-    level = FieldsDesired(resource="pods", name="shop/web-0", fields="device", patch={}, uid="older")
-    assert isinstance(outcomes.outcome_from_state(known(pod()), level), DesiredStateSuperseded)
+def test_desired_fields_of_another_uid_are_superseded() -> None:
+    desired = FieldsDesired(resource="pods", name="shop/web-0", fields="device", patch={}, uid="older")
+    assert isinstance(outcomes.outcome_from_state(known(pod()), desired), DesiredStateSuperseded)
 
 
-# -- levels
+# -- desired state
 
 
-def test_a_level_that_is_being_written_is_not_called_superseded_yet() -> None:
+def test_a_desired_state_in_flight_is_not_superseded_yet() -> None:
     log = Log()
-    older = log.append("scheduling", REPORT)
-    log.append("scheduling", REPORT)
+    older = log.append("scheduling", CONDITION)
+    log.append("scheduling", CONDITION)
     state = state_after(log.in_order([]))
     assert outcomes.superseded_outcomes(state, {older}) == []
     (draft,) = outcomes.superseded_outcomes(state, {})
@@ -81,11 +79,11 @@ def test_a_level_that_is_being_written_is_not_called_superseded_yet() -> None:
     assert draft.correlation == "uid-of-web-0"
 
 
-def test_levels_of_objects_that_are_gone_have_no_owner() -> None:
+def test_desired_states_of_deleted_objects_are_found() -> None:
     log = Log()
-    level = FieldsDesired(resource="nodes", name="n1", fields="batch", patch={})
-    cause = log.append("slo", level)
-    log.append("cluster", Draft(outcomes.applied(level), cause))
+    desired = FieldsDesired(resource="nodes", name="n1", fields="batch", patch={})
+    cause = log.append("slo", desired)
+    log.append("cluster", Draft(outcomes.applied(desired), cause))
     assert outcomes.without_object(state_after(log.in_order([])), {"nodes"}) == {cause}
     log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
     assert outcomes.without_object(state_after(log.in_order([])), {"nodes"}) == set()

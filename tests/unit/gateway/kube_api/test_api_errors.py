@@ -1,4 +1,4 @@
-"""Every answer from 400 on has one meaning."""
+"""Each HTTP status from 400 on becomes one error."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ from services.gateway.kube_api.api_errors import (
         (504, "", Ambiguous),
     ],
 )
-def test_what_an_answer_means(status: int, cause: str, meaning: type[ApiError]) -> None:
+def test_each_status_has_one_error(status: int, cause: str, meaning: type[ApiError]) -> None:
     causes = [{"reason": cause, "message": "m"}] if cause else []
     body = msgspec.json.encode({"kind": "Status", "code": status, "message": "because", "details": {"causes": causes}})
     found = api_error(status, body, "POST /x", "create pods/binding")
@@ -60,7 +60,7 @@ def test_a_proxys_page_is_no_status_and_is_quoted() -> None:
     assert "bad gateway" in str(found)
 
 
-def test_a_server_may_say_when_to_come_back() -> None:
+def test_a_server_may_request_a_pause() -> None:
     found = api_error(429, b'{"details":{"retryAfterSeconds":3}}', "GET /x", "get pods")
     assert isinstance(found, Busy)
     assert found.retry_after_s == 3

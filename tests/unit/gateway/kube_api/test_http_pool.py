@@ -1,4 +1,4 @@
-"""HTTP answers, however they are cut into pieces, from a server on loopback."""
+"""HTTP responses in any pieces, from a server on loopback."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +22,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def server(script: Script) -> AsyncIterator[tuple[HttpPool, list[int]]]:
-    """HttpPool to a server that does with each connection what the script says, and how many connections it took."""
+    """Yields a pool to a server that runs the script on each connection, and the list of its connections."""
     connections: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,11 +36,11 @@ async def server(script: Script) -> AsyncIterator[tuple[HttpPool, list[int]]]:
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = listening.sockets[0].getsockname()
-    channels = HttpPool(f"http://{host}:{port}", None)
+    pool = HttpPool(f"http://{host}:{port}", None)
     try:
-        yield channels, connections
+        yield pool, connections
     finally:
-        channels.close()
+        pool.close()
         listening.close()
         await listening.wait_closed()
 
@@ -59,39 +59,39 @@ def answering(*answers: bytes, pieces: int = 1_000_000, close: bool = False) -> 
     return script
 
 
-async def ask(channels: HttpPool, timeout_s: float = 5) -> tuple[int, bytes]:
-    return await channels.request("GET", "/x", {}, None, timeout_s)
+async def send(pool: HttpPool, timeout_s: float = 5) -> tuple[int, bytes]:
+    return await pool.request("GET", "/x", {}, None, timeout_s)
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 80))
-def test_an_answer_may_come_in_any_pieces(pieces: int) -> None:
+def test_a_response_may_arrive_in_any_pieces(pieces: int) -> None:
     async def run() -> None:
-        async with server(answering(PLAIN, CHUNKED, EMPTY, PLAIN, pieces=pieces)) as (channels, connections):
-            found = [await ask(channels) for _ in range(4)]
+        async with server(answering(PLAIN, CHUNKED, EMPTY, PLAIN, pieces=pieces)) as (pool, connections):
+            found = [await send(pool) for _ in range(4)]
         assert found == [(201, b'{"a": 12}'), (200, b'{"a": 12}'), (204, b""), (201, b'{"a": 12}')]
         assert len(connections) == 1
 
     asyncio.run(run())
 
 
-async def test_requests_at_the_same_time_have_connections_of_their_own_which_are_used_again() -> None:
-    async with server(answering(*[PLAIN] * 10)) as (channels, connections):
+async def test_concurrent_requests_have_connections_of_their_own_which_are_reused() -> None:
+    async with server(answering(*[PLAIN] * 10)) as (pool, connections):
         for _ in range(3):
-            await asyncio.gather(*(ask(channels) for _ in range(5)))
+            await asyncio.gather(*(send(pool) for _ in range(5)))
         assert len(connections) == 5
 
 
-async def test_a_request_says_what_it_must() -> None:
-    heard = bytearray()
+async def test_a_request_has_its_headers_and_body() -> None:
+    received = bytearray()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.extend(await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(2))
+        received.extend(await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(2))
         writer.write(PLAIN)
 
-    async with server(script) as (channels, _):
-        await channels.request("POST", "/api?a=b", {"Authorization": "Bearer t"}, b"{}", 5)
-    head, body = bytes(heard).split(b"\r\n\r\n")
+    async with server(script) as (pool, _):
+        await pool.request("POST", "/api?a=b", {"Authorization": "Bearer t"}, b"{}", 5)
+    head, body = bytes(received).split(b"\r\n\r\n")
     first, *headers = head.decode().split("\r\n")
     assert first == "POST /api?a=b HTTP/1.1"
     assert {"Authorization: Bearer t", "Content-Length: 2", "Accept: application/json"} <= set(headers)
@@ -99,74 +99,74 @@ async def test_a_request_says_what_it_must() -> None:
     assert body == b"{}"
 
 
-async def test_an_answer_without_a_length_ends_with_the_connection() -> None:
-    async with server(answering(UNTIL_CLOSE, close=True)) as (channels, _):
-        assert await ask(channels) == (502, b"<html>no</html>")
+async def test_a_response_without_a_length_ends_with_the_connection() -> None:
+    async with server(answering(UNTIL_CLOSE, close=True)) as (pool, _):
+        assert await send(pool) == (502, b"<html>no</html>")
 
 
-async def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
-    async with server(answering(LAST, close=True)) as (channels, connections):
-        assert await ask(channels) == (200, b"ok")
-        assert await ask(channels) == (200, b"ok")
+async def test_a_connection_closed_by_the_server_is_not_reused() -> None:
+    async with server(answering(LAST, close=True)) as (pool, connections):
+        assert await send(pool) == (200, b"ok")
+        assert await send(pool) == (200, b"ok")
         assert len(connections) == 2
 
 
-async def test_a_connection_that_broke_while_idle_is_not_used_again() -> None:
-    async with server(answering(PLAIN, close=True)) as (channels, connections):
-        await ask(channels)
+async def test_a_connection_that_broke_while_idle_is_not_reused() -> None:
+    async with server(answering(PLAIN, close=True)) as (pool, connections):
+        await send(pool)
         await asyncio.sleep(0.05)
-        await ask(channels)
+        await send(pool)
         assert len(connections) == 2
 
 
 @pytest.mark.parametrize("answer", [b"", PLAIN[:20], PLAIN[:-3], CHUNKED[:-7]])
-async def test_an_answer_that_breaks_off_is_no_answer(answer: bytes) -> None:
-    async with server(answering(answer, close=True)) as (channels, _):
+async def test_an_incomplete_response_is_an_error(answer: bytes) -> None:
+    async with server(answering(answer, close=True)) as (pool, _):
         with pytest.raises(ConnectionError):
-            await ask(channels)
+            await send(pool)
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"])
-async def test_what_is_not_http_is_no_answer(answer: bytes) -> None:
-    async with server(answering(answer)) as (channels, _):
+async def test_a_response_that_is_not_http_is_an_error(answer: bytes) -> None:
+    async with server(answering(answer)) as (pool, _):
         with pytest.raises(ConnectionError, match="not an HTTP answer"):
-            await ask(channels)
+            await send(pool)
 
 
-async def test_an_answer_that_comes_too_late_is_nobody_elses() -> None:
+async def test_a_late_response_is_not_read_by_another_request() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         await asyncio.sleep(0.3)
         writer.write(PLAIN)
         await reader.read()
 
-    async with server(script) as (channels, connections):
+    async with server(script) as (pool, connections):
         with pytest.raises(TimeoutError):
-            await ask(channels, timeout_s=0.1)
-        assert await ask(channels) == (201, b'{"a": 12}')
+            await send(pool, timeout_s=0.1)
+        assert await send(pool) == (201, b'{"a": 12}')
         assert len(connections) == 2
 
 
-async def test_a_request_that_is_cancelled_takes_its_connection_with_it() -> None:
-    """Its answer would be read as the next request's."""
-    async with server(answering(PLAIN, PLAIN)) as (channels, connections):
-        asking = asyncio.create_task(ask(channels))
+async def test_a_cancelled_request_closes_its_connection() -> None:
+    """Otherwise its response would be read as that of the next request."""
+    async with server(answering(PLAIN, PLAIN)) as (pool, connections):
+        sending = asyncio.create_task(send(pool))
         while not connections:
             await asyncio.sleep(0)
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-        assert await ask(channels) == (201, b'{"a": 12}')
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        assert await send(pool) == (201, b'{"a": 12}')
         assert len(connections) == 2
 
 
-async def test_a_server_that_is_not_there_was_never_asked() -> None:
-    channels = HttpPool("http://127.0.0.1:1", None)
+async def test_a_request_without_a_connection_was_never_sent() -> None:
+    pool = HttpPool("http://127.0.0.1:1", None)
     with pytest.raises(NeverSent):
-        await ask(channels)
+        await send(pool)
 
 
 async def test_a_path_cannot_end_the_request_line() -> None:
-    channels = HttpPool("http://127.0.0.1:1", None)
+    pool = HttpPool("http://127.0.0.1:1", None)
     for path in ("/a b", "/a\r\nX: y", "a", ""):
         with pytest.raises(ValueError, match="is no path"):
-            await channels.request("GET", path, {}, None, 1)
+            await pool.request("GET", path, {}, None, 1)

@@ -1,4 +1,4 @@
-"""Where the API serves each kind of object, against the manifests that install them."""
+"""Paths of resources, compared with the manifests that install them."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def test_every_custom_resource_that_is_installed_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(definitions()))
-def test_a_custom_resource_is_where_its_definition_says(name: str) -> None:
+def test_a_custom_resource_has_the_path_of_its_definition(name: str) -> None:
     resource, spec = RESOURCES[name], definitions()[name]
     group, version = resource.api_version.split("/")
     served = {entry["name"] for entry in spec["versions"] if entry["served"]}
@@ -33,7 +33,7 @@ def test_a_custom_resource_is_where_its_definition_says(name: str) -> None:
     assert version in served
 
 
-def test_config_maps_are_followed_in_one_namespace() -> None:
+def test_config_maps_are_watched_in_one_namespace() -> None:
     (maps,) = [resource for resource in watched_resources("koordinator-system") if resource.name == CONFIG_MAPS.name]
     assert maps.watched_path == "/api/v1/namespaces/koordinator-system/configmaps"
     assert {resource.name for resource in watched_resources("")} == set(RESOURCES)

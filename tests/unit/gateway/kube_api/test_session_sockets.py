@@ -1,4 +1,4 @@
-"""Connections of a session that was closed are gone, whatever the server does."""
+"""Connections of a closed session are closed, whatever the server does."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ CHUNK = b"%x\r\n%s\r\n" % (len(LINE), LINE)
 
 @contextmanager
 def dead_after(answer: bytes, folder: Path) -> Iterator[tuple[Path, int]]:
-    """A kubeconfig of a TLS server that sends this answer to each request and is not heard of again; and its port."""
+    """Yields the kubeconfig and the port of a TLS server that sends this response to each request and then nothing."""
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
@@ -41,7 +41,7 @@ def dead_after(answer: bytes, folder: Path) -> Iterator[tuple[Path, int]]:
             speaking = tls.wrap_socket(connection, server_side=True)
             speaking.recv(65_536)
             speaking.sendall(answer)
-            in_flight.append(speaking)  # kept, and never read again
+            in_flight.append(speaking)  # kept open, and never read again
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -62,22 +62,22 @@ def connections_to(port: int) -> int:
     return sum(bool(found.raddr) and found.raddr[1] == port for found in psutil.Process().net_connections("tcp"))
 
 
-async def heard(api: KubeApi, said: asyncio.Event) -> None:
+async def receive(api: KubeApi, received: asyncio.Event) -> None:
     async for _ in api.watch(PODS, "1", last_s=600, watch_idle_timeout_s=600):
-        said.set()
+        received.set()
 
 
 @pytest.mark.parametrize("answer", [HEAD + CHUNK, HEAD, b""])
-def test_a_watch_that_is_given_up_leaves_no_connection_behind(
+def test_an_abandoned_watch_leaves_no_connection_behind(
     answer: bytes, tmp_path: Path, loop_of: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def watch_and_leave(config: Path, port: int) -> None:
         async with KubeApi(str(config)) as api:
-            said = asyncio.Event()
-            watching = asyncio.create_task(heard(api, said))
+            received = asyncio.Event()
+            watching = asyncio.create_task(receive(api, received))
             await until(lambda: connections_to(port))
             if CHUNK in answer:
-                await until(said.is_set)
+                await until(received.is_set)
             await asyncio.sleep(0.2)  # the request is sent, and its answer, if any, begun
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)

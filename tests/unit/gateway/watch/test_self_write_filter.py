@@ -1,4 +1,4 @@
-"""The echo of a NodeMetric's status is not recorded again; whatever another hand says is."""
+"""Our own write of a NodeMetric's status is not recorded again; a change by another client is."""
 
 import asyncio
 from typing import Any
@@ -26,8 +26,8 @@ RESOURCE = NODE_METRICS.name
 START_NS = 1_780_000_000 * 10**9
 
 
-def level(number: int) -> FieldsDesired:
-    """What ingest makes of a report, as the gateway reads it from the log."""
+def desired(number: int) -> FieldsDesired:
+    """Returns the desired status that ingest makes of a report, as the gateway reads it from the log."""
     report = NodeReported(
         node="n1",
         at_ns=START_NS + number * 60 * 10**9,
@@ -38,10 +38,10 @@ def level(number: int) -> FieldsDesired:
         windows=(WindowUsage(300, tuple(Usage(of, 2) for of in range(len(AGGREGATIONS)))),),
         pods=(ClassReported("koord-batch", "BE", (PodReported("d/p", 5, 6),)),),
     )
-    return level_of(report)
+    return desired_of(report)
 
 
-def level_of(report: NodeReported) -> FieldsDesired:
+def desired_of(report: NodeReported) -> FieldsDesired:
     event = node_metric_writes(IngestState(), report, IngestSettings(), START_NS)[-1].event
     assert isinstance(event, FieldsDesired)
     return msgspec.json.decode(msgspec.json.encode(event), type=FieldsDesired)
@@ -59,21 +59,21 @@ class World:
         self.body: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u1"}}
 
     def change(self, patch: dict[str, Any]) -> None:
-        """Somebody writes the object."""
+        """Merges a patch into the object, as any client may."""
         self.version += 1
         self.body = _merged(self.body, patch)
         self.body["metadata"]["resourceVersion"] = str(self.version)
 
     def watch(self) -> None:
-        """The watch brings the object as it is."""
+        """Delivers the object by the watch."""
 
-        async def bring() -> None:  # the buffer reads the loop's clock
+        async def deliver() -> None:  # the buffer reads the loop's clock
             self.buffer.observed(RESOURCE, [seen(RESOURCE, self.body)])
 
-        asyncio.run(bring())
+        asyncio.run(deliver())
 
     def append(self) -> list[Event]:
-        """The gateway appends what it has in_flight in."""
+        """Appends the buffered observations."""
         drafts = self.buffer.take()
         self.log.append("cluster", *drafts)
         return [draft.event for draft in drafts]
@@ -83,14 +83,14 @@ class World:
         return self.append()
 
     def decide(self, number: int) -> tuple[FieldsDesired, Cause]:
-        decided = level(number)
+        decided = desired(number)
         return decided, self.log.append("metrics-0", decided)
 
     def write(self, number: int) -> None:
-        """A level comes, is written, and answered."""
-        self.write_level(level(number))
+        """Appends a desired status, writes it, and appends its outcome."""
+        self.apply_desired(desired(number))
 
-    def write_level(self, decided: FieldsDesired) -> None:
+    def apply_desired(self, decided: FieldsDesired) -> None:
         cause = self.log.append("metrics-0", decided)
         self.change(decided.patch)
         self.log.append("cluster", Draft(applied(decided), cause))
@@ -103,19 +103,19 @@ def world() -> World:
     return made
 
 
-def test_the_echoes_of_status_writes_are_not_recorded(world: World) -> None:
+def test_own_status_writes_are_not_recorded(world: World) -> None:
     for number in range(3):
         world.write(number)
         assert world.seen_and_appended() == []
 
 
-def test_the_echo_of_a_node_without_pods_is_not_recorded(world: World) -> None:
+def test_an_own_write_for_a_node_without_pods_is_not_recorded(world: World) -> None:
     report = NodeReported(node="n1", at_ns=START_NS, interval_s=60, aggregate_s=300)
-    world.write_level(level_of(report))
+    world.apply_desired(desired_of(report))
     assert world.seen_and_appended() == []
 
 
-def test_an_echo_that_comes_before_the_answer_is_one_as_well(world: World) -> None:
+def test_an_own_write_observed_before_its_outcome_is_not_recorded(world: World) -> None:
     decided, cause = world.decide(1)
     world.change(decided.patch)
     assert world.seen_and_appended() == []
@@ -134,7 +134,7 @@ def test_an_echo_that_comes_before_the_answer_is_one_as_well(world: World) -> No
         {"status": {"prodReclaimableMetric": {"resource": {"resources": {"cpu": "2"}}}}},
     ],
 )
-def test_what_another_hand_changes_is_recorded(world: World, change: dict[str, Any]) -> None:
+def test_a_change_by_another_client_is_recorded(world: World, change: dict[str, Any]) -> None:
     world.write(1)
     assert world.seen_and_appended() == []
     world.change(change)
@@ -143,19 +143,19 @@ def test_what_another_hand_changes_is_recorded(world: World, change: dict[str, A
     assert event.object == seen(RESOURCE, world.body).object
 
 
-def test_a_change_that_is_seen_together_with_our_echo_is_recorded(world: World) -> None:
+def test_a_change_observed_together_with_our_own_write_is_recorded(world: World) -> None:
     world.write(1)
     world.seen_and_appended()
     world.change({"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 5}}})
     world.watch()
-    world.write(2)  # the watch brings ours before the change was appended
+    world.write(2)  # the watch delivers our write before the change was appended
     (event,) = world.seen_and_appended()
     assert event == NodeMetricObserved(node="n1", object=seen(RESOURCE, world.body).object)  # type: ignore[arg-type]
     world.write(3)
     assert world.seen_and_appended() == []
 
 
-def test_an_object_that_was_made_anew_is_recorded(world: World) -> None:
+def test_a_recreated_object_is_recorded(world: World) -> None:
     world.write(1)
     world.seen_and_appended()
     world.body["metadata"]["uid"] = "u2"
@@ -163,7 +163,7 @@ def test_an_object_that_was_made_anew_is_recorded(world: World) -> None:
     assert [type(event) for event in world.seen_and_appended()] == [NodeMetricDeleted, NodeMetricObserved]
 
 
-def test_an_object_that_went_and_came_is_recorded(world: World) -> None:
+def test_an_object_deleted_and_created_again_is_recorded(world: World) -> None:
     world.write(1)
     world.seen_and_appended()
     world.buffer.deleted(RESOURCE, "n1")
@@ -171,7 +171,7 @@ def test_an_object_that_went_and_came_is_recorded(world: World) -> None:
     assert [type(event) for event in world.seen_and_appended()] == [NodeMetricObserved]
 
 
-def test_what_a_refused_level_says_counts_for_nothing(world: World) -> None:
+def test_a_rejected_desired_state_filters_nothing(world: World) -> None:
     decided, cause = world.decide(1)
     world.log.append("cluster", Draft(DesiredStateRejected(resource=RESOURCE, name="n1", reason="no"), cause))
     world.change(decided.patch)
@@ -191,7 +191,7 @@ def test_after_a_restart_each_is_recorded_once_more(world: World) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(["write", "label", "spec", "status", "watch", "append"]), max_size=12))
-def test_the_log_and_the_levels_always_say_what_the_object_says(steps: list[str]) -> None:
+def test_the_log_and_the_desired_states_always_yield_the_object(steps: list[str]) -> None:
     world = World()
     for number, step in enumerate([*steps, "watch", "append"]):
         match step:

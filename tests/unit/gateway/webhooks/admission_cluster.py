@@ -1,4 +1,4 @@
-"""A state of a small cluster for the webhooks' tests, folded from events."""
+"""State of a small cluster for the webhooks' tests, folded from events."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ QUOTAS = "elasticquotas.scheduling.sigs.k8s.io"
 
 
 def observed(resource: str, name: str, *, namespace: str = "", **parts: Any) -> ObjectObserved:
-    """An object is there; `labels` and `annotations` go to its metadata."""
+    """Returns the event of an object; `labels` and `annotations` go to its metadata."""
     metadata = {"name": name, "uid": f"uid-of-{name}"} | ({"namespace": namespace} if namespace else {})
     for kind in ("labels", "annotations"):
         if kind in parts:
@@ -27,7 +27,7 @@ def observed(resource: str, name: str, *, namespace: str = "", **parts: Any) -> 
 
 
 def gone(resource: str, key: str) -> ObjectDeleted:
-    """An object is gone."""
+    """Returns the event of a deleted object."""
     return ObjectDeleted(resource=resource, name=key, uid=f"uid-of-{key.rpartition('/')[2]}")
 
 
@@ -65,12 +65,14 @@ def cluster() -> AdmissionState:
 def handlers_of(
     state: AdmissionState, gates: str = "", pods: Iterable[QuotaPod] = (), account: str = ""
 ) -> AdmissionHandlers:
-    """A handlers before a state."""
+    """Returns the handlers over a State."""
     return AdmissionHandlers(state, lambda: pods, AdmissionSettings(gates_of(gates), SYSTEM, account=account))
 
 
-def asked(operation: str, after: Any = None, before: Any = None, namespace: str = "web", user: str = "") -> Request:
-    """A question."""
+def admission_request(
+    operation: str, after: Any = None, before: Any = None, namespace: str = "web", user: str = ""
+) -> Request:
+    """Returns an admission request."""
     whole = {
         "uid": "u", "operation": operation, "namespace": namespace, "object": after, "oldObject": before,
         "userInfo": {"username": user},

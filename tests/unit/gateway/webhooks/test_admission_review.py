@@ -1,4 +1,4 @@
-"""Questions and answers as the API server writes and reads them."""
+"""AdmissionReview requests and responses."""
 
 import json
 from base64 import b64decode
@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 
 def apply(value: Any, steps: list[dict[str, Any]]) -> Any:
-    """RFC 6902, as far as we use it."""
+    """Applies a JSON Patch (RFC 6902) with the operations that we use."""
     holder = {"root": json.loads(json.dumps(value))}
     for step in steps:
         names = [part.replace("~1", "/").replace("~0", "~") for part in ("/root" + step["path"]).split("/")[1:]]
@@ -37,7 +37,7 @@ def apply(value: Any, steps: list[dict[str, Any]]) -> Any:
 
 
 @given(JSON, JSON)
-def test_a_patch_makes_the_one_of_the_other(before: Any, after: Any) -> None:
+def test_a_patch_turns_one_value_into_the_other(before: Any, after: Any) -> None:
     assert json.dumps(apply(before, patch(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
@@ -63,13 +63,13 @@ def test_an_object_that_is_not_changed_needs_no_patch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"x", "no AdmissionReview"),
         (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "no AdmissionReview"),
         (b'{"apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u","operation":"CREATE"}}', "v1beta1"),
     ],
 )
-def test_what_is_no_question_is_an_error(body: bytes, said: str) -> None:
-    with pytest.raises(BadReview, match=said):
+def test_a_body_that_is_no_review_is_an_error(body: bytes, message: str) -> None:
+    with pytest.raises(BadReview, match=message):
         admission_review.read(body)

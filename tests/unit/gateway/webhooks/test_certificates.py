@@ -1,4 +1,4 @@
-"""The webhooks' certificates: what follows from what is kept and the time."""
+"""Certificates of the webhooks: the next bundle by the stored one and the time."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ def made(now: datetime = NOW, names: tuple[str, ...] = NAMES) -> CertificateBund
 
 
 def trusts(bundle: CertificateBundle, authorities: bytes | None = None) -> bool:
-    """Whether the certificate was issued by one of the authorities."""
+    """Returns whether the certificate was issued by one of the authorities."""
     certificate = x509.load_pem_x509_certificate(bundle.certificate)
     for authority in x509.load_pem_x509_certificates(authorities or bundle.authorities):
         try:
@@ -50,13 +50,13 @@ def test_a_new_bundle_is_for_its_names_and_survives_a_secret() -> None:
 
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
-def test_what_is_incomplete_or_unreadable_is_none(lost: str) -> None:
+def test_an_incomplete_or_unreadable_secret_is_none(lost: str) -> None:
     data = made().secret_data()
     assert CertificateBundle.from_secret({name: text for name, text in data.items() if name != lost}) is None
     assert CertificateBundle.from_secret(data | {lost: b"x"}) is None
 
 
-def test_nothing_changes_until_two_thirds_of_a_certificate_are_over() -> None:
+def test_a_certificate_is_renewed_after_two_thirds_of_its_lifetime() -> None:
     bundle = made()
     assert next_bundle(bundle, NAMES, LIFETIMES, NOW + timedelta(days=5.9)) is None
     after = next_bundle(bundle, NAMES, LIFETIMES, NOW + timedelta(days=6.1))
@@ -66,18 +66,18 @@ def test_nothing_changes_until_two_thirds_of_a_certificate_are_over() -> None:
     assert trusts(after)
 
 
-def test_another_name_needs_another_certificate() -> None:
+def test_a_new_host_name_needs_a_new_certificate() -> None:
     after = next_bundle(made(), ("elsewhere.svc",), LIFETIMES, NOW + timedelta(minutes=1))
     assert after is not None
     assert trusts(after)
 
 
 def step(bundle: CertificateBundle, after: timedelta) -> CertificateBundle:
-    """The next bundle at that time after the beginning; this one when it will do."""
+    """Returns the bundle that is in use at that time after the beginning."""
     return next_bundle(bundle, NAMES, LIFETIMES, NOW + after) or bundle
 
 
-def test_a_new_authority_is_known_before_it_issues_and_the_old_one_until_it_ends() -> None:
+def test_a_new_authority_is_published_before_it_issues_and_the_old_one_until_it_expires() -> None:
     first = made()
     renewal = timedelta(days=78)
     recent = step(first, renewal)  # of the first authority, so fresh that nothing but the authority is due
@@ -95,7 +95,7 @@ def test_a_new_authority_is_known_before_it_issues_and_the_old_one_until_it_ends
 
 @given(st.lists(st.floats(0.001, 2), min_size=1, max_size=100))
 @settings(max_examples=examples(20), deadline=None)
-def test_looked_at_every_other_day_a_certificate_never_ends_and_whoever_issued_it_was_known_before(
+def test_checked_every_other_day_no_certificate_expires_and_its_authority_was_published_before(
     days: list[float],
 ) -> None:
     now, bundle = NOW, made()

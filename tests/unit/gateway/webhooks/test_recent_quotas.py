@@ -1,4 +1,4 @@
-"""Quotas that were let in a moment ago count, until they are observed or too old."""
+"""Quotas that were just admitted count until they are observed or too old."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSetti
 from services.gateway.webhooks.recent_quotas import KEPT_S, RecentQuotas
 from shared.admission.feature_gates import gates_of
 from shared.admission.rejection import AdmissionRejected
-from tests.unit.gateway.webhooks.admission_cluster import QUOTAS, SYSTEM, asked, cluster, gone, quota
+from tests.unit.gateway.webhooks.admission_cluster import QUOTAS, SYSTEM, admission_request, cluster, gone, quota
 
 
 class Clock:
@@ -38,26 +38,28 @@ def handlers(state: AdmissionState, clock: Clock) -> AdmissionHandlers:
 def test_the_second_child_sees_the_first_before_it_is_observed(
     handlers: AdmissionHandlers, state: AdmissionState
 ) -> None:
-    handlers.validate_quota(asked("CREATE", quota("one", "org").object))
+    handlers.validate_quota(admission_request("CREATE", quota("one", "org").object))
     with pytest.raises(AdmissionRejected, match="with it the children of org have a min"):
-        handlers.validate_quota(asked("CREATE", quota("two", "org").object))
+        handlers.validate_quota(admission_request("CREATE", quota("two", "org").object))
     state.apply(quota("one", "org"))
     with pytest.raises(AdmissionRejected, match=r"have a min of cpu 10, above cpu 5"):
-        handlers.validate_quota(asked("CREATE", quota("two", "org").object))
+        handlers.validate_quota(admission_request("CREATE", quota("two", "org").object))
     state.apply(gone(QUOTAS, "web/one"))
-    handlers.validate_quota(asked("CREATE", quota("two", "org").object))
+    handlers.validate_quota(admission_request("CREATE", quota("two", "org").object))
 
 
-def test_what_was_let_in_and_never_stored_is_forgotten(handlers: AdmissionHandlers, clock: Clock) -> None:
-    handlers.validate_quota(asked("CREATE", quota("one", "org").object))
-    handlers.validate_quota(asked("CREATE", quota("one", "org").object))  # again, after another webhook refused it
+def test_an_admitted_quota_that_is_never_stored_is_forgotten(handlers: AdmissionHandlers, clock: Clock) -> None:
+    handlers.validate_quota(admission_request("CREATE", quota("one", "org").object))
+    handlers.validate_quota(
+        admission_request("CREATE", quota("one", "org").object)
+    )  # again, after another webhook refused it
     clock.now = KEPT_S
-    handlers.validate_quota(asked("CREATE", quota("two", "org").object))
+    handlers.validate_quota(admission_request("CREATE", quota("two", "org").object))
 
 
-def test_a_parent_whose_child_was_let_go_may_go(handlers: AdmissionHandlers, state: AdmissionState) -> None:
+def test_a_parent_can_be_deleted_after_its_child(handlers: AdmissionHandlers, state: AdmissionState) -> None:
     state.apply(quota("one", "org"))
     with pytest.raises(AdmissionRejected, match="has the children one"):
-        handlers.validate_quota(asked("DELETE", None, quota("org").object))
-    handlers.validate_quota(asked("DELETE", None, quota("one").object))
-    handlers.validate_quota(asked("DELETE", None, quota("org").object))
+        handlers.validate_quota(admission_request("DELETE", None, quota("org").object))
+    handlers.validate_quota(admission_request("DELETE", None, quota("one").object))
+    handlers.validate_quota(admission_request("DELETE", None, quota("org").object))

@@ -1,4 +1,4 @@
-"""The HTTPS server: certificates change under open connections, refusals wait for news, every failure is answered."""
+"""The HTTPS server: certificates change under open connections, refusals are re-evaluated, every failure is answered."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ def _fails(_: AdmissionHandlers, __: Request) -> None:
 
 
 class Served:
-    """A server before a state."""
+    """Starts a server over a State."""
 
     def __init__(self) -> None:
         with socket.socket() as sock:
@@ -67,7 +67,7 @@ class Served:
             whole = await (answer.json() if answer.content_type == "application/json" else answer.text())
             return answer.status, whole
 
-    async def ask(self, path: str, namespace: str = "web", operation: str = "CREATE", **request: Any) -> Any:
+    async def send(self, path: str, namespace: str = "web", operation: str = "CREATE", **request: Any) -> Any:
         body = {
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
@@ -94,43 +94,43 @@ def pod() -> dict[str, Any]:
 QUOTA_PATH = "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 
 
-async def test_another_certificate_is_shown_without_a_restart(served: Served) -> None:
-    assert (await served.ask("/mutate-pod", object=pod()))["allowed"]
+async def test_a_new_certificate_is_used_without_a_restart(served: Served) -> None:
+    assert (await served.send("/mutate-pod", object=pod()))["allowed"]
     served.use_certificate(bundle())
-    assert (await served.ask("/mutate-pod", object=pod()))["patchType"] == "JSONPatch"
+    assert (await served.send("/mutate-pod", object=pod()))["patchType"] == "JSONPatch"
 
 
-async def test_a_refusal_waits_for_what_was_created_a_moment_ago(served: Served) -> None:
+async def test_a_refusal_waits_for_an_object_created_just_before(served: Served) -> None:
     child = quota("team", "org").object
-    asking = asyncio.create_task(served.ask(QUOTA_PATH, object=child))
+    sending = asyncio.create_task(served.send(QUOTA_PATH, object=child))
     await asyncio.sleep(0.2)
-    assert not asking.done()
+    assert not sending.done()
     served.state.apply(quota("org", is_parent=True, least="9"))
-    assert (await asking)["allowed"]
+    assert (await sending)["allowed"]
 
 
-async def test_a_refusal_comes_in_time_and_one_about_the_object_alone_at_once(served: Served) -> None:
+async def test_a_refusal_meets_the_deadline_and_one_about_the_object_alone_is_immediate(served: Served) -> None:
     began = time.monotonic()
-    waiting = asyncio.create_task(served.ask(QUOTA_PATH, object=quota("team", "org").object))
+    waiting = asyncio.create_task(served.send(QUOTA_PATH, object=quota("team", "org").object))
     await asyncio.sleep(0)
-    said = await served.ask(QUOTA_PATH, object=quota("greedy", least="11").object)
-    assert (said["allowed"], said["status"]["code"]) == (False, 400)
+    response = await served.send(QUOTA_PATH, object=quota("greedy", least="11").object)
+    assert (response["allowed"], response["status"]["code"]) == (False, 400)
     assert not waiting.done(), "its parent may be on its way"
-    said = await waiting
+    response = await waiting
     assert time.monotonic() - began >= REFUSAL_RECHECK_S
-    assert said["status"]["message"] == "quota team: its parent org does not exist"
+    assert response["status"]["message"] == "quota team: its parent org does not exist"
 
 
-async def test_a_namespace_that_is_new_is_waited_for(served: Served) -> None:
-    asking = asyncio.create_task(served.ask("/mutate-pod", "new", object=pod()))
+async def test_a_request_waits_for_its_new_namespace(served: Served) -> None:
+    sending = asyncio.create_task(served.send("/mutate-pod", "new", object=pod()))
     await asyncio.sleep(0.2)
-    assert not asking.done()
+    assert not sending.done()
     served.state.apply(observed(NAMESPACES, "new"))
-    assert (await asking)["allowed"]
+    assert (await sending)["allowed"]
 
 
 async def test_pods_of_the_own_namespace_are_not_changed(served: Served) -> None:
-    assert "patch" not in await served.ask("/mutate-pod", "koordinator-system", object=pod())
+    assert "patch" not in await served.send("/mutate-pod", "koordinator-system", object=pod())
 
 
 async def test_every_failure_is_answered_and_counted(served: Served) -> None:
