@@ -20,7 +20,7 @@ Int64 = NDArray[np.int64]
 NEVER = -1
 """Runtime of a child that has none yet; column of the children of one that has none."""
 
-_MATRICES = ("asks", "minima", "weights", "scaled_mins", "runtimes", "below", "lends", "names")
+_MATRICES = ("demands", "minima", "weights", "scaled_mins", "runtimes", "below", "lends", "names")
 _NAME = attrgetter("name")
 _SHIFT = 40  # an address is the number of a pool, shifted so far, and a column
 
@@ -30,7 +30,7 @@ class MatrixPool:
 
     Attributes:
         number: of this pool among all.
-        asks, minima, weights, scaled_mins, runtimes: int64[width, columns], zeros behind a level's last child.
+        demands, minima, weights, scaled_mins, runtimes: int64[width, columns], zeros behind a level's last child.
         below: int64[width, columns], address of the child's own level in that resource; NEVER for none.
         lends: bool[width, columns].
         names: str[width, columns], of the children.
