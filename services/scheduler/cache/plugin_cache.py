@@ -1,5 +1,7 @@
 """Base class of a plugin's data over the nodes, kept from cycle to cycle."""
 
+from typing import Any
+
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node, NodeMetric
@@ -24,6 +26,10 @@ class PluginCache:
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
         """Sets the NodeResourceTopology of that name, which is its node's; None when it is deleted. It may come before the node."""
+
+    def view(self, row: int) -> dict[str, Any]:  # noqa: ARG002
+        """The data of the node in a row as JSON, for the debug view that the plugin declares."""
+        return {}
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Counts a pod on the node in the row; it did not count there before."""

@@ -54,25 +54,19 @@ def failures(query: EvaluationQuery, names: Mapping[str, int]) -> Json:
 
 
 def plugin_views(cache: SchedulingCache) -> dict[str, Callable[[str], Json | None]]:
-    """Route below /apis/v1/plugins/ -> what the plugin's account says of a node, for the plugins that tell."""
+    """Route below /apis/v1/plugins/ -> view of a node, of the plugins that declare one."""
     views: dict[str, Callable[[str], Json | None]] = {}
     for plugin, plugin_cache in cache.plugin_caches.items():
-        route = ROUTES.get(plugin.name)
-        told = getattr(plugin_cache, "told", None)
-        if route and told:
-            views.setdefault(f"{plugin.name}/{route}", _of_node(cache, told))
+        if plugin.spec.view and plugin_cache is not None:
+            views.setdefault(f"{plugin.name}/{plugin.spec.view}", _of_node(cache, plugin_cache.view))
     return views
 
 
-ROUTES = {"LoadAwareScheduling": "node", "NodeNUMAResource": "nodes"}
-"""Plugin -> the part of its route before the node's name."""
-
-
-def _of_node(cache: SchedulingCache, told: Callable[[int], Json]) -> Callable[[str], Json | None]:
+def _of_node(cache: SchedulingCache, view_of: Callable[[int], Json]) -> Callable[[str], Json | None]:
     def view(name: str) -> Json | None:
         cache.settle()
         row = cache.table.rows.get(name)
-        return None if row is None else told(row)
+        return None if row is None else view_of(row)
 
     return view
 

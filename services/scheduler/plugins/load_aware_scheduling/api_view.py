@@ -8,7 +8,7 @@ from services.scheduler.plugins.load_aware_scheduling.node_metric_report import 
 from shared.kube.instants import instant_text
 
 
-def told(account: LoadCache, row: int) -> dict[str, Any]:
+def node_view(account: LoadCache, row: int) -> dict[str, Any]:
     """The pods that count on a node, and what they add; amounts as integers, cpu in milli-cores. Sums only where there is a report."""
     shares = sorted(account.shares(row), key=lambda entry: (entry[0].assigned_ns, entry[0].pod))
     report = account.report(row)

@@ -15,7 +15,7 @@ from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.load_aware_scheduling import SPEC
-from services.scheduler.plugins.load_aware_scheduling.api_view import told
+from services.scheduler.plugins.load_aware_scheduling.api_view import node_view
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
@@ -61,9 +61,9 @@ class LoadAwareCache(PluginCache):
     def __init__(self, args: LoadAwareArgs) -> None:
         self.account = LoadCache(args)
 
-    def told(self, row: int) -> dict[str, Any]:
+    def view(self, row: int) -> dict[str, Any]:
         """How the load of the node in a row is reckoned, for the services engine's view."""
-        return told(self.account, row)
+        return node_view(self.account, row)
 
     def set_node(self, row: int, node: Node | None) -> None:
         """The node in the row, None when it is gone."""

@@ -9,7 +9,7 @@ from services.scheduler.plugins.node_numa_resource.pod_requirements import Refus
 from shared.domain.cpu_set import cpu_list
 
 
-def told(node: NumaNode, pods: Iterable[tuple[str, Allocation]]) -> dict[str, Any]:
+def node_view(node: NumaNode, pods: Iterable[tuple[str, Allocation]]) -> dict[str, Any]:
     """A node; amounts as integers, cpu in milli-cores.
 
     Args:

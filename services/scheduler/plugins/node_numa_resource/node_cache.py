@@ -16,7 +16,7 @@ from services.scheduler.kernels.tiles import Bools
 from services.scheduler.plugins.node_numa_resource import policies
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
-from services.scheduler.plugins.node_numa_resource.api_view import told
+from services.scheduler.plugins.node_numa_resource.api_view import node_view
 from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeBook
@@ -137,10 +137,10 @@ class NumaCache(PluginCache):
         self._reach(size)
         return self.plain[:size], self.valid[:size]
 
-    def told(self, row: int) -> dict[str, Any]:
+    def view(self, row: int) -> dict[str, Any]:
         """What the node in a row has and who holds it, for the services engine's view."""
         held = sorted(self._pods.get(row, {}).values(), key=_age)
-        return told(self.site(row).node, [(holding.uid, holding.allocation) for holding in held])
+        return node_view(self.site(row).node, [(holding.uid, holding.allocation) for holding in held])
 
     def allocations(self, row: int) -> list[Allocation]:
         """What the pods of a node hold, oldest first."""
