@@ -7,6 +7,7 @@ import pytest
 
 from services.scheduler.framework.plugin import Plugin, PostFilterPlugin, make_plugin
 from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.framework.registry import Registry
 from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.plugins.registry import PLUGINS, REGISTRY
@@ -39,7 +40,7 @@ def test_a_name_and_the_text_of_a_reason_are_declared_once() -> None:
         name="Other",
         implementation="",
         points=frozenset(),
-        reasons={"HostPortTaken": ("other", "别的")},  # type: ignore[dict-item]
+        reasons={"HostPortTaken": ReasonText("other", "别的")},
     )
     with pytest.raises(ValueError, match="reason HostPortTaken has two texts"):
         Registry((*PLUGINS, other), defaults={})
