@@ -20,7 +20,7 @@ from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.quota.charge_result import Told, settled, to_charge
+from services.scheduler.quota.charge_result import PendingCondition, apply_charge_result, pods_to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.amounts import exceeding
@@ -224,12 +224,12 @@ class World:
         view = self.view
         seen = dict(view.positions)
         drafts = decide(self.cache, self.now_ns, self.chance.randrange(1, 9))
-        groups = to_charge(drafts, self._must_ask)
+        groups = pods_to_charge(drafts, self._must_ask)
         kept = QuotaPreemptor(self.cache).refused_for_nominated(groups)
         self.kept += len(kept)
         groups = tuple(group for group in groups if group[0] not in kept)
         if not groups:
-            after = settled(drafts, kept, self._told, 0)
+            after = apply_charge_result(drafts, kept, self._told, 0)
             self.tell_scheduler(*(draft.event for draft in after), seen=seen)
             return
         if len(groups) > 1 and self.chance.random() < 0.3:
@@ -259,8 +259,8 @@ class World:
         self.waiting = None
         self.answers.clear()
         refused |= kept
-        after = settled(drafts, refused, self._told, at)
-        made = [draft.event for draft in QuotaPreemptor(self.cache).made(drafts, after, refused)]
+        after = apply_charge_result(drafts, refused, self._told, at)
+        made = [draft.event for draft in QuotaPreemptor(self.cache).preempt(drafts, after, refused)]
         self._check_preempted(made)
         events = [*(draft.event for draft in after), *made]
         self.asked_for |= {(ask.cycle, uid) for group in ask.groups for uid in group}
@@ -274,9 +274,13 @@ class World:
             and self.view.quota.needs_charge(pod_record.pod_class.namespace, pod_record.pod_class.labels)
         )
 
-    def _told(self, uid: str) -> Told:
+    def _told(self, uid: str) -> PendingCondition:
         pod_record = self.view.pods.get(uid)
-        return Told(pod_record.condition_code, pod_record.attempts + 1) if pod_record else Told("", 1)
+        return (
+            PendingCondition(pod_record.condition_code, pod_record.attempts + 1)
+            if pod_record
+            else PendingCondition("", 1)
+        )
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
         """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from services.scheduler.plugins.registry import text
-from services.scheduler.quota.describe import told
+from services.scheduler.quota.describe import describe
 from services.scheduler.state.pod_class import SCHEDULER_NAME
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -282,7 +282,7 @@ class _Explainer:
         event = record.event
         self.pod = str(getattr(event, "pod", "")) or self.pod
         teller = self._describers.get(type(event))
-        said = teller(self, event) if teller else told(event) or event.type_name()
+        said = teller(self, event) if teller else describe(event) or event.type_name()
         self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), said))
 
     def _stand(self, status: str, summary: str) -> str:

@@ -185,7 +185,7 @@ class ExtenderService:
         )
         drafts = (Draft(decided), Draft(placed, Cause("cluster", pod_record.since), pod_record.uid))
         preemptor = QuotaPreemptor(self.cache)
-        charged = await self.charge_client.charge(drafts, seen, preemptor, evicts=False)
+        charged = await self.charge_client.charge(drafts, seen, preemptor, preempts=False)
         return _ChargedCycle(charged, now_ns, seen, self.config_digest)
 
     async def _evict(self, pod: Pod, candidates: dict[str, MetaVictims]) -> str:

@@ -1,1 +1,1 @@
-"""Elastic quota in the scheduler: the followed view of the ledger, charges of a cycle, preemption inside a quota."""
+"""Elastic quota in a cycle: charges to the quota ledger, and preemption inside a quota."""

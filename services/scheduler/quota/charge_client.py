@@ -1,13 +1,13 @@
-"""Asking the ledger for a cycle's charges, and what becomes of the cycle then.
+"""Charges a cycle to the quota ledger, and takes back what the ledger refuses.
 
-While the ledger does not answer, the pods concerned wait and all others go on: after an ask that nobody answered, it is not asked for a
-moment, so that cycles are not held up.
+While the ledger does not respond, the pods that need a charge wait and all others go on. After an unanswered request the ledger gets
+none for a moment, so that it does not hold up every cycle.
 """
 
 import logging
 from collections.abc import Sequence
 
-from services.scheduler.quota.charge_result import Told, settled, to_charge
+from services.scheduler.quota.charge_result import PendingCondition, apply_charge_result, pods_to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.bus import NoResponse, NotPermitted
@@ -28,87 +28,90 @@ from shared.runtime.service import Runtime
 log = logging.getLogger(__name__)
 
 TRIES = 2
-"""An answer that was lost on the way is asked for again; that charges nothing twice."""
+"""Requests per cycle; a response may be lost on the way, and a repeated request charges nothing twice."""
 
-AWAY_NS = 1_000_000_000
-"""So long is a ledger that did not answer not asked again."""
+COOL_DOWN_NS = 1_000_000_000
+"""Cool-down after an unanswered request."""
 
 
 class ChargeClient:
-    """What a leading scheduler charges its cycles to.
+    """Requests charges for the cycles of the leading scheduler.
 
     Attributes:
-        asked, unanswered: how often.
+        requests: cycles that requested charges; unanswered: those of them without a response.
     """
 
     def __init__(self, runtime: Runtime, timeout_s: float) -> None:
         self._runtime = runtime
         self._timeout_s = timeout_s
-        self._away_until_ns = 0
-        self.asked = 0
+        self._unavailable_until_ns = 0
+        self.requests = 0
         self.unanswered = 0
 
     async def charge(
-        self, drafts: Sequence[Draft], seen: dict[str, int], room: QuotaPreemptor, *, evicts: bool = True
+        self, drafts: Sequence[Draft], seen: dict[str, int], preemptor: QuotaPreemptor, *, preempts: bool = True
     ) -> tuple[Draft, ...]:
-        """The cycle as it may be recorded: without the pods that the ledger refused, or did not answer for.
+        """Returns the cycle to record: without the pods that the ledger refused or did not respond for, and with preemption for them.
+
+        The caller holds the State: everything but the response is read at `seen`, before the request or after it.
 
         Args:
             seen: the positions that the cycle rests on.
-            room: keeps the room that was made in quotas, and makes it for those that were refused.
-            evicts: room is made; False for pods of other schedulers, which preempt for themselves.
+            preemptor: keeps capacity in quotas for nominated pods, and frees it for refused ones.
+            preempts: False for pods of other schedulers, which preempt for themselves.
         """
         view: ClusterView = self._runtime.state
-        groups = to_charge(drafts, lambda uid: _needs_charge(view, uid))
+        groups = pods_to_charge(drafts, lambda uid: _needs_charge(view, uid))
         if not groups:
             return tuple(drafts)
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided)
-        kept = room.refused_for_nominated(groups)
+        kept = preemptor.refused_for_nominated(groups)
         groups = tuple(group for group in groups if group[0] not in kept)
         refused: dict[str, QuotaShort | None] = {**kept}
         charged_at = 0
         if groups:
-            answer = await self._ask(
+            response = await self._request(
                 ChargeRequest(epoch=self._runtime.writer.epoch, cycle=decided.cycle, seen=seen, groups=groups)
             )
             failpoints.hit("scheduler.charged-before-append")
-            refused |= dict.fromkeys(uid for group in groups for uid in group) if answer is None else answer.refused
-            charged_at = answer.charged_at if answer is not None else 0
-        after = settled(drafts, refused, lambda uid: _told(view, uid), charged_at)
-        return (*after, *room.made(drafts, after, refused)) if evicts else after
+            unanswered = dict.fromkeys(uid for group in groups for uid in group)
+            refused |= unanswered if response is None else response.refused
+            charged_at = response.charged_at if response is not None else 0
+        after = apply_charge_result(drafts, refused, lambda uid: _condition(view, uid), charged_at)
+        return (*after, *preemptor.preempt(drafts, after, refused)) if preempts else after
 
-    async def _ask(self, ask: ChargeRequest) -> ChargeResponse | None:
+    async def _request(self, request: ChargeRequest) -> ChargeResponse | None:
+        """The ledger's response; None without one."""
         runtime = self._runtime
-        if runtime.now_ns() < self._away_until_ns:
+        if runtime.now_ns() < self._unavailable_until_ns:
             return None
-        self.asked += 1
+        self.requests += 1
         for _ in range(TRIES):
             try:
-                data = await runtime.bus.request(SUBJECT, encode(ask), deadline_s=self._timeout_s / TRIES)
-                answer = decode_response(data)
+                data = await runtime.bus.request(SUBJECT, encode(request), deadline_s=self._timeout_s / TRIES)
+                response = decode_response(data)
             except NoResponse:
                 continue
             except (NotPermitted, BadChargeMessage) as error:
-                log.warning("the quota ledger cannot be asked", extra={"error": str(error)})
+                log.warning("the quota ledger cannot be reached for a charge", extra={"error": str(error)})
                 break
-            if (answer.epoch, answer.cycle) == (ask.epoch, ask.cycle) and not answer.late:
-                return answer
+            # The response to an earlier cycle may arrive late, and a late request is refused as a whole.
+            if (response.epoch, response.cycle) == (request.epoch, request.cycle) and not response.late:
+                return response
         self.unanswered += 1
-        self._away_until_ns = runtime.now_ns() + AWAY_NS
-        log.warning("the quota ledger does not answer", extra={"cycle": ask.cycle, "pods": len(ask.groups)})
+        self._unavailable_until_ns = runtime.now_ns() + COOL_DOWN_NS
+        log.warning("the quota ledger does not respond", extra={"cycle": request.cycle, "pods": len(request.groups)})
         return None
 
 
 def _needs_charge(view: ClusterView, uid: str) -> bool:
-    pod_record = view.pods.get(uid)
-    return (
-        pod_record is not None
-        and pod_record.pod_class is not None
-        and view.quota.needs_charge(pod_record.pod_class.namespace, pod_record.pod_class.labels)
-    )
+    pod = view.pods.get(uid)
+    if pod is None or pod.pod_class is None:
+        return False
+    return view.quota.needs_charge(pod.pod_class.namespace, pod.pod_class.labels)
 
 
-def _told(view: ClusterView, uid: str) -> Told:
-    pod_record = view.pods.get(uid)
-    return Told(pod_record.condition_code, pod_record.attempts + 1) if pod_record is not None else Told("", 1)
+def _condition(view: ClusterView, uid: str) -> PendingCondition:
+    pod = view.pods.get(uid)
+    return PendingCondition(pod.condition_code, pod.attempts + 1) if pod is not None else PendingCondition("", 1)

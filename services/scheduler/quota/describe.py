@@ -1,4 +1,4 @@
-"""What the quota ledger says of a pod, as a line of the pod's explainer."""
+"""Texts for the quota ledger's events about a pod, for `koord why pod`."""
 
 from shared.events import Event
 from shared.events.quota import (
@@ -12,21 +12,21 @@ from shared.events.quota import (
 )
 
 
-def told(event: Event) -> str:
-    """The event in words; empty for one that is none of the ledger's about a pod."""
+def describe(event: Event) -> str:
+    """One sentence for an event; empty for one that is not the ledger's, or not about a pod."""
     match event:
         case PodAttached():
             return f"it belongs to quota {event.quota}"
         case PodMoved():
-            return f"it belongs to quota {event.quota} now, no more to {event.before}"
+            return f"it belongs to quota {event.quota} now, no longer to {event.before}"
         case PodCharged():
             return f"quota {event.quota} is charged for it"
         case PodChargeReverted():
-            return f"quota {event.quota} is charged for it no more ({event.reason}); it waits"
+            return f"quota {event.quota} is no longer charged for it ({event.reason}); it waits"
         case PodResized():
-            return f"quota {event.quota} counts the amounts that it asks for now"
+            return f"quota {event.quota} counts the amounts that it requests now"
         case PodReleased():
-            return f"quota {event.quota} counts it no more: {event.reason}"
+            return f"quota {event.quota} no longer counts it: {event.reason}"
         case PodAdmissionDecided() if event.ok:
             return f"cycle {event.cycle} may place it without a charge"
         case PodAdmissionDecided():

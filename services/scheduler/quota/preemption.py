@@ -1,13 +1,13 @@
-"""Preemption inside a quota, in cycles: a pod that found a node but no room in its quota has pods of that quota make room, and the room is kept
-for it until it comes.
+"""Preemption inside a quota, in cycles: for a pod that found a node but does not fit into its quota, pods of that quota are evicted.
 
-Only pods of the same quota, of lower priority, charged and preemptible give way; of the system and default groups none do. The pod is nominated
-for the node that the cycle had found for it.
+Only pods of the same quota, of lower priority, charged and preemptible are victims; none of the system and default quotas are. The pod
+is nominated for the node that the cycle found for it, and the capacity in the quota is kept for it until it is placed.
 
 Source: spec/quota.md 6.3.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
@@ -26,101 +26,111 @@ from shared.events.scheduling import PodPlaced
 
 
 class QuotaPreemptor:
-    """Makes and keeps room in quotas, for one index."""
+    """Frees capacity in quotas and keeps it for nominated pods. Reads one cache and the State that it was made of."""
 
     def __init__(self, cache: SchedulingCache) -> None:
         self._cache = cache
 
     def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
-        """The pods of a cycle that would take room which is kept for one of their own or of higher priority; of a group, all of them."""
+        """Returns the pods that would take capacity kept for a nominated pod of their own or of higher priority; groups as a whole."""
         return _NominatedCapacity(self._cache).refused_for_nominated(groups)
 
-    def made(
+    def preempt(
         self, before: Sequence[Draft], after: Sequence[Draft], refused: Mapping[str, QuotaShort | None]
     ) -> Iterator[Draft]:
-        """What is recorded so that room is made for pods that were refused.
+        """Yields the events that free capacity for pods that were refused.
 
         Args:
             before: the cycle as it was decided, with the node of each pod.
-            after: the cycle without those that were refused.
+            after: the cycle without the placements that were refused.
         """
         cache = self._cache
         placed = {draft.event.pod_uid: draft.event for draft in before if isinstance(draft.event, PodPlaced)}
         cycle = CyclePreemptions(cache)
         cycle.follow(draft.event for draft in after)
-        making = _QuotaPreemption(cache, cycle)
+        preemption = _QuotaPreemption(cache, cycle)
         for draft in after:
             if isinstance(draft.event, PodPlaced):
-                making.take(draft.event.pod_uid)
-        asking = [uid for uid, short in refused.items() if short is not None and short.stage != "nonPreemptible"]
-        for uid in sorted(asking, key=lambda each: -_priority(cache, each)):
-            pod_record, short = cache.view.pods.get(uid), refused[uid]
-            if (
-                pod_record is None
-                or pod_record.pod_class is None
-                or short is None
-                or not _may_preempt(cache, pod_record.pod_class)
-            ):
+                preemption.count_charged(draft.event.pod_uid)
+        # No victim frees the min of a quota that non-preemptible pods use up.
+        uids = [uid for uid, short in refused.items() if short is not None and short.stage != "nonPreemptible"]
+        for uid in sorted(uids, key=lambda each: -_priority(cache, each)):
+            pod, short = cache.view.pods.get(uid), refused[uid]
+            if pod is None or pod.pod_class is None or short is None or not _may_preempt(cache, pod.pod_class):
                 continue
-            if (chosen := making.select_for(pod_record, pod_record.pod_class, short.short)) is None:
+            if (selected := preemption.select_for(pod, pod.pod_class, short.short)) is None:
                 continue
-            quota, gone = chosen
-            victims = tuple(by_importance(each.victim for each in gone))
-            broken = sorted({name for each in gone for name in each.breaks})
-            candidate = Candidate(placed[uid].node, victims, sum(bool(each.breaks) for each in gone), tuple(broken))
-            said = nomination(pod_record, candidate, placed[uid].cycle, quota=quota)
-            for event in consequences(cache, cycle, pod_record, pod_record.pod_class, said, victims):
-                yield Draft(event, Cause("cluster", pod_record.since), uid)
+            quota, quota_victims = selected
+            victims = tuple(by_importance(each.victim for each in quota_victims))
+            violated = sorted({name for each in quota_victims for name in each.violates})
+            violations = sum(bool(each.violates) for each in quota_victims)
+            candidate = Candidate(placed[uid].node, victims, violations, tuple(violated))
+            nominated = nomination(pod, candidate, placed[uid].cycle, quota=quota)
+            for event in consequences(cache, cycle, pod, pod.pod_class, nominated, victims):
+                yield Draft(event, Cause("cluster", pod.since), uid)
+
+
+class _Nominated(NamedTuple):
+    """A pod for which capacity in its quota is kept."""
+
+    priority: int
+    uid: str
+    entry: Entry
 
 
 class _NominatedCapacity:
-    """The room that is kept in quotas for the pods that wait for it."""
+    """The capacity in quotas that is kept for nominated pods."""
 
     def __init__(self, cache: SchedulingCache) -> None:
         self._cache = cache
-        self._waiting = sorted(_waiting(cache), key=lambda each: (-each[0], each[1]))
+        self._nominated = sorted(_nominated(cache), key=lambda each: (-each.priority, each.uid))
 
     def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
-        found: dict[str, QuotaShort] = {}
+        refused: dict[str, QuotaShort] = {}
         view = self._cache.view.quota
-        taken: dict[str, Amounts] = {}
-        np_taken: dict[str, Amounts] = {}
-        for group in groups if self._waiting else ():
-            why = next((short for uid in group if (short := self._refused_for_nominated(uid, taken, np_taken))), None)
+        planned: dict[str, Amounts] = {}
+        np_planned: dict[str, Amounts] = {}
+        for group in groups if self._nominated else ():
+            short = next((found for uid in group if (found := self._shortage(uid, planned, np_planned))), None)
             for uid in group:
-                if why is not None:
-                    found[uid] = why
+                if short is not None:
+                    refused[uid] = short
                 elif (entry := _entry(self._cache, uid)) is not None:
-                    view.take(entry, taken, np_taken)
-        return found
+                    view.take(entry, planned, np_planned)
+        return refused
 
-    def _refused_for_nominated(
-        self, uid: str, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]
+    def _shortage(
+        self, uid: str, planned: Mapping[str, Amounts], np_planned: Mapping[str, Amounts]
     ) -> QuotaShort | None:
+        """The shortfall of a pod's quota besides the kept capacity; None where there is none, or the ledger will find it."""
         view, entry, priority = self._cache.view.quota, _entry(self._cache, uid), _priority(self._cache, uid)
+        if entry is None:
+            return None
         first = [
             each
-            for each in self._waiting
-            if entry is not None and each[0] >= priority and each[1] != uid and each[2].quota == entry.quota
+            for each in self._nominated
+            if each.priority >= priority and each.uid != uid and each.entry.quota == entry.quota
         ]
-        if not first or entry is None or not view.has_room(entry, taken, np_taken):
-            return None  # nothing is kept; or the ledger says itself what is missing
-        beside = {quota: dict(sizes) for quota, sizes in taken.items()}
-        np_beside = {quota: dict(sizes) for quota, sizes in np_taken.items()}
-        for _, _, waits in first:
-            view.take(waits, beside, np_beside)
-        short = view.shortage(entry, beside, np_beside)
+        if not first or not view.has_room(entry, planned, np_planned):
+            return None
+        with_kept, np_with_kept = _copied(planned), _copied(np_planned)
+        for each in first:
+            view.take(each.entry, with_kept, np_with_kept)
+        short = view.shortage(entry, with_kept, np_with_kept)
         if short == {}:
             return None
-        whose = self._cache.view.pods[first[0][1]].name
-        message = f"Insufficient quotas, quotaName: {entry.quota}, the room in it is kept for {whose} of priority {first[0][0]}"
+        owner = self._cache.view.pods[first[0].uid].name
+        message = (
+            f"Insufficient quotas, quotaName: {entry.quota}, the room in it is kept for {owner} of priority"
+            f" {first[0].priority}"
+        )
         return QuotaShort(quota=entry.quota, stage="quota", short=short or {}, message=message)
 
 
 class _QuotaPreemption:
-    """What a cycle's refused pods ask of the others in their quotas, so that no two of them rest on the same room.
+    """Selects victims for the refused pods of one cycle, so that no two of them count on the same capacity.
 
-    A pod that the cycle nominates for a node has the room that its victims free in its quota; they leave, and nobody else rests on it.
+    A pod that the cycle nominates for a node has the capacity that its victims free in its quota: nobody else counts on it.
     """
 
     def __init__(self, cache: SchedulingCache, cycle: CyclePreemptions) -> None:
@@ -128,89 +138,85 @@ class _QuotaPreemption:
         self._cycle = cycle
         self._budgets = cycle.budgets
         self._view = cache.view.quota
-        self._taken: dict[str, Amounts] = {}
-        self._np_taken: dict[str, Amounts] = {}
-        self._waiting = list(_waiting(cache))
-        waiting = {uid for _, uid, _ in self._waiting}
+        self._planned: dict[str, Amounts] = {}
+        self._np_planned: dict[str, Amounts] = {}
+        self._nominated = list(_nominated(cache))
+        known = {each.uid for each in self._nominated}
         for uid in cycle.nominated:
-            if uid not in waiting and (entry := _entry(cache, uid)) is not None:
-                self._waiting.append((_priority(cache, uid), uid, entry))
-        self._turns: dict[str, list[QuotaVictim]] = {}
-        self._leaving: dict[str, dict[str, Entry]] = {}
+            if uid not in known and (entry := _entry(cache, uid)) is not None:
+                self._nominated.append(_Nominated(_priority(cache, uid), uid, entry))
+        self._ordered: dict[str, list[QuotaVictim]] = {}
+        self._terminating: dict[str, dict[str, Entry]] = {}
 
-    def take(self, uid: str) -> None:
-        """The cycle has charged a pod, which the ledger's log may not have said yet."""
+    def count_charged(self, uid: str) -> None:
+        """Counts a pod that the ledger has charged for this cycle: the followed log may not show the charge yet."""
         entry = _entry(self._cache, uid)
         if entry is not None and not entry.charged:
-            self._view.take(entry, self._taken, self._np_taken)
+            self._view.take(entry, self._planned, self._np_planned)
 
     def select_for(
-        self, pod_record: PodRecord, pod_class: PodClass, short: Mapping[str, int]
+        self, pod: PodRecord, pod_class: PodClass, short: Mapping[str, int]
     ) -> tuple[str, list[QuotaVictim]] | None:
-        """The quota of a pod, and those of its pods that have to go; None when nobody has to, or all would not be enough.
+        """Returns the pod's quota and its victims; None where none is needed, or all of them would not be enough.
 
         Args:
-            short: what the ledger says is missing. It may know more than what has been read of it here, and less: what is kept for others.
+            short: the shortfall that the ledger responded. It may rest on more than the followed log shows, and it leaves out the
+                capacity that is kept for others: the larger of both counts.
         """
-        entry = _entry(self._cache, pod_record.uid)
+        entry = _entry(self._cache, pod.uid)
         if entry is None:
             return None
-        taken, np_taken = _copied(self._taken), _copied(self._np_taken)
-        for priority, uid, waits in self._waiting:
-            if priority >= pod_class.priority and uid != pod_record.uid:
-                self._view.take(waits, taken, np_taken)
-        known = self._view.shortage(entry, taken, np_taken)
+        planned, np_planned = _copied(self._planned), _copied(self._np_planned)
+        for each in self._nominated:
+            if each.priority >= pod_class.priority and each.uid != pod.uid:
+                self._view.take(each.entry, planned, np_planned)
+        known = self._view.shortage(entry, planned, np_planned)
         if known is None:
             return None
         missing = largest(known, short)
-        leaving = self._leaving_from(entry.quota)
-        for uid, gone in leaving.items():
+        terminating = self._terminating_of(entry.quota)
+        for uid, leaving in terminating.items():
             if _priority(self._cache, uid) < pod_class.priority:
-                missing = sub(missing, {name: size for name, size in gone.request.items() if name in missing})
-        chosen = select_victims(self._turns_of(entry.quota), pod_class.priority, missing)
-        if not chosen:
+                missing = sub(missing, {name: size for name, size in leaving.request.items() if name in missing})
+        selected = select_victims(self._candidates_of(entry.quota), pod_class.priority, missing)
+        if not selected:
             return None
-        names = {each.victim.uid for each in chosen}
-        self._turns[entry.quota] = [each for each in self._turns[entry.quota] if each.victim.uid not in names]
-        leaving.update((uid, self._view.pods[uid]) for uid in names)
-        self._waiting.append((pod_class.priority, pod_record.uid, entry))
-        return entry.quota, chosen
+        uids = {each.victim.uid for each in selected}
+        self._ordered[entry.quota] = [each for each in self._ordered[entry.quota] if each.victim.uid not in uids]
+        terminating.update((uid, self._view.pods[uid]) for uid in uids)
+        self._nominated.append(_Nominated(pod_class.priority, pod.uid, entry))
+        return entry.quota, selected
 
-    def _leaving_from(self, quota: str) -> dict[str, Entry]:
-        if quota not in self._leaving:
+    def _terminating_of(self, quota: str) -> dict[str, Entry]:
+        if quota not in self._terminating:
             pods = self._cache.view.pods
-            self._leaving[quota] = {
+            self._terminating[quota] = {
                 uid: entry
                 for uid, entry in self._charged(quota)
-                if (pod_record := pods.get(uid)) is not None
-                and (pod_record.is_terminating() or self._cycle.is_evicted(uid))
+                if (pod := pods.get(uid)) is not None and (pod.is_terminating() or self._cycle.is_evicted(uid))
             }
-        return self._leaving[quota]
+        return self._terminating[quota]
 
-    def _turns_of(self, quota: str) -> list[QuotaVictim]:
-        if self._budgets is not self._cycle.budgets:  # drawn down by a choice: what follows may go beyond them now
+    def _candidates_of(self, quota: str) -> list[QuotaVictim]:
+        # An earlier choice of the cycle draws budgets down: evictions that were within them may violate them now.
+        if self._budgets is not self._cycle.budgets:
             self._budgets = self._cycle.budgets
-            self._turns.clear()
-        if quota not in self._turns:
-            cache = self._cache
-            leaving = self._leaving_from(quota)
+            self._ordered.clear()
+        if quota not in self._ordered:
+            terminating = self._terminating_of(quota)
             candidates: list[tuple[Victim, Mapping[str, int]]] = []
-            stayed = []
+            refused = []
             for uid, entry in self._charged(quota):
-                pod_record = cache.view.pods.get(uid)
-                if (
-                    pod_record is None
-                    or pod_record.pod_class is None
-                    or uid in leaving
-                    or not entry.preemptible
-                    or not pod_record.assignment()
-                ):
+                pod = self._cache.view.pods.get(uid)
+                if pod is None or pod.pod_class is None or uid in terminating:
                     continue
-                candidates.append((victim_of(pod_record), entry.request))
-                if pod_record.eviction_refused_seq:
-                    stayed.append(uid)
-            self._turns[quota] = eviction_order(candidates, self._budgets, stayed)
-        return self._turns[quota]
+                if not entry.preemptible or not pod.assignment():
+                    continue
+                candidates.append((victim_of(pod), entry.request))
+                if pod.eviction_refused_seq:
+                    refused.append(uid)
+            self._ordered[quota] = eviction_order(candidates, self._budgets, refused)
+        return self._ordered[quota]
 
     def _charged(self, quota: str) -> Iterator[tuple[str, Entry]]:
         for uid in self._view.pods_of.get(quota, ()):
@@ -218,12 +224,12 @@ class _QuotaPreemption:
                 yield uid, entry
 
 
-def _waiting(cache: SchedulingCache) -> Iterator[tuple[int, str, Entry]]:
-    """(priority, uid, entry) of the pods for whom room is made in their quota."""
-    for uid, pod_record in cache.nominated.items():
-        entry = _entry(cache, uid) if waits_for_quota(pod_record.reasons) else None
+def _nominated(cache: SchedulingCache) -> Iterator[_Nominated]:
+    """The pods for which capacity in their quota is freed."""
+    for uid, pod in cache.nominated.items():
+        entry = _entry(cache, uid) if waits_for_quota(pod.reasons) else None
         if entry is not None:
-            yield _priority(cache, uid), uid, entry
+            yield _Nominated(_priority(cache, uid), uid, entry)
 
 
 def _may_preempt(cache: SchedulingCache, pod_class: PodClass) -> bool:
@@ -232,17 +238,15 @@ def _may_preempt(cache: SchedulingCache, pod_class: PodClass) -> bool:
 
 
 def _entry(cache: SchedulingCache, uid: str) -> Entry | None:
-    pod_record = cache.view.pods.get(uid)
-    if pod_record is None or pod_record.pod_class is None:
+    pod = cache.view.pods.get(uid)
+    if pod is None or pod.pod_class is None:
         return None
-    return cache.view.quota.entry_of(
-        uid, pod_record.pod_class.namespace, pod_record.pod_class.labels, pod_record.pod_class.request
-    )
+    return cache.view.quota.entry_of(uid, pod.pod_class.namespace, pod.pod_class.labels, pod.pod_class.request)
 
 
 def _priority(cache: SchedulingCache, uid: str) -> int:
-    pod_record = cache.view.pods.get(uid)
-    return pod_record.pod_class.priority if pod_record is not None and pod_record.pod_class is not None else 0
+    pod = cache.view.pods.get(uid)
+    return pod.pod_class.priority if pod is not None and pod.pod_class is not None else 0
 
 
 def _copied(sums: Mapping[str, Amounts]) -> dict[str, Amounts]:

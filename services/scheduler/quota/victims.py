@@ -1,7 +1,8 @@
-"""Which pods of a quota give way to one of higher priority that their quota has no room for.
+"""Selects the pods of a quota that are evicted for a pod of higher priority that does not fit into the quota.
 
-Pure: the least important go, no more of them than needed. On one node it is what upstream's preemption inside a quota chooses; but the quota's
-pods count wherever they run, for room in a quota is not on any node, and nobody goes when all of them together are not enough.
+Pure: the least important pods are evicted, and no more of them than needed. For pods of one node the result is that of upstream's
+preemption inside a quota. But pods of the quota count wherever they run, since a quota is not bound to a node, and none is evicted
+where all of them together do not free enough.
 
 Source: spec/quota.md 6.3; upstream pkg/scheduler/plugins/elasticquota/preempt.go.
 """
@@ -15,48 +16,52 @@ from shared.domain.amounts import Amounts
 
 
 class QuotaVictim(NamedTuple):
-    """A pod that may have to give way.
+    """A pod that may be evicted.
 
     Attributes:
-        frees: what its quota gets back.
-        breaks: names of the disruption budgets that its going would violate.
-        stays: it would violate one, or its going was refused before: it goes only where the others are not enough.
+        frees: the amounts that its quota gets back.
+        violates: names of the disruption budgets that its eviction would violate.
+        is_last_resort: its eviction would violate one, or was refused before: it is evicted only where the others are not enough.
     """
 
     victim: Victim
     frees: Mapping[str, int]
-    breaks: tuple[str, ...]
-    stays: bool
+    violates: tuple[str, ...]
+    is_last_resort: bool
 
 
 def eviction_order(
-    candidates: Sequence[tuple[Victim, Mapping[str, int]]], budgets: Sequence[Budget], stayed: Iterable[str]
+    candidates: Sequence[tuple[Victim, Mapping[str, int]]], budgets: Sequence[Budget], refused: Iterable[str]
 ) -> list[QuotaVictim]:
-    """Pods in the order in which they go: the least important first, behind all others those that are to stay.
+    """Orders pods for eviction: the least important first, those of last resort behind all others.
 
     Args:
-        stayed: uids of pods whose going was refused before.
+        candidates: pods, each with the amounts that its quota would get back.
+        refused: uids of pods whose eviction was refused before.
     """
     frees = {victim.uid: size for victim, size in candidates}
-    refused = set(stayed)
+    refused_uids = set(refused)
     least_first = by_importance(victim for victim, _ in candidates)[::-1]
     beyond = overdrawn(least_first, budgets)
     found = []
     for victim in least_first:
-        breaks = beyond.get(victim.uid, ())
-        found.append(QuotaVictim(victim, frees[victim.uid], breaks, bool(breaks) or victim.uid in refused))
-    return sorted(found, key=lambda each: each.stays)
+        violates = beyond.get(victim.uid, ())
+        is_last_resort = bool(violates) or victim.uid in refused_uids
+        found.append(QuotaVictim(victim, frees[victim.uid], violates, is_last_resort))
+    return sorted(found, key=lambda each: each.is_last_resort)
 
 
-def select_victims(turns: Sequence[QuotaVictim], priority: int, needed: Mapping[str, int]) -> list[QuotaVictim] | None:
-    """The pods that go for one of this priority, in the order of `turns`; None when all that may go are not enough.
+def select_victims(
+    ordered: Sequence[QuotaVictim], priority: int, needed: Mapping[str, int]
+) -> list[QuotaVictim] | None:
+    """Selects victims for a pod of this priority, in the order of `ordered`; None where all candidates together are not enough.
 
     Args:
-        needed: what has to come free; nobody goes for nothing.
+        needed: the amounts to free; nothing is evicted where none is above zero.
     """
     missing: Amounts = {name: size for name, size in needed.items() if size > 0}
     taken: list[QuotaVictim] = []
-    for each in turns:
+    for each in ordered:
         if all(size <= 0 for size in missing.values()):
             break
         if each.victim.priority < priority:
@@ -64,11 +69,12 @@ def select_victims(turns: Sequence[QuotaVictim], priority: int, needed: Mapping[
             missing = {name: size - each.frees.get(name, 0) for name, size in missing.items()}
     if any(size > 0 for size in missing.values()):
         return None
-    gone: list[QuotaVictim] = []
-    for each in reversed(taken):  # those that came last are the most important: they stay where the others suffice
+    selected: list[QuotaVictim] = []
+    # The last ones taken are the most important: they stay where the others are enough.
+    for each in reversed(taken):
         without = {name: size + each.frees.get(name, 0) for name, size in missing.items()}
         if any(size > 0 for size in without.values()):
-            gone.append(each)
+            selected.append(each)
         else:
             missing = without
-    return gone[::-1]
+    return selected[::-1]

@@ -77,10 +77,10 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
         "it belongs to quota team",
         "cycle 7 may not place it: quota team is short of cpu, memory",
         "quota team is charged for it",
-        "quota team is charged for it no more (bind-refused); it waits",
-        "it belongs to quota team now, no more to others",
-        "quota team counts the amounts that it asks for now",
-        "quota team counts it no more: deleted",
+        "quota team is no longer charged for it (bind-refused); it waits",
+        "it belongs to quota team now, no longer to others",
+        "quota team counts the amounts that it requests now",
+        "quota team no longer counts it: deleted",
     ]
 
 

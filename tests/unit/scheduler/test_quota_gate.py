@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.queue.quota_gate import QuotaGate
-from services.scheduler.quota.charge_result import Told, settled, to_charge
+from services.scheduler.quota.charge_result import PendingCondition, apply_charge_result, pods_to_charge
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.state.quota_view import QuotaView
@@ -132,9 +132,11 @@ def cycle_of(*outcomes: tuple[str, str]) -> list[Draft]:
 
 def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_tried_again() -> None:
     drafts = cycle_of(("p1", ""), ("p2", "n1"), ("p3", "n2"), ("p4", ""))
-    assert to_charge(drafts, lambda uid: uid != "p3") == (("p2",),)
+    assert pods_to_charge(drafts, lambda uid: uid != "p3") == (("p2",),)
     short = QuotaShort(quota="a", stage="quota", short={"cpu": 500}, message="Insufficient quotas")
-    decided, *rest = (draft.event for draft in settled(drafts, {"p2": short}, lambda _: Told("", 2), 40))
+    decided, *rest = (
+        draft.event for draft in apply_charge_result(drafts, {"p2": short}, lambda _: PendingCondition("", 2), 40)
+    )
     assert isinstance(decided, CycleDecided)
     assert [(outcome.pod_uid, outcome.node) for outcome in decided.pods] == [("p1", ""), ("p2", ""), ("p3", "n2")]
     assert decided.charged_at == 40
@@ -150,10 +152,10 @@ def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_trie
 def test_what_a_pod_has_been_told_is_not_said_again(stage: str) -> None:
     drafts = cycle_of(("p1", "n1"))
     short = QuotaShort(quota="a", stage=stage, short={"cpu": 1})
-    [_, first] = settled(drafts, {"p1": short}, lambda _: Told("", 1), 1)
+    [_, first] = apply_charge_result(drafts, {"p1": short}, lambda _: PendingCondition("", 1), 1)
     assert isinstance(first.event, PodUnschedulable)
     code = first.event.code
-    assert len(settled(drafts, {"p1": short}, lambda _: Told(code, 1), 1)) == 1
+    assert len(apply_charge_result(drafts, {"p1": short}, lambda _: PendingCondition(code, 1), 1)) == 1
 
 
 def test_a_restored_view_knows_the_same() -> None:

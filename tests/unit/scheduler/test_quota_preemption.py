@@ -33,9 +33,9 @@ Pods = Sequence[tuple[int, int, int]]
 """(priority, started, cpu) of each."""
 
 
-def turns(pods: Pods, budgets: Sequence[Budget] = (), stayed: Sequence[str] = ()) -> Any:
+def turns(pods: Pods, budgets: Sequence[Budget] = (), refused: Sequence[str] = ()) -> Any:
     victims = [(Victim(f"v{n}", f"d/v{n}", {}, p, s), {"cpu": c}) for n, (p, s, c) in enumerate(pods)]
-    return eviction_order(victims, budgets, stayed)
+    return eviction_order(victims, budgets, refused)
 
 
 def gone(pods: Pods, priority: int, cpu: int, **more: Any) -> list[str] | None:
@@ -54,7 +54,7 @@ def test_the_least_important_go_and_no_more_than_needed() -> None:
 
 def test_those_that_must_or_did_stay_go_last() -> None:
     pods = [(0, 1, 4), (1, 1, 4)]
-    assert gone(pods, 10, 4, stayed=["v0"]) == ["v1"]
+    assert gone(pods, 10, 4, refused=["v0"]) == ["v1"]
     selector = canonical(LabelSelector(match_labels={"app": "x"}))
     assert selector is not None
     [first, second] = eviction_order(
@@ -62,7 +62,7 @@ def test_those_that_must_or_did_stay_go_last() -> None:
         [Budget("d", selector, 0)],
         (),
     )
-    assert (first.victim.uid, second.victim.uid, second.stays) == ("b", "a", True)
+    assert (first.victim.uid, second.victim.uid, second.is_last_resort) == ("b", "a", True)
 
 
 @settings(max_examples=examples(300), deadline=None)
