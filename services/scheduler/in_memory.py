@@ -1,7 +1,7 @@
-"""The scheduler without servers: what it observes and decides is kept in memory, and one call decides one cycle.
+"""The scheduler without servers: observations and decisions are kept in memory, and one call decides one cycle.
 
-The engine is the same fold, index and cycle as the service's; only the log is a counter. `koord simulate` and
-`koord bench scheduler` run it.
+Fold, cache and cycle are those of the service; only the log is a counter. `koord simulate` and `koord bench scheduler`
+use it.
 """
 
 from collections.abc import Iterable
@@ -20,17 +20,17 @@ class InMemoryScheduler:
     """A cluster in memory with a scheduler of its own.
 
     Attributes:
-        view: what the scheduler knows.
-        notes: what the configuration asks for and does not get.
+        view: the State.
+        notes: parts of the configuration that are not implemented.
         schedulers: the scheduler names that it has profiles for.
-        cache: what its decisions read.
+        cache: the derived arrays and queue that decisions read.
     """
 
     def __init__(self, config: str = "", source: str = "given") -> None:
-        """Start with a configuration; the shipped profile when none is given.
+        """Starts with a configuration; with the default profile when none is given.
 
         Raises:
-            BadConfig: the configuration is refused; names the path and the reason.
+            BadConfig: the configuration is rejected; the error names the path and the reason.
         """
         self.view = ClusterView()
         if config:
@@ -43,14 +43,14 @@ class InMemoryScheduler:
         self.cache = SchedulingCache(self.view, configuration.profiles)
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:
-        """The cluster says something."""
+        """Folds observations of the cluster."""
         for event in events:
             self.append("cluster", event, now_ns)
 
     def decide(self, now_ns: int, batch_size: int) -> tuple[Event, ...]:
-        """Decide one cycle and fold it; its events, none when no pod may be tried.
+        """Decides one cycle, folds its events and returns them; none when no pod may be tried.
 
-        Placed pods hold what they ask for from then on, as they do between a placement and the answer to it.
+        Placed pods count on their nodes from then on, as between a placement and its binding.
         """
         drafts = decide(self.cache, now_ns, batch_size)
         if not drafts:

@@ -1,6 +1,7 @@
-"""A profile's plugins with their working copies of one cycle, sorted by what the judge has to do with each.
+"""A profile's plugins with their states of one cycle, grouped by how they are called.
 
-Once a cycle for all classes; and once for classes that differ in amounts alone: of most of these, most plugins have nothing to say.
+They are grouped once a cycle for all classes, and again for each set of request variants: most plugins do not apply to
+most of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,26 +20,26 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.pod_class import PodClass, variant_key
 
 Filtering = tuple[int, Plugin, PluginState]
-"""(place among the profile's filters, plugin, working copy)."""
+"""(index among the profile's filters, plugin, state)."""
 Scoring = tuple[Plugin, int, PluginState]
-"""(plugin, weight, working copy)."""
+"""(plugin, weight, state)."""
 
 
 class ActivePlugins:
-    """Who judges.
+    """Plugins that apply to a class, grouped by how they are called.
 
     Attributes:
-        snapshot: what is taken on the nodes.
-        alive: how many nodes there are; nobody: int64[rows], FEASIBLE, or NO_NODE where the row is free.
-        fitting: the filter that is arithmetic alone, with its place.
-        filters: the others that judge a node by itself, in order; moving: those of them whose verdict a placement may change.
-        fickle: places of those that may think better of a node after a placement.
-        gives: whether one of them may give pods something.
-        wide_filters, wide_scorers: those that look beyond the node; wide: the working copies of both.
-        scorers: the others, with weights.
-        flat: of those, the ones that say the same of every node: what that adds to a total, by name; base: their sum.
-        order: names of all that score, as records list them.
-        guides: those that know nodes which come first.
+        snapshot: requested amounts of the nodes.
+        alive: number of nodes; unrejected: int64[rows], FEASIBLE, or NO_NODE where the row is free.
+        fit_filter: the filter that is arithmetic alone, with its index.
+        filters: the other filters of one node at a time, in order; moving: those whose result a placement may change.
+        recheck: indices of filters that may admit a node again after a placement.
+        reserves: one of the plugins may reserve resources of the node.
+        cross_node_filters, cross_node_scorers: plugins that read pods on other nodes; cross_node: the states of both.
+        scorers: the other scoring plugins, with weights.
+        constant: plugins with the same score on every node -> its share of a total; base: their sum.
+        order: names of all scoring plugins, as records list them.
+        preferring: plugins that name preferred nodes.
     """
 
     def __init__(self, profile: Profile, plugin_states: Mapping[Plugin, PluginState], snapshot: CycleSnapshot) -> None:
@@ -46,36 +47,36 @@ class ActivePlugins:
         self.snapshot = snapshot
         alive = snapshot.table.alive[: snapshot.size]
         self.alive = int(alive.sum())
-        self.nobody: Int64 = np.where(alive, FEASIBLE, NO_NODE)
+        self.unrejected: Int64 = np.where(alive, FEASIBLE, NO_NODE)
         filters = [(index, plugin, plugin_states[plugin]) for index, plugin in enumerate(profile.filters)]
-        self.fitting: tuple[int, PluginState] | None = None
+        self.fit_filter: tuple[int, PluginState] | None = None
         self.filters: list[Filtering] = []
         for index, plugin, state in filters:
             if plugin.spec.fit_term:
-                self.fitting = index, state
+                self.fit_filter = index, state
             elif not plugin.cross_node:
                 self.filters.append((index, plugin, state))
-        self.wide_filters: list[Filtering] = [entry for entry in filters if entry[1].cross_node]
+        self.cross_node_filters: list[Filtering] = [entry for entry in filters if entry[1].cross_node]
         self.moving: list[Filtering] = [entry for entry in self.filters if not entry[1].node_only]
-        self.fickle = frozenset(index for index, plugin, _ in self.filters if plugin.spec.reserves)
-        self.gives = bool(self.fickle)
-        self.guides = [plugin for plugin in profile.plugins if plugin.spec.prefers_nodes]
+        self.recheck = frozenset(index for index, plugin, _ in self.filters if plugin.spec.reserves)
+        self.reserves = bool(self.recheck)
+        self.preferring = [plugin for plugin in profile.plugins if plugin.spec.prefers_nodes]
         scorers = [(scorer.plugin, scorer.weight, plugin_states[scorer.plugin]) for scorer in profile.scorers]
         self.scorers: list[Scoring] = [entry for entry in scorers if not entry[0].cross_node]
-        self.wide_scorers = [(plugin, weight, state) for plugin, weight, state in scorers if plugin.cross_node]
-        self.wide = [state for plugin, state in plugin_states.items() if plugin.cross_node]
-        self.order = [plugin.name for plugin, *_ in (*self.scorers, *self.wide_scorers)]
-        self.flat: dict[str, int] = {}
+        self.cross_node_scorers = [(plugin, weight, state) for plugin, weight, state in scorers if plugin.cross_node]
+        self.cross_node = [state for plugin, state in plugin_states.items() if plugin.cross_node]
+        self.order = [plugin.name for plugin, *_ in (*self.scorers, *self.cross_node_scorers)]
+        self.constant: dict[str, int] = {}
         self.base = 0
-        self._by_kin: dict[bytes, ActivePlugins] = {}
+        self._by_variant: dict[bytes, ActivePlugins] = {}
 
     def fit_term(self, pod_class: PodClass) -> tuple[int, FitTerm] | None:
-        """What `fitting` asks for the class, with its place."""
-        return None if self.fitting is None else (self.fitting[0], self.fitting[1].fit_term(pod_class))
+        """Returns the term of `fit_filter` for the class, with its index."""
+        return None if self.fit_filter is None else (self.fit_filter[0], self.fit_filter[1].fit_term(pod_class))
 
     def parts(self, pod_class: PodClass) -> tuple[list[Scoring], list[tuple[int, ScoreTerm]], list[Scoring]]:
-        """Who scores the class by arithmetic alone, (weight, what that is worked out from) of each of these, and who has to be asked."""
-        summing: list[Scoring] = []
+        """Returns the plugins with a score term for the class, (weight, term) of each, and the plugins without one."""
+        summed_scorers: list[Scoring] = []
         parts: list[tuple[int, ScoreTerm]] = []
         others: list[Scoring] = []
         for scoring in self.scorers:
@@ -84,16 +85,16 @@ class ActivePlugins:
             if part is None:
                 others.append(scoring)
             else:
-                summing.append(scoring)
+                summed_scorers.append(scoring)
                 parts.append((weight, part))
-        return summing, parts, others
+        return summed_scorers, parts, others
 
     def of(self, pod_class: PodClass) -> "ActivePlugins":
-        """Those of them that may have something to say of the class, or of one that differs from it in amounts alone."""
+        """Returns the plugins that may apply to the class or to one of its request variants."""
         key = variant_key(pod_class)
-        active = self._by_kin.get(key)
+        active = self._by_variant.get(key)
         if active is None:
-            active = self._by_kin[key] = self._narrowed(pod_class)
+            active = self._by_variant[key] = self._narrowed(pod_class)
         return active
 
     def _narrowed(self, pod_class: PodClass) -> "ActivePlugins":
@@ -101,11 +102,11 @@ class ActivePlugins:
         active = copy(self)
         active.filters = [entry for entry in self.filters if _filters(pod_class, entry[1], entry[2], every)]
         active.moving = [entry for entry in active.filters if not entry[1].node_only]
-        active.gives = any(plugin.spec.reserves for _, plugin, _ in active.filters)
-        active.wide_filters = [entry for entry in self.wide_filters if entry[2].applies_to(pod_class)]
-        active.wide_scorers = [entry for entry in self.wide_scorers if entry[2].applies_to(pod_class)]
-        active.wide = [state for state in self.wide if state.applies_to(pod_class)]
-        active.scorers, active.flat = [], {}
+        active.reserves = any(plugin.spec.reserves for _, plugin, _ in active.filters)
+        active.cross_node_filters = [entry for entry in self.cross_node_filters if entry[2].applies_to(pod_class)]
+        active.cross_node_scorers = [entry for entry in self.cross_node_scorers if entry[2].applies_to(pod_class)]
+        active.cross_node = [state for state in self.cross_node if state.applies_to(pod_class)]
+        active.scorers, active.constant = [], {}
         for plugin, weight, state in self.scorers:
             if not plugin.node_only:
                 active.scorers.append((plugin, weight, state))
@@ -116,8 +117,8 @@ class ActivePlugins:
             if scores.any():
                 active.scorers.append((plugin, weight, state))
             else:
-                active.flat[plugin.name] = (MAX_SCORE if plugin.normalize is Normalize.DOWN else 0) * weight
-        active.base = sum(active.flat.values())
+                active.constant[plugin.name] = (MAX_SCORE if plugin.normalize is Normalize.DOWN else 0) * weight
+        active.base = sum(active.constant.values())
         return active
 
 
@@ -125,8 +126,11 @@ def _filters(pod_class: PodClass, plugin: Plugin, state: PluginState, every: Row
     return state.filter(pod_class, every) is not None if plugin.node_only else state.applies_to(pod_class)
 
 
-def refuse_by(pod_class: PodClass, by: Int64, result: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
-    """Ask filters; the first of the profile that refuses a node is noted for it. by, verdict: [rows]."""
+def apply_filters(pod_class: PodClass, by: Int64, result: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
+    """Runs filters.
+
+    `by` and `result`, [rows], get the first filter of the profile that rejects the node, and its result.
+    """
     for index, _, state in filters:
         results = state.filter(pod_class, rows)
         if results is not None:

@@ -1,4 +1,6 @@
-"""What a pod that found no node is told: the code of the main reason, and Kubernetes' words for all of them."""
+"""The PodScheduled condition of a pod without a node: the code of the main reason, and a message in Kubernetes'
+words.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,21 +9,23 @@ from services.scheduler.framework.reasons import NO_NODES, ReasonTexts, summary
 from shared.events.scheduling import ClassEvaluated, Rejections
 
 
-def main_code(judged: ClassEvaluated) -> str:
-    """The stable code of the reason that refuses most nodes; of equals, the one whose plugin is asked first."""
+def main_code(evaluated: ClassEvaluated) -> str:
+    """Returns the code of the reason that rejects most nodes; among equals, that of the first plugin of the profile."""
     counts: Counter[str] = Counter()
-    for rejected in judged.rejected:
+    for rejected in evaluated.rejected:
         counts[rejected.code] = max(counts[rejected.code], rejected.nodes)
     return max(counts, key=lambda code: counts[code]) if counts else NO_NODES
 
 
-def message(judged: ClassEvaluated, texts: ReasonTexts) -> str:
-    """What the pod's condition says, in Kubernetes' words."""
-    return summary(judged.nodes, refused_by_text(judged.rejected, texts))
+def message(evaluated: ClassEvaluated, texts: ReasonTexts) -> str:
+    """Returns the message of the pod's condition, in Kubernetes' words."""
+    return summary(evaluated.nodes, refused_by_text(evaluated.rejected, texts))
 
 
 def refused_by_text(rejected: Sequence[Rejections], texts: ReasonTexts, language: str = "en") -> dict[str, int]:
-    """Text of a reason -> how many nodes it refuses; details that the text does not show are summed up."""
+    """Returns text of a reason -> number of nodes that it rejects; details that the text does not show are
+    summed up.
+    """
     counts: Counter[str] = Counter()
     for entry in rejected:
         counts[texts.text(entry.code, entry.detail, language)] += entry.nodes

@@ -1,7 +1,8 @@
 """Preemptions of one scheduling cycle, as those that follow in the same cycle see them.
 
-The state learns of a choice only once the cycle is recorded. Until then the victims are leaving, their disruptions are used up and the
-nominations that a choice ended are over: for the preemption on nodes as for that inside quotas.
+The State contains a choice only once the cycle is recorded. Within the cycle, its victims already count as terminating,
+their disruptions as used up, and the nominations that it ended as over: for the preemption on nodes as for that inside
+quotas.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ class CyclePreemptions:
     """
 
     def __init__(self, cache: SchedulingCache) -> None:
-        """Begins a cycle on a settled index."""
+        """Begins a cycle on a settled cache."""
         self._cache = cache
         self.evicted: dict[str, None] = {}
         self.nominated: dict[str, str] = {}
@@ -50,10 +51,10 @@ class CyclePreemptions:
 
     @cached_property
     def budgets(self) -> tuple[Budget, ...]:
-        """Disruption budgets, in the order of their names, with the disruptions that are left in the cycle.
+        """Returns the disruption budgets, in the order of their names, with the disruptions that are left in the cycle.
 
-        An eviction that was requested and not carried out yet is not in a budget's status. A pod that is being deleted is: the
-        disruption controller counts it as disrupted, or as unhealthy.
+        An eviction that was requested and not carried out yet is not in a budget's status. A pod that is being deleted
+        is: the disruption controller counts it as disrupted, or as unhealthy.
         """
         on_their_way = [
             victim_of(pod_record) for pod_record in self._cache.evicting.values() if not pod_record.deleting
@@ -61,7 +62,7 @@ class CyclePreemptions:
         return drawn_down(self._cache.cluster_objects.budgets_of(), on_their_way)
 
     def node_of(self, pod: PodRecord) -> str:
-        """The node that a pod is nominated for by now; empty where its nomination is over or it never had one."""
+        """Returns the node that a pod is nominated for at present; empty without one."""
         return self.nominated.get(pod.uid, "" if pod.uid in self.ended else pod.nominated)
 
     def is_evicted(self, uid: str) -> bool:
@@ -69,7 +70,9 @@ class CyclePreemptions:
         return uid in self.evicted or uid in self._cache.evicting
 
     def leaving_from(self, row: int, priority: int) -> list[Assignment]:
-        """The pods of a node, of lower priority than this one, that are being deleted or whose eviction is requested."""
+        """Returns the pods of a node with a priority below this one that are being deleted or whose eviction is
+        requested.
+        """
         there = self._cache.on.get(row, {})
         return [
             assignment
@@ -78,14 +81,14 @@ class CyclePreemptions:
         ]
 
     def evicted_pods(self) -> Iterator[PodRecord]:
-        """Every pod whose eviction is requested, those of earlier cycles first."""
+        """Yields every pod whose eviction is requested, those of earlier cycles first."""
         yield from self._cache.evicting.values()
         pods = self._cache.view.pods
         yield from (pods[uid] for uid in self.evicted if uid not in self._cache.evicting)
 
 
 def victim_of(pod_record: PodRecord) -> Victim:
-    """A pod as preemption compares it; one that has not started counts as the latest."""
+    """Returns a pod as preemption compares it; one that has not started counts as the latest."""
     assert pod_record.pod_class is not None, "only pods that have been read are evicted"
     pod_class = pod_record.pod_class
     return Victim(

@@ -1,4 +1,4 @@
-"""What a cycle works on: the room on the nodes, and every plugin's working copy, moved on by each pod that is placed."""
+"""The state of one cycle: a snapshot of the nodes and the state of each plugin, changed by each pod that is placed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,12 +13,12 @@ from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
 class CycleState:
-    """The nodes as a settled index has them, for one cycle or for one question of what would be.
+    """The nodes as a settled cache has them, for one cycle or one dry run.
 
     Attributes:
-        snapshot: what is taken.
-        plugin_states: each plugin's working copy.
-        reservers: those that give pods something.
+        snapshot: requested amounts of the nodes.
+        plugin_states: plugin -> its state.
+        reservers: plugins that reserve resources below the node.
     """
 
     def __init__(self, cache: SchedulingCache, now_ns: int) -> None:
@@ -33,23 +33,29 @@ class CycleState:
         self._removing = [state for plugin, state in states if plugin.spec.counts_removals]
         self._reserving = [state for plugin, state in states if plugin.spec.reserves]
 
-    def count(self, pod: PodRecord, pod_class: PodClass, row: int, given: Mapping[str, str]) -> None:
-        """A pod goes to the node, and gets what it is given there."""
+    def count(self, pod: PodRecord, pod_class: PodClass, row: int, allocation: Mapping[str, str]) -> None:
+        """Counts a pod on the node with its allocation there."""
         self.snapshot.place(pod_class, row)
         for state in self._counting:
             state.place(pod, pod_class, row)
-        self.reservers.assume(pod, pod_class, row, given)
+        self.reservers.assume(pod, pod_class, row, allocation)
 
     def nominate(
         self, pod: PodRecord, pod_class: PodClass, profile: Profile, row: int, leaving: Sequence[Assignment]
     ) -> dict[str, str]:
-        """Counts a pod on the node that it is nominated for, with what it is promised there once these pods have left; returns that."""
-        given = self.reservers.reserve_after(profile, pod_class, row, leaving)
-        self.count(pod, pod_class, row, given)
-        return given
+        """Counts a pod on the node that it is nominated for.
+
+        Returns:
+            Its allocation there once the pods in `leaving` have terminated.
+        """
+        allocation = self.reservers.reserve_after(profile, pod_class, row, leaving)
+        self.count(pod, pod_class, row, allocation)
+        return allocation
 
     def count_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
-        """Equal pods go to these nodes, each to another, and get nothing but room there; how many: those that change it as is foreseen."""
+        """Counts equal pods without an allocation, each on another node, as far as they change their nodes as
+        predicted; returns how many.
+        """
         count = min((state.count_predicted(pods, pod_class, rows) for state in self._counting), default=len(rows))
         pods, rows = pods[:count], rows[:count]
         self.snapshot.place_all(pod_class, rows)
@@ -58,11 +64,13 @@ class CycleState:
         return count
 
     def matched_prediction(self) -> bool:
-        """Whether the pod that was counted last changed its node as was foreseen, gifts aside."""
+        """Returns True when the pod that was counted last changed its node as predicted; its allocation is not
+        considered.
+        """
         return all(state.matched_prediction() for state in self._counting)
 
     def move(self, assignment: Assignment, row: int, sign: int) -> None:
-        """A pod that ran when the cycle began is taken off its node (-1), or put back (+1)."""
+        """Removes a pod that was assigned when the cycle began from its node (-1), or puts it back (+1)."""
         self.snapshot.move(assignment.pod_class, row, sign)
         for state in self._removing:
             state.move(assignment.pod_class, row, terminating=assignment.terminating, sign=sign)

@@ -1,4 +1,4 @@
-"""One compiled pass over nodes for all that several plugins say of a class of pods by arithmetic alone."""
+"""One compiled pass over nodes for the fit filter and all score terms of a class of pods."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,10 +19,10 @@ _NOT_SHORT = (-1, _NO_NUMBERS, _NO_NUMBERS, 0)
 
 
 class Layout(NamedTuple):
-    """Parts as the compiled passes take them.
+    """Score terms as the kernels take them.
 
     Attributes:
-        full, terms: of the Fullness among them; even, left: of the Evenness and the Left.
+        full, terms: of the AllocationTerms; even, left: of the BalanceTerm and the LoadTerm.
     """
 
     full: Int64
@@ -31,8 +31,8 @@ class Layout(NamedTuple):
     left: tuple[int, int, Int64, Int64, Int64, Int64, int, int, Int64, int]
 
 
-def lay_out(parts: Sequence[tuple[int, ScoreTerm]]) -> Layout:
-    """(weight, what is scored) of each part; at most one Evenness and one Left."""
+def layout_of(parts: Sequence[tuple[int, ScoreTerm]]) -> Layout:
+    """Lays out (weight, term) of each scoring plugin; at most one BalanceTerm and one LoadTerm."""
     full: list[tuple[int, int, int, int, bool]] = []
     terms: tuple[tuple[int, ...], ...] = ((), (), (), ())
     even, left = (0, 0, *_NOT_EVEN[:]), (0, 0, *_NOT_LEFT[:])
@@ -48,24 +48,24 @@ def lay_out(parts: Sequence[tuple[int, ScoreTerm]]) -> Layout:
     return Layout(np.array(full, np.int64).reshape(len(full), 5), np.array(terms, np.int64), even, left)
 
 
-class Pass:
-    """One class's pass: it reads the room as it is whenever it is run."""
+class FusedScoring:
+    """The pass of one class; each run reads the present snapshot."""
 
     def __init__(
         self,
         snapshot: CycleSnapshot,
-        shortage: tuple[int, FitTerm] | None,
+        fit_term: tuple[int, FitTerm] | None,
         parts: Sequence[tuple[int, ScoreTerm]],
         base: int,
     ) -> None:
-        """Take what is to be worked out.
+        """Lays out the terms.
 
         Args:
-            shortage: the filter's number among the profile's, and what it asks.
-            parts: as `lay_out` takes them.
-            base: what every node scores besides.
+            fit_term: the filter's index in the profile, and its term.
+            parts: (weight, term), as `layout_of` takes them.
+            base: score of every node besides.
         """
-        layout = lay_out(parts)
+        layout = layout_of(parts)
         self._parts = len(parts)
         self._snapshot = snapshot
         self._base = base
@@ -75,7 +75,7 @@ class Pass:
             snapshot.table.allocatable.T,
             snapshot.requested.T,
             snapshot.nonzero_requested.T,
-            *((shortage[0], *shortage[1]) if shortage else _NOT_SHORT),
+            *((fit_term[0], *fit_term[1]) if fit_term else _NOT_SHORT),
             layout.full,
             layout.terms,
             *layout.even,
@@ -83,15 +83,15 @@ class Pass:
         )
 
     def evaluate(self, rows: Rows, by: Int64, result: Int64, total: Int64) -> None:
-        """Note the nodes that are short, and sum up the scores.
+        """Rejects nodes with insufficient resources, and sums up the scores of the others.
 
         Args:
-            by, result, total: [rows], written to, as in Judge; `by` says who has been refused before.
+            by, result, total: [rows], written to, as in ClassEvaluation; nodes that `by` rejects already are kept so.
         """
         evaluate(*self._snapshot.which(rows), by, result, total, _NO_ARRAYS, self._base, *self._of_nodes)
 
     def scores(self, rows: Int64) -> Int64:
-        """[parts, rows]: the weighted scores one by one."""
+        """Returns [parts, rows]: the weighted score of each term."""
         count = len(rows)
         each = np.zeros((self._parts, count), np.int64)
         by, result, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)

@@ -1,7 +1,8 @@
-"""What becomes of each node when it takes one more pod of a class: worked out for all nodes at once, before the pods come.
+"""Look-ahead: the filter results and totals of all nodes with one more pod of a class each, computed at once.
 
-Of many equal pods each goes to another node as a rule, so that the next look at a node finds exactly one more of them there. A class
-whose plugins can all say what that makes of a node is judged so far ahead in one go; a placement then costs a look into an array.
+Of many equal pods each usually goes to another node, so that the next evaluation of a node finds exactly one more of
+them there. For a class whose plugins can all predict that state, it is computed for all nodes in one go; a placement
+then costs one array access.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins, Scoring
-from services.scheduler.cycle.fused_scoring import Pass
+from services.scheduler.cycle.fused_scoring import FusedScoring
 from services.scheduler.framework.plugin import normalized
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.score_terms import ScoreTerm
@@ -20,15 +21,15 @@ from services.scheduler.kernels.select import close, note_refusals
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass
 
-WORTH_IT = 12
-"""Equal pods of a cycle from which on it pays to look ahead."""
+MIN_PODS = 12
+"""Minimum number of equal pods in a cycle for which looking ahead pays."""
 
 
 class Lookahead(NamedTuple):
     """The nodes with one more pod of the class each.
 
     Attributes:
-        by, result, total: as in Judge; by and verdict hold where a node is refused that was feasible.
+        by, result, total: as in ClassEvaluation; `by` and `result` are valid where a feasible node becomes rejected.
     """
 
     by: Int64
@@ -41,30 +42,30 @@ def compute_lookahead(
     pod_class: PodClass,
     snapshot: CycleSnapshot,
     by: Int64,
-    summing: Sequence[Scoring],
+    summed_scorers: Sequence[Scoring],
     scorers: Sequence[Scoring],
     raw: Sequence[Int64 | None],
     highest: Sequence[int],
 ) -> Lookahead | None:
-    """Look one pod ahead. None: a plugin cannot, or scores by what other nodes score.
+    """Predicts one pod ahead. Returns None when a plugin cannot, or normalises by the scores of other nodes.
 
     Args:
         active: of the class.
-        snapshot: the cycle's.
-        by: who refuses which node now, FEASIBLE where none does.
-        summing: those of the panel whose scores one pass sums up.
-        scorers: those that are asked each for itself; raw, highest: what they say now.
+        snapshot: of the cycle.
+        by: present index of the rejecting filter, FEASIBLE for none.
+        summed_scorers: plugins whose score terms the fused pass sums up.
+        scorers: plugins that score on their own; raw, highest: their present scores.
     """
     fuller, rows = snapshot.after(pod_class), slice(0, len(by))
     later_by, result, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
     parts: list[tuple[int, ScoreTerm]] = []
-    for _, weight, state in summing:
+    for _, weight, state in summed_scorers:
         later = _after(state, pod_class, fuller)
         part = None if later is None else later.score_term(pod_class)
         if part is None:
             return None
         parts.append((weight, part))
-    Pass(fuller, active.fit_term(pod_class), parts, active.base).evaluate(rows, later_by, result, total)
+    FusedScoring(fuller, active.fit_term(pod_class), parts, active.base).evaluate(rows, later_by, result, total)
     for index, _, state in active.moving:
         later = _after(state, pod_class, fuller)
         if later is None:

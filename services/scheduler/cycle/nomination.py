@@ -1,4 +1,5 @@
-"""What follows from a choice of victims: the nomination, their leave through the eviction intent, and what becomes of lesser nominations.
+"""Events of a preemption: the nomination, the eviction requests, and the end of nominations of lower priority for the
+node.
 
 Source: spec/scheduler-core.md 2.7.
 """
@@ -22,11 +23,11 @@ NOMINATED_NODE = "nominated-node"
 def nomination(
     pod: PodRecord, candidate: Candidate, cycle: int, *, candidates: int = 0, quota: str = ""
 ) -> PodNominated:
-    """A choice as it is recorded.
+    """Returns the event of a choice of victims.
 
     Args:
-        candidates: on how many nodes victims would have helped.
-        quota: in which the victims make room; empty where they do on the node.
+        candidates: number of nodes on which evictions would have helped.
+        quota: the quota whose capacity the victims release; empty for a preemption on a node.
     """
     return PodNominated(
         pod_uid=pod.uid,
@@ -48,11 +49,11 @@ def consequences(
     cycle: CyclePreemptions,
     pod: PodRecord,
     pod_class: PodClass,
-    said: PodNominated,
+    event: PodNominated,
     victims: Sequence[Victim],
 ) -> tuple[Event, ...]:
-    """The nomination, the victims' evictions, and the end of lesser nominations for the node; the cycle counts them from here on."""
-    events = tuple(_consequences(cache, cycle, pod, pod_class, said, victims))
+    """Returns all events of a preemption, and counts them in the cycle."""
+    events = tuple(_consequences(cache, cycle, pod, pod_class, event, victims))
     cycle.follow(events)
     return events
 
@@ -62,32 +63,32 @@ def _consequences(
     cycle: CyclePreemptions,
     pod: PodRecord,
     pod_class: PodClass,
-    said: PodNominated,
+    event: PodNominated,
     victims: Sequence[Victim],
 ) -> Iterator[Event]:
-    yield said
-    yield nominated_node(pod, said.node)
-    where = f"in quota {said.quota}" if said.quota else f"on node {said.node}"
+    yield event
+    yield nominated_node(pod, event.node)
+    where = f"in quota {event.quota}" if event.quota else f"on node {event.node}"
     for victim in victims:
         pod_record = cache.view.pods[victim.uid]
         if not pod_record.is_terminating():
             reason = f"preempted by {pod.name} of priority {pod_class.priority} {where}"
             yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
     for other in cache.nominated.values():
-        if other.uid in cycle.ended or other.nominated != said.node:
+        if other.uid in cycle.ended or other.nominated != event.node:
             continue
         if other.pod_class is not None and other.pod_class.priority < pod_class.priority:
-            yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=said.cycle)
+            yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=event.cycle)
             yield nominated_node(other, "")
 
 
 def least_first(nominated: Iterable[PodRecord]) -> list[PodRecord]:
-    """Nominated pods by priority, equal ones by uid: capacity is kept for the last one first."""
+    """Sorts nominated pods by priority, equal ones by uid: capacity is kept for the last one first."""
     return sorted(nominated, key=lambda pod: (pod.pod_class.priority if pod.pod_class else 0, pod.uid))
 
 
 def nominated_node(pod: PodRecord, node: str) -> FieldsDesired:
-    """The intent that the pod's status names the node."""
+    """Returns the desired `status.nominatedNodeName` of a pod."""
     patch = {"status": {"nominatedNodeName": node or None}}
     return FieldsDesired(
         resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid

@@ -1,7 +1,7 @@
-"""Preemption within a cycle: the nodes as they would be without some of their pods, and room that is kept for whom it was made.
+"""Preemption within a cycle: dry runs of nodes without some of their pods, and the choice of victims.
 
-Victims are asked to go through the eviction intent, which honours disruption budgets; the pod is nominated for the node and comes once
-there is room. Until then its room is kept from pods of its own and of lower priority.
+Victims are evicted through the eviction intent, which honours disruption budgets; the pod is nominated for the node and
+placed once they have terminated. Until then the released capacity is kept from pods of the same and of lower priority.
 
 Source: spec/scheduler-core.md 1.8, 2.7.
 """
@@ -27,75 +27,83 @@ from services.scheduler.state.quota_capacity import Entry
 from shared.domain.amounts import Amounts, mask, sub
 from shared.events import Event
 
-MOST_A_ROUND = 8
-"""How many pods of a cycle may look for victims, so that it never holds the service for long. The others do at their next attempt."""
+MAX_PREEMPTORS = 8
+"""Maximum number of pods per cycle for which victims are sought: it must not block the service. Others follow at their
+next attempt.
+"""
 
 _HIGHEST = 1 << 62
 
-Kept = tuple[PodRecord, PodClass, int, Mapping[str, str]]
-"""(pod, class, row, what it was given) of what counts on a node in the cycle, besides what ran there as it began."""
+Counted = tuple[PodRecord, PodClass, int, Mapping[str, str]]
+"""(pod, class, row, allocation) of a pod that the cycle counts on a node besides those assigned when it began."""
 
 
 class DryRun:
-    """The nodes as a cycle sees them, from which pods can be taken and to which they can be put back."""
+    """The nodes of a cycle, from which pods can be removed and put back."""
 
-    def __init__(self, copies: CycleState, kept: Sequence[Kept]) -> None:
-        """Take over working copies of one's own.
+    def __init__(self, new_state: CycleState, counted: Sequence[Counted]) -> None:
+        """Takes a state of its own.
 
         Args:
-            kept: what the cycle has counted so far, and will: it appends to it.
+            counted: pods that the cycle has counted so far; the cycle appends to it.
         """
-        self._copies = copies
-        self._kept = kept
+        self._state = new_state
+        self._counted = counted
         self._upto = 0
 
     def catch_up(self) -> None:
-        """Count what the cycle has counted since the last call."""
-        for pod, pod_class, row, given in self._kept[self._upto :]:
-            self._copies.count(pod, pod_class, row, given)
-        self._upto = len(self._kept)
+        """Counts the pods that the cycle has counted since the last call."""
+        for pod, pod_class, row, allocation in self._counted[self._upto :]:
+            self._state.count(pod, pod_class, row, allocation)
+        self._upto = len(self._counted)
 
     def move(self, assignment: Assignment, row: int, sign: int) -> None:
-        """Take a pod that runs off its node (-1), or put it back (+1)."""
-        self._copies.move(assignment, row, sign)
+        """Removes a running pod from its node (-1), or puts it back (+1)."""
+        self._state.move(assignment, row, sign)
 
     def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
-        """Whether every filter lets the class onto the node as it stands."""
-        return not any(self._copies.plugin_states[plugin].filter_at(pod_class, row) for plugin in profile.filters)
+        """Returns True when every filter admits the class to the node in its present state."""
+        return not any(self._state.plugin_states[plugin].filter_at(pod_class, row) for plugin in profile.filters)
 
 
 class Preemptor:
-    """Looks for victims on behalf of the refused pods of a cycle.
+    """Selects victims for the refused pods of a cycle.
 
     Attributes:
-        has_looked: the last question was looked into, rather than put off.
-        candidates: how many nodes it found where victims help.
+        searched: the last call searched for victims rather than putting it off.
+        candidates: number of nodes that it found where evictions help.
     """
 
     def __init__(
-        self, cache: SchedulingCache, cycle: CyclePreemptions, kept: Sequence[Kept], copies: Callable[[], CycleState]
+        self,
+        cache: SchedulingCache,
+        cycle: CyclePreemptions,
+        counted: Sequence[Counted],
+        new_state: Callable[[], CycleState],
     ) -> None:
-        """Prepare for a cycle.
+        """Prepares for a cycle.
 
         Args:
             cycle: the preemptions of the cycle so far.
-            kept: what the cycle has counted so far, and will: it appends to it.
-            copies: makes the working copies, once the first pod needs them.
+            counted: pods that the cycle has counted so far; the cycle appends to it.
+            new_state: creates the state of the dry run, once the first pod needs it.
         """
         self._cache = cache
         self._cycle = cycle
-        self._kept = kept
-        self._copies = copies
+        self._counted = counted
+        self._state = new_state
         self._dry_run: DryRun | None = None
         self._tries = 0
-        self.has_looked = False
+        self.searched = False
         self.candidates = 0
-        self._lowest: int | None = None  # priority of any pod that counts on a node
+        self._lowest: int | None = None  # lowest priority of all assigned pods
 
     def victims_for(self, pod: PodRecord, evaluation: ClassEvaluation, pod_hash: np.uint64) -> Candidate | None:
-        """The node and the pods that have to go from it; None when there is none, or the pod may not or need not ask."""
-        post_filter, pod_class, self.has_looked = evaluation.profile.preemption, evaluation.pod_class, False
-        if post_filter is None or pod_class.pod.spec.preemption_policy == "Never" or self._tries >= MOST_A_ROUND:
+        """Returns a node and the pods to evict from it; None without one, or when the pod may not or need not
+        preempt.
+        """
+        post_filter, pod_class, self.searched = evaluation.profile.preemption, evaluation.pod_class, False
+        if post_filter is None or pod_class.pod.spec.preemption_policy == "Never" or self._tries >= MAX_PREEMPTORS:
             return None
         if self._waits_for_victims(pod, pod_class):
             return None
@@ -104,12 +112,12 @@ class Preemptor:
                 (pod_class.priority for pod_class, _ in self._cache.pod_index.classes()), default=_HIGHEST
             )
         if self._lowest >= pod_class.priority:
-            self.has_looked = True
+            self.searched = True
             return None
         self._tries += 1
-        self.has_looked = True
+        self.searched = True
         if self._dry_run is None:
-            self._dry_run = DryRun(self._copies(), self._kept)
+            self._dry_run = DryRun(self._state(), self._counted)
         self._dry_run.catch_up()
         for own in self._own(pod, pod_class):
             candidates = list(self._candidates(evaluation, post_filter, pod_hash, own))
@@ -119,8 +127,9 @@ class Preemptor:
         return None
 
     def _own(self, pod: PodRecord, pod_class: PodClass) -> Iterator[OwnQuota | None]:
-        """Among whose pods to look for victims: of the pod's own quota first, where it has one; then among all (None), unless its quota has
-        no room: others would go in vain.
+        """Yields the restrictions of the search: to the pod's own quota, if it has one; then none (None).
+
+        The second is left out when the quota lacks capacity: the eviction of pods of other quotas would not help.
         """
         quota = self._cache.view.quota
         entry = quota.entry_of(pod.uid, pod_class.namespace, pod_class.labels, pod_class.request)
@@ -132,13 +141,15 @@ class Preemptor:
                 yield None
 
     def _short_of(self, entry: Entry, priority: int) -> Amounts | None:
-        """Resource -> amount that a pod's quota lacks for it once the pods that the cycle placed or nominated before it are charged and
-        the pods of the quota that are evicted for them are gone; None where no preemptible pod can free it.
+        """Returns resource -> amount that a pod's quota lacks for it; None where no preemptible pod can release it.
+
+        Pods that the cycle placed or nominated before count as charged, and pods of the quota that are evicted for them
+        as terminated.
         """
         quota = self._cache.view.quota
         charged: dict[str, Amounts] = {}
         np_charged: dict[str, Amounts] = {}
-        for pod, pod_class, *_ in self._kept:
+        for pod, pod_class, *_ in self._counted:
             other = quota.entry_of(pod.uid, pod_class.namespace, pod_class.labels, pod_class.request)
             if other is not None and not other.charged:
                 quota.take(other, charged, np_charged)
@@ -157,7 +168,7 @@ class Preemptor:
         return {name: size for name, size in short.items() if size > 0}
 
     def _waits_for_victims(self, pod: PodRecord, pod_class: PodClass) -> bool:
-        """Whether a pod of lower priority is on its way out of the node that the pod is nominated for."""
+        """Returns True while a pod of lower priority terminates on the node that the pod is nominated for."""
         node = self._cycle.node_of(pod)
         row = self._cache.table.rows.get(node) if node else None
         return row is not None and bool(self._cycle.leaving_from(row, pod_class.priority))
@@ -171,7 +182,7 @@ class Preemptor:
             return
         enough = post_filter.candidates(len(rows))
         found = clean = 0
-        # From another node for each pod, and by names: rows differ from process to process.
+        # Each pod starts from another node. The order depends on names: rows differ from process to process.
         for row in rows[np.argsort(standings(cache.table.hashes[rows], pod_hash), kind="stable")]:
             potential: dict[str, Assignment] = {}
             leaving: list[Assignment] = []
@@ -199,12 +210,13 @@ class Preemptor:
         leaving: Sequence[Assignment],
         own: OwnQuota | None,
     ) -> Candidate | None:
-        """The fewest pods of a node that have to go besides those that are leaving it; none where these alone free enough.
+        """Returns the fewest pods of a node to evict besides the terminating ones; no victims where these alone release
+        enough.
 
-        What leaves is free for this pod only beside the nominated pods: they are counted on the node.
+        The released capacity counts for this pod only beyond what nominated pods need: they are counted on the node.
         """
         dry_run, view, budgets = self._dry_run, self._cache.view, self._cycle.budgets
-        assert dry_run is not None, "made before candidates are looked for"
+        assert dry_run is not None, "created before candidates are sought"
         victims = [victim_of(view.pods[uid]) for uid in potential]
         gone: set[str] = set()
 
@@ -232,6 +244,6 @@ class Preemptor:
         return Candidate(self._cache.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
 
     def events(self, pod: PodRecord, pod_class: PodClass, candidate: Candidate, cycle: int) -> tuple[Event, ...]:
-        """The events of a choice."""
-        said = nomination(pod, candidate, cycle, candidates=self.candidates)
-        return consequences(self._cache, self._cycle, pod, pod_class, said, candidate.victims)
+        """Returns the events of a choice."""
+        event = nomination(pod, candidate, cycle, candidates=self.candidates)
+        return consequences(self._cache, self._cycle, pod, pod_class, event, candidate.victims)

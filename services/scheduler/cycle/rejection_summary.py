@@ -1,4 +1,4 @@
-"""What a cycle records of a class: who refused how many nodes and why."""
+"""The summary of a class in the record of a cycle: number of rejected nodes by plugin and reason."""
 
 from collections import Counter
 
@@ -10,14 +10,14 @@ from services.scheduler.state.pod_class import PodClass
 from shared.events.scheduling import Rejections
 
 BEST = 3
-"""How many of the best nodes a cycle records per class."""
+"""Number of best nodes that a cycle records per class."""
 
 
 def rejections(profile: Profile, pod_class: PodClass, by: Int64, result: Int64) -> tuple[Rejections, ...]:
-    """Reasons by plugin, in the order in which these are asked.
+    """Returns the reasons by plugin, in the order of the profile's filters.
 
     Args:
-        by, result: [nodes]: who refuses them, and what it said; as in Judge.
+        by, result: [nodes]: index and result of the rejecting filter, as in ClassEvaluation.
     """
     filters = profile.filters
     counts: list[int] = tally(by, NO_NODE, len(filters) - NO_NODE).tolist()
@@ -30,7 +30,7 @@ def rejections(profile: Profile, pod_class: PodClass, by: Int64, result: Int64) 
 
 
 def listed(plugin: Plugin, pod_class: PodClass, results: Counter[int]) -> tuple[Rejections, ...]:
-    """A plugin's reasons, those that hold for most nodes first.
+    """Returns a plugin's reasons, those of most nodes first.
 
     Args:
         results: verdict -> how many nodes it refuses.

@@ -1,4 +1,4 @@
-"""Classes of pods that differ in amounts alone: what is said of all of them, and pods of them placed in one compiled pass."""
+"""Request variants: classes that differ only in amounts share most results, and are placed in one compiled pass."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.cycle.active_plugins import ActivePlugins, refuse_by
-from services.scheduler.cycle.fused_scoring import lay_out
+from services.scheduler.cycle.active_plugins import ActivePlugins, apply_filters
+from services.scheduler.cycle.fused_scoring import layout_of
 from services.scheduler.cycle.rejection_summary import BEST, listed, rejections
 from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, LoadTerm
 from services.scheduler.kernels.select import FEASIBLE
@@ -17,81 +17,82 @@ from services.scheduler.state.pod_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 
 _KINDS = 16
-"""So many kinds of shortage are told apart: of two resources and the number of pods there are not that many."""
+"""Maximum number of distinct fit results of a class; combinations of two resources and the number of pods are fewer."""
 
 
 class PredictedPlacement(NamedTuple):
-    """Where a pod goes.
+    """A predicted placement.
 
     Attributes:
-        row: the node's; score: its total there.
-        judged: the record of its class.
+        row: of the node; score: its total.
+        evaluated: the record of its class.
     """
 
     row: int
     score: int
-    judged: ClassEvaluated
+    evaluated: ClassEvaluated
 
 
 class VariantBatch:
-    """Classes that differ in amounts alone, in one cycle."""
+    """A set of request variants in one cycle."""
 
     def __init__(self, active: ActivePlugins, pod_class: PodClass) -> None:
-        """Find out what is said of all of them.
+        """Computes the results that all of them share.
 
         Args:
-            active: narrowed to them.
+            active: the plugins that apply to them.
             pod_class: one of them.
         """
         self._active = active
         self._pod_class = pod_class
-        self._before: Int64 = active.nobody.copy()
+        self._before: Int64 = active.unrejected.copy()
         result = np.zeros(len(self._before), np.int64)
-        refuse_by(pod_class, self._before, result, active.filters, slice(0, active.snapshot.size))
+        apply_filters(pod_class, self._before, result, active.filters, slice(0, active.snapshot.size))
         self._feasible = int((self._before == FEASIBLE).sum())
         self._rejected: tuple[Rejections, ...] = ()
         if self._feasible < active.alive:
             self._rejected = rejections(active.profile, pod_class, self._before, result)
         scorers = [plugin.name for plugin, _, _ in active.scorers]
-        order = [name for name in active.order if name in active.flat or name in scorers]
+        order = [name for name in active.order if name in active.constant or name in scorers]
         self._order = [
-            (name, scorers.index(name) if name in scorers else -1, active.flat.get(name, 0)) for name in order
+            (name, scorers.index(name) if name in scorers else -1, active.constant.get(name, 0)) for name in order
         ]
-        self._is_arithmetic = self._can_be_foreseen()
+        self._is_arithmetic = self._is_predictable()
 
-    def _can_be_foreseen(self) -> bool:
+    def _is_predictable(self) -> bool:
         active, pod_class = self._active, self._pod_class
-        if active.fitting is None or any(guide.preferred_nodes(pod_class) for guide in active.guides):
+        if active.fit_filter is None or any(plugin.preferred_nodes(pod_class) for plugin in active.preferring):
             return False
-        # Who refuses a node before room is asked for refuses it for good; of one behind, its reason may be another.
-        if any(index > active.fitting[0] or not plugin.node_only for index, plugin, _ in active.filters):
+        # A filter before the fit filter rejects a node for good; behind it, the recorded reason would differ.
+        if any(index > active.fit_filter[0] or not plugin.node_only for index, plugin, _ in active.filters):
             return False
-        summing, _, others = active.parts(pod_class)
-        return not others and all(state.can_predict(pod_class) for _, _, state in summing)
+        summed_scorers, _, others = active.parts(pod_class)
+        return not others and all(state.can_predict(pod_class) for _, _, state in summed_scorers)
 
     def is_arithmetic(self) -> bool:
-        """Whether all that is said of the classes now, and all that their pods change, is arithmetic or the same for all of them."""
+        """Returns True when all results for the classes, and the changes by their pods, are arithmetic or equal."""
         if not self._is_arithmetic:
             return False
         active, every = self._active, slice(0, self._active.snapshot.size)
         return not any(
-            state.filter(self._pod_class, every) is not None for _, _, state in active.wide_filters
+            state.filter(self._pod_class, every) is not None for _, _, state in active.cross_node_filters
         ) and not any(
-            state.scores(self._pod_class, active.nobody == FEASIBLE) is not None for _, _, state in active.wide_scorers
+            state.scores(self._pod_class, active.unrejected == FEASIBLE) is not None
+            for _, _, state in active.cross_node_scorers
         )
 
     def place(self, pod_classes: Sequence[PodClass], hashes: Sequence[np.uint64]) -> list[PredictedPlacement]:
-        """Place pods one after the other, where `is_arithmetic` holds.
+        """Places pods one after the other; `is_arithmetic` must hold.
 
         Args:
             hashes: of their uids.
 
         Returns:
-            The first of them: as many as a node will take, and are not special in some way.
+            The first of them, up to a pod without a node or with too many distinct fit results.
         """
         active, snapshot, table = self._active, self._active.snapshot, self._active.snapshot.table
-        said = [active.parts(pod_class)[1] for pod_class in pod_classes]
-        layout = lay_out(said[0])
+        terms = [active.parts(pod_class)[1] for pod_class in pod_classes]
+        layout = layout_of(terms[0])
         fits = [fit for pod_class in pod_classes if (fit := active.fit_term(pod_class)) is not None]
         index, shortage = fits[0]
         taken = [
@@ -99,7 +100,7 @@ class VariantBatch:
             for pod_class in pod_classes
         ]
         rows, totals = np.full((len(pod_classes), BEST), -1, np.int64), np.zeros((len(pod_classes), BEST), np.int64)
-        each = np.zeros((len(pod_classes), len(said[0]), BEST), np.int64)
+        each = np.zeros((len(pod_classes), len(terms[0]), BEST), np.int64)
         kinds, counts = np.zeros((2, len(pod_classes), _KINDS), np.int64)
         even_place, even_weight, even_resources, _ = layout.even
         left_place, left_weight, left_allocatable, load = layout.left[:4]
@@ -121,21 +122,21 @@ class VariantBatch:
             _table(
                 [
                     [size for _, part in parts if isinstance(part, AllocationTerm) for size in part.asked]
-                    for parts in said
+                    for parts in terms
                 ]
             ),
             even_place,
             even_weight,
             even_resources,
             _table(
-                [[size for _, part in parts if isinstance(part, BalanceTerm) for size in part.asked] for parts in said]
+                [[size for _, part in parts if isinstance(part, BalanceTerm) for size in part.asked] for parts in terms]
             ),
             left_place,
             left_weight,
             left_allocatable,
             load,
             _table(
-                [[size for _, part in parts if isinstance(part, LoadTerm) for size in part.incoming] for parts in said]
+                [[size for _, part in parts if isinstance(part, LoadTerm) for size in part.incoming] for parts in terms]
             ),
             *layout.left[5:],
             np.array(hashes, np.uint64),
@@ -154,13 +155,15 @@ class VariantBatch:
             counts,
         )
         return [
-            PredictedPlacement(rows.item(number, 0), totals.item(number, 0), self._judged(pod_classes[number], *found))
+            PredictedPlacement(
+                rows.item(number, 0), totals.item(number, 0), self._evaluated(pod_classes[number], *found)
+            )
             for number, found in enumerate(
                 zip(*(array[:done].tolist() for array in (rows, totals, each, kinds, counts)), strict=True)
             )
         ]
 
-    def _judged(
+    def _evaluated(
         self,
         pod_class: PodClass,
         rows: list[int],
@@ -170,8 +173,8 @@ class VariantBatch:
         counts: list[int],
     ) -> ClassEvaluated:
         names, rejected, feasible = self._active.snapshot.table.names, self._rejected, self._feasible
-        if counts[0] and self._active.fitting is not None:
-            plugin = self._active.profile.filters[self._active.fitting[0]]
+        if counts[0] and self._active.fit_filter is not None:
+            plugin = self._active.profile.filters[self._active.fit_filter[0]]
             short = {kind: nodes for kind, nodes in zip(kinds, counts, strict=True) if nodes}
             rejected += listed(plugin, pod_class, Counter(short))
             feasible -= sum(counts)

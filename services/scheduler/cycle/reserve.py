@@ -1,4 +1,4 @@
-"""What a pod is given of its node besides room, by all plugins that give something."""
+"""Reserve: CPUs, NUMA zones and devices that plugins allocate to a pod below its node."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,48 +11,50 @@ from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
 class Reservers:
-    """The working copies that give something; none in most cycles that need none."""
+    """The states of the plugins that reserve resources below the node."""
 
     def __init__(self, plugin_states: Mapping[Plugin, PluginState]) -> None:
         self._reservers = {plugin: state for plugin, state in plugin_states.items() if plugin.spec.reserves}
 
     def reserve(self, evaluation: ClassEvaluation, row: int) -> dict[str, str] | None:
-        """What a pod of the judge's class gets on a node that passed, as annotations; None when a plugin has nothing to give.
+        """Returns the allocation of a pod on a feasible node, as annotations.
 
-        The judge then knows, and passes the node over.
+        None when a plugin cannot reserve its resources; the evaluation then has the node as rejected.
         """
         annotations: dict[str, str] = {}
-        for plugin, state in self._reservers.items() if evaluation.gives else ():
+        for plugin, state in self._reservers.items() if evaluation.reserves else ():
             if plugin not in evaluation.profile.filters:
                 continue
-            given = state.reserve(evaluation.pod_class, row)
-            if isinstance(given, int):
-                evaluation.refuse(row, plugin, given)
+            allocation = state.reserve(evaluation.pod_class, row)
+            if isinstance(allocation, int):
+                evaluation.refuse(row, plugin, allocation)
                 return None
-            annotations.update(given)
+            annotations.update(allocation)
         return annotations
 
     def reserve_after(
         self, profile: Profile, pod_class: PodClass, row: int, leaving: Sequence[Assignment]
     ) -> dict[str, str]:
-        """What a pod of the class gets on the node, as annotations: of what is free, else of what is once these pods have left it. What is
-        not there even then is left out.
+        """Returns the allocation of a pod on a node, as annotations: of free resources, else of those that `leaving`
+        releases.
+
+        The allocation of a plugin that has too few resources even then is left out.
         """
         annotations: dict[str, str] = {}
         for plugin, state in self._reservers.items():
-            given = state.reserve(pod_class, row) if plugin in profile.filters else {}
-            if isinstance(given, int):
+            allocation = state.reserve(pod_class, row) if plugin in profile.filters else {}
+            if isinstance(allocation, int):
                 for assignment in leaving:
                     state.release(assignment, row, -1)
-                given = state.reserve(pod_class, row)
+                allocation = state.reserve(pod_class, row)
                 for assignment in leaving:
                     state.release(assignment, row, +1)
-            if not isinstance(given, int):
-                annotations.update(given)
+            if not isinstance(allocation, int):
+                annotations.update(allocation)
         return annotations
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:
-        """Count what a pod was given, in every profile's working copy."""
+        """Counts a pod's allocation in the state of every profile's plugins."""
         if annotations:
             for state in self._reservers.values():
                 state.assume(pod, pod_class, row, annotations)

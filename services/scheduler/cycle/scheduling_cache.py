@@ -1,6 +1,8 @@
-"""Everything that a cycle reads: the cluster cache, the queue of waiting pods, and the cache of each plugin of the profiles.
+"""Everything that a cycle reads: the cluster cache, the queue of waiting pods, and the cache of each plugin of the
+profiles.
 
-A function of the State and of the configuration: it can be thrown away and built anew at any time with the same decisions.
+A function of the State and of the configuration: it can be thrown away and built anew at any time with the same
+decisions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +33,8 @@ class SchedulingCache(ClusterCache):
         """Begins to follow a view.
 
         Args:
-            shadowed: the name of another scheduler. Its pods are never queued, although a profile of that name may evaluate them.
+            shadowed: the name of another scheduler. Its pods are never queued, although a profile of that name may
+                evaluate them.
         """
         self.profiles = profiles
         self.queue = SchedulingQueue({name: profile for name, profile in profiles.items() if name != shadowed})
@@ -77,7 +80,9 @@ class SchedulingCache(ClusterCache):
             self._requeue_nominated(pod_record)
 
     def _eviction_refused_at(self, nominated: PodRecord) -> int:
-        """Returns the `cluster` seq of the newest refused eviction of a pod whose end could admit this one; 0 without one."""
+        """Returns the `cluster` seq of the newest refused eviction of a pod whose end could admit this one; 0 without
+        one.
+        """
         victims: Iterable[str] = self.on.get(self.table.rows.get(nominated.nominated, -1), ())
         entry = self.view.quota.pods.get(nominated.uid)
         if entry is not None and waits_for_quota(nominated.reasons):
@@ -85,13 +90,15 @@ class SchedulingCache(ClusterCache):
         records = (self.view.pods.get(uid) for uid in victims)  # None: deleted, and not settled yet
         return max((pod_record.eviction_refused_at for pod_record in records if pod_record is not None), default=0)
 
-    def _requeue_nominated(self, kept: PodRecord) -> None:
+    def _requeue_nominated(self, counted: PodRecord) -> None:
         """Lets the pods be tried again that were nominated for the capacity of a pod whose eviction was refused."""
         quotas = self.view.quota.pods
-        own = quotas.get(kept.uid)
+        own = quotas.get(counted.uid)
         for uid, pod_record in self.nominated.items():
-            is_there = pod_record.nominated == kept.node
+            is_there = pod_record.nominated == counted.node
             if waits_for_quota(pod_record.reasons):
                 is_there = own is not None and uid in quotas and quotas[uid].quota == own.quota
             if is_there:
-                self.queue.put(uid, pod_record, self.view.gateway_since, self.view.config_seq, kept.eviction_refused_at)
+                self.queue.put(
+                    uid, pod_record, self.view.gateway_since, self.view.config_seq, counted.eviction_refused_at
+                )

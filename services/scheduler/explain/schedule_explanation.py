@@ -154,7 +154,7 @@ def _judged(cache: SchedulingCache, pod: Pod, now_ns: int) -> Json:
         for (plugin, why, helps), nodes in sorted(refused.items())
     ]
     results = [_result(pod.metadata.key, pod.metadata.uid, names[row])] if row >= 0 else []
-    failed = "" if results else message(evaluation.judged(name_hash(pod.metadata.uid)), REGISTRY.texts)
+    failed = "" if results else message(evaluation.record(name_hash(pod.metadata.uid)), REGISTRY.texts)
     return _explained(results, failed, details)
 
 

@@ -43,9 +43,9 @@ class EvaluationQuery:
         self.pod_class = pod_class = PodClass(class_key(pod), common_part(pod))
         if pod_class.fault:
             raise BadQuery(f"pod {pod.metadata.key}: {pod_class.fault}")
-        self._copies = copies = CycleState(cache, now_ns)
+        self._state = state = CycleState(cache, now_ns)
         self._count_nominated(pod.metadata.uid)
-        active = ActivePlugins(_profile(cache, profile, pod_class.scheduler), copies.plugin_states, copies.snapshot)
+        active = ActivePlugins(_profile(cache, profile, pod_class.scheduler), state.plugin_states, state.snapshot)
         self.evaluation = ClassEvaluation(active, cache.table, pod_class)
 
     def _count_nominated(self, uid: str) -> None:
@@ -56,7 +56,7 @@ class EvaluationQuery:
             if pod_class is None or row is None or nominated.uid == uid or pod_class.priority < self.pod_class.priority:
                 continue
             leaving = cycle.leaving_from(row, pod_class.priority)
-            self._copies.nominate(nominated, pod_class, cache.profiles[pod_class.scheduler], row, leaving)
+            self._state.nominate(nominated, pod_class, cache.profiles[pod_class.scheduler], row, leaving)
 
     def feasible(self, node: str) -> bool:
         """Whether the node may take the pod."""
@@ -70,7 +70,7 @@ class EvaluationQuery:
 
     def given(self, node: str) -> dict[str, str] | None:
         """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
-        return self._copies.reservers.reserve(self.evaluation, self._row(node))
+        return self._state.reservers.reserve(self.evaluation, self._row(node))
 
     def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
         """Whether the node may take the pod once these pods have left it. Pods that do not run there change nothing."""
@@ -80,13 +80,13 @@ class EvaluationQuery:
         there = self._cache.on.get(row, {})
         leaving = [there[uid] for uid in dict.fromkeys(uids) if uid in there]
         for assignment in leaving:
-            self._copies.move(assignment, row, -1)
+            self._state.move(assignment, row, -1)
         refused = any(
-            self._copies.plugin_states[plugin].filter_at(self.pod_class, row)
+            self._state.plugin_states[plugin].filter_at(self.pod_class, row)
             for plugin in self.evaluation.profile.filters
         )
         for assignment in leaving:
-            self._copies.move(assignment, row, +1)
+            self._state.move(assignment, row, +1)
         return not refused
 
     def why_not(self, node: str) -> tuple[str, bool]:

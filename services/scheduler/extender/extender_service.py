@@ -171,7 +171,7 @@ class ExtenderService:
         if given is None:
             return f"node {args.node} does not take pod {pod}: {query.why_not(args.node)[0]}"
         seen, number = dict(view.positions), view.cycle + 1
-        evaluated = query.evaluation.judged(name_hash(pod_record.uid))
+        evaluated = query.evaluation.record(name_hash(pod_record.uid))
         outcome = PodOutcome(pod_uid=pod_record.uid, class_index=0, node=args.node)
         decided = CycleDecided(cycle=number, pods=(outcome,), classes=(evaluated,), by=EXTENDER)
         placed = PodPlaced(

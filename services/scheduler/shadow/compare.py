@@ -49,10 +49,10 @@ def compare(cache: SchedulingCache, binding: Binding) -> PlacementCompared:
     judged, ours, theirs = ClassEvaluated(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=pod_class.fault),)
     if not pod_class.fault:
-        copies = CycleState(cache, binding.at_ns)
-        evaluation = ClassEvaluation(ActivePlugins(profile, copies.plugin_states, copies.snapshot), table, pod_class)
+        state = CycleState(cache, binding.at_ns)
+        evaluation = ClassEvaluation(ActivePlugins(profile, state.plugin_states, state.snapshot), table, pod_class)
         pod_hash = name_hash(binding.uid)
-        judged, row = evaluation.judged(pod_hash), evaluation.choose(pod_hash)
+        judged, row = evaluation.record(pod_hash), evaluation.choose(pod_hash)
         ours = evaluation.candidates([row])[0] if row >= 0 else _NONE
         refused = _refusals(evaluation, table.rows.get(binding.node, -1))
         theirs = _NONE if refused else evaluation.candidates([table.rows[binding.node]])[0]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cycle.batch_lookahead import MOST, WORTH_IT
+from services.scheduler.cycle.batch_lookahead import MAX_PODS, MIN_PODS
 from services.scheduler.cycle.request_variants import PredictedPlacement, VariantBatch
 from services.scheduler.state.pod_class import PodClass
 from shared.events import RecordedEvent
@@ -35,14 +35,14 @@ def played(seed: int, batch: int, *, limits: bool) -> tuple[dict[str, str], Reco
         world.add_node(node(name, cpu=str(random.choice((2, 4, 16))), memory="16Gi", pods=pods, taints=taints))
         if random.random() < 0.8:
             world.report(metric(name, cpu=f"{random.randrange(100, 2000)}m"))
-    for number in range(2 * MOST if seed % 5 == 0 else random.randrange(2 * WORTH_IT, MOST)):
+    for number in range(2 * MAX_PODS if seed % 5 == 0 else random.randrange(2 * MIN_PODS, MAX_PODS)):
         cpu = random.choice((number, 7 * number, 100, 20_000 if random.random() < 0.2 else 50 + number))
         tolerations = (Toleration(key="team", operator="Exists"),) if random.random() < 0.1 else ()
         ports = (80,) if random.random() < 0.03 else ()
         priority = 9500 if random.random() < 0.02 else None
         world.add_pod(pod(f"p{number:03}", cpu=f"{cpu}m", priority=priority, tolerations=tolerations, ports=ports))
     world.read()
-    events = world.rounds(batch=batch, most=3 * MOST)
+    events = world.rounds(batch=batch, most=3 * MAX_PODS)
     return placements(events), records(events)
 
 
@@ -83,8 +83,8 @@ def test_pods_that_differ_in_amounts_are_placed_in_one_pass(monkeypatch: pytest.
     world = World()
     for number in range(5):
         world.add_node(node(f"n{number}", cpu="16", memory="64Gi"))
-    for number in range(MOST + 10):
+    for number in range(MAX_PODS + 10):
         world.add_pod(pod(f"p{number:02}", cpu=f"{100 + number}m"))
     world.read()
-    assert len(placements(world.rounds(batch=256))) == MOST + 10
-    assert seen == [MOST, 10]
+    assert len(placements(world.rounds(batch=256))) == MAX_PODS + 10
+    assert seen == [MAX_PODS, 10]

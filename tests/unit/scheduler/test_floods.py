@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.cycle.cycle import ALSO_A_CLASS, MOST_JUDGED
+from services.scheduler.cycle.cycle import CLASS_COST_NODES, MAX_EVALUATED_NODES
 from tests.support.executed_lines import steps_of
 from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, told
 
@@ -105,7 +105,7 @@ def test_what_might_cure_every_class_of_a_flood_is_looked_into_in_cycles_of_boun
     (cycle,) = cycles_of(first := world.cycle(batch=4096))
     assert cycle.pods[0].pod_uid == "small"
     assert placements(first).keys() == {"small"}
-    assert 1 < len(cycle.pods) <= MOST_JUDGED // (1000 + ALSO_A_CLASS)
+    assert 1 < len(cycle.pods) <= MAX_EVALUATED_NODES // (1000 + CLASS_COST_NODES)
     world.add_pod(pod("another"))
     world.read()
     assert "another" in placements(world.cycle(batch=4096))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.cycle_state import CycleState
-from services.scheduler.cycle.lookahead import WORTH_IT
+from services.scheduler.cycle.lookahead import MIN_PODS
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.kube.node import PodUsage, ResourceMap, Taint
@@ -32,7 +32,7 @@ def played(seed: int, batch: int, *, limits: bool) -> dict[str, str]:
     kinds = [
         (random.choice(("100m", "500m", "2")), random.choice((None, 9500)), random.random() < 0.3) for _ in range(2)
     ]
-    for number in range(3 * WORTH_IT):
+    for number in range(3 * MIN_PODS):
         cpu, priority, tolerant = kinds[0] if random.random() < 0.8 else kinds[1]
         tolerations = (Toleration(key="team", operator="Exists"),) if tolerant else ()
         ports = (80,) if random.random() < 0.1 else ()
@@ -79,12 +79,12 @@ def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[tuple[int, int]] = []
     plain = CycleState.count_all
 
-    def counted(copies: CycleState, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
-        runs.append((len(rows), found := plain(copies, pods, pod_class, rows)))
+    def counted(state: CycleState, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
+        runs.append((len(rows), found := plain(state, pods, pod_class, rows)))
         return found
 
     monkeypatch.setattr(CycleState, "count_all", counted)
     for seed in range(20):
         crowd(seed).rounds(batch=256)
-    assert max(rows for rows, _ in runs) > WORTH_IT
+    assert max(rows for rows, _ in runs) > MIN_PODS
     assert any(0 < found < rows for rows, found in runs), "of none did a report tell"

@@ -96,9 +96,9 @@ class _Cluster:
         """Returns the status of each node for a pod."""
         cache, pod_class = self._cache, self.view.pods[uid].pod_class
         assert pod_class is not None, "the pod was observed"
-        copies = CycleState(cache, self._ledger.now_ns)
+        state = CycleState(cache, self._ledger.now_ns)
         evaluation = ClassEvaluation(
-            ActivePlugins(cache.profiles[pod_class.scheduler], copies.plugin_states, copies.snapshot),
+            ActivePlugins(cache.profiles[pod_class.scheduler], state.plugin_states, state.snapshot),
             cache.table,
             pod_class,
         )

@@ -77,12 +77,12 @@ class Evaluation:
 
     Attributes:
         pod_class: the class.
-        copies: working copies of a cycle that begins now.
+        cycle_state: working copies of a cycle that begins now.
     """
 
     def __init__(self, cache: SchedulingCache, pod_class: PodClass, now_ns: int) -> None:
         self.pod_class = pod_class
-        self.copies = CycleState(cache, now_ns)
+        self.cycle_state = CycleState(cache, now_ns)
         self._table = cache.table
         self._size = cache.table.size
 
@@ -93,7 +93,9 @@ class Evaluation:
     def by_profile(self, profile: Profile) -> ClassEvaluation:
         """Runs the fused evaluation by a profile."""
         return ClassEvaluation(
-            ActivePlugins(profile, self.copies.plugin_states, self.copies.snapshot), self._table, self.pod_class
+            ActivePlugins(profile, self.cycle_state.plugin_states, self.cycle_state.snapshot),
+            self._table,
+            self.pod_class,
         )
 
     def names(self, rows: Int64) -> list[str]:
@@ -106,7 +108,11 @@ class Evaluation:
         Raises:
             Disagreement: all nodes at once, the fused pass, and single nodes differ.
         """
-        state, pod_class, evaluation = self.copies.plugin_states[plugin], self.pod_class, self.evaluate((plugin,), ())
+        state, pod_class, evaluation = (
+            self.cycle_state.plugin_states[plugin],
+            self.pod_class,
+            self.evaluate((plugin,), ()),
+        )
         found = state.filter(pod_class, slice(0, self._size))
         results: dict[str, int] = {}
         for row in self._alive():
@@ -158,30 +164,30 @@ class Evaluation:
         pod_hash, evaluation = name_hash(uid), self.by_profile(profile)
         sequence = self._in_sequence(profile, pod_hash)
         if sequence is not None:
-            agree("compiled sequence", evaluation.judged(pod_hash), sequence)
+            agree("compiled sequence", evaluation.record(pod_hash), sequence)
         given: dict[str, str] | None = None
         while given is None and (row := evaluation.choose(pod_hash)) >= 0:
-            given = self.copies.reservers.reserve(evaluation, row)
+            given = self.cycle_state.reservers.reserve(evaluation, row)
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided), "a cycle's first event"
         agree("pods of the cycle", [uid], [outcome.pod_uid for outcome in decided.pods])
-        agree("record of the cycle", evaluation.judged(pod_hash), decided.classes[decided.pods[0].class_index])
+        agree("record of the cycle", evaluation.record(pod_hash), decided.classes[decided.pods[0].class_index])
         placed = next((draft.event for draft in drafts if isinstance(draft.event, PodPlaced)), None)
         expected = None if given is None else (self._table.names[row], given)
         agree("placement", expected, placed and (placed.node, placed.annotations))
         return Decided(evaluation, placed)
 
     def _in_sequence(self, profile: Profile, pod_hash: np.uint64) -> Any:
-        active = ActivePlugins(profile, self.copies.plugin_states, self.copies.snapshot).of(self.pod_class)
+        active = ActivePlugins(profile, self.cycle_state.plugin_states, self.cycle_state.snapshot).of(self.pod_class)
         batch = VariantBatch(active, self.pod_class)
         if not batch.is_arithmetic():
             return None
         found = batch.place([self.pod_class], [pod_hash])
-        return found[0].judged if found else None
+        return found[0].evaluated if found else None
 
     def _alone(self, plugin: Plugin, feasible: Bools) -> Int64 | None:
         """Returns [rows]: one plugin's scores, normalised over the feasible nodes; None without any."""
-        state, every = self.copies.plugin_states[plugin], slice(0, self._size)
+        state, every = self.cycle_state.plugin_states[plugin], slice(0, self._size)
         if plugin.cross_node:
             return state.scores(self.pod_class, feasible)
         raw = state.score(self.pod_class, every)
