@@ -6,7 +6,7 @@ among each other: an outcome (in `cluster`) may be read before the intent (in `s
 """
 
 from operator import itemgetter
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from services.gateway.effects.intents import (
     POD_SCHEDULED,
@@ -23,11 +23,13 @@ from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
 from services.gateway.state_fields import (
     APPLIED,
     ENDED,
+    TERMINATING,
+    UNSCHEDULABLE,
     EarlyOutcome,
     KnownObject,
     ObservedPod,
     Suppressed,
-    digest_of,
+    identity_of,
     result_of,
 )
 from services.gateway.state_snapshot import StoredState, by_cause, by_context, decode, encode
@@ -57,7 +59,7 @@ class GatewayState:
 
     Attributes:
         known: resource -> key -> last record of the object. The nodes are those in `known["nodes"]`.
-        pods: uid -> fields of the pod.
+        pods: key -> last record of the pod; the same mapping as `known["pods"]`.
         one_shots, desired: intents without an outcome, oldest first within a context; of desired states only the
             newest.
         superseded: desired states without an outcome that a newer one, or the placement of the pod, has replaced.
@@ -73,12 +75,12 @@ class GatewayState:
         queues: derived from `one_shots` and `desired`: intents by object; those of one context run in this order.
     """
 
-    SCHEMA: ClassVar[int] = 5
+    SCHEMA: ClassVar[int] = 6
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
-        self.known: dict[str, dict[str, KnownObject]] = {}
         self.pods: dict[str, ObservedPod] = {}
+        self.known: dict[str, dict[str, KnownObject]] = self._known_with_pods({})
         self.one_shots: dict[Cause, OneShot] = {}
         self.desired: dict[Cause, DesiredState] = {}
         self.superseded: dict[Cause, DesiredState] = {}
@@ -105,7 +107,6 @@ class GatewayState:
             case ObjectObserved(resource=resource, name=name, uid=uid, object=body):
                 self._observed(resource, name, uid, body)
             case PodDeleted(pod=key, pod_uid=uid):
-                self.pods.pop(uid, None)
                 self.late_admitted.pop(uid, None)
                 self._deleted(PODS.name, key, uid)
             case NodeDeleted(node=name, node_uid=uid):
@@ -129,24 +130,32 @@ class GatewayState:
 
     # -- observations
 
+    def pod(self, key: str, uid: str) -> ObservedPod | None:
+        """Returns the pod with that uid; None if it was deleted, or recreated under another uid."""
+        pod = self.pods.get(key)
+        return pod if pod is not None and pod.uid == uid else None
+
+    def _known_with_pods(self, known: dict[str, dict[str, KnownObject]]) -> dict[str, dict[str, KnownObject]]:
+        return known | {PODS.name: cast("dict[str, KnownObject]", self.pods)}
+
     def _observed(self, resource: str, key: str, uid: str, kept: KeptObject) -> None:
-        self.known.setdefault(resource, {})[key] = KnownObject(uid, digest_of(kept))
+        self.known.setdefault(resource, {})[key] = KnownObject(identity_of(uid, kept))
 
     def _pod_observed(self, key: str, uid: str, pod: Pod) -> None:
-        before = self.known.get(PODS.name, {}).get(key)
-        if before and before.uid != uid:
-            self.pods.pop(before.uid, None)
+        before = self.pods.get(key)
+        if before is not None and self.late_admitted and before.uid != uid:
             self.late_admitted.pop(before.uid, None)
         scheduled = pod.condition(POD_SCHEDULED)
-        self.pods[uid] = ObservedPod(
-            key,
+        unschedulable = scheduled is not None and scheduled.status == "False"
+        observed = ObservedPod(
+            identity_of(uid, pod),
             node=pod.spec.node_name,
             scheduler=pod.spec.scheduler_name,
-            unschedulable=scheduled is not None and scheduled.status == "False",
-            terminating=pod.metadata.deletion_timestamp is not None,
             quota=(pod.metadata.labels or {}).get(QUOTA_NAME, ""),
+            flags=UNSCHEDULABLE * unschedulable | TERMINATING * (pod.metadata.deletion_timestamp is not None),
         )
-        self._observed(PODS.name, key, uid, pod)
+        observed.share_strings()
+        self.pods[key] = observed
 
     def _deleted(self, resource: str, key: str, uid: str = "") -> None:
         objects = self.known.get(resource, {})
@@ -241,7 +250,9 @@ class GatewayState:
         return encode(
             StoredState(
                 positions=self.positions,
-                known={resource: objects for resource, objects in self.known.items() if objects},
+                known={
+                    resource: objects for resource, objects in self.known.items() if objects and resource != PODS.name
+                },
                 pods=self.pods,
                 one_shots=by_context(self.one_shots),
                 desired=by_context(self.desired),
@@ -258,7 +269,10 @@ class GatewayState:
     def restore(self, data: bytes) -> None:
         """Restores what `encode` wrote, and derives the rest."""
         stored = decode(data)
-        self.positions, self.known, self.pods = stored.positions, stored.known, stored.pods
+        self.positions, self.pods = stored.positions, stored.pods
+        for pod in self.pods.values():
+            pod.share_strings()
+        self.known = self._known_with_pods(stored.known)
         self.one_shots, self.desired = by_cause(stored.one_shots), by_cause(stored.desired)
         self.superseded = by_cause(stored.superseded)
         self.applied, self.early_outcomes = by_cause(stored.applied), by_cause(stored.early_outcomes)

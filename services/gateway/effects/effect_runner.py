@@ -27,7 +27,7 @@ from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
-_UNKNOWN = ObservedPod("")
+_UNKNOWN = ObservedPod(b"")
 
 
 class EffectRunner:
@@ -235,7 +235,7 @@ class EffectRunner:
             case EvictionRequested():
                 return await pod_writes.evict(api, intent)
             case PodUnschedulable():
-                pod = state.pods.get(intent.pod_uid, _UNKNOWN)
+                pod = state.pod(intent.pod, intent.pod_uid) or _UNKNOWN
                 outcome = await pod_writes.write_unschedulable_condition(api, intent, pod, now_ns=self._now_ns())
                 await self._record_event(intent, pod)
                 return outcome

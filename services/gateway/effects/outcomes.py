@@ -33,7 +33,7 @@ def outcome_from_state(state: GatewayState, intent: Intent) -> Event | None:
     """Returns the outcome that follows from observations alone, or None if a request is needed."""
     match intent:
         case PodPlaced(pod_uid=uid, pod=key, node=node):
-            pod = state.pods.get(uid)
+            pod = state.pod(key, uid)
             # The scheduler placed the pod after its observation, so a pod that the State lacks was deleted since.
             if pod is None:
                 return rejected(intent, f"{key} is gone")
@@ -43,12 +43,12 @@ def outcome_from_state(state: GatewayState, intent: Intent) -> Event | None:
             # The API server accepts a binding to a node that does not exist.
             if node not in state.known.get(NODES.name, {}):
                 return rejected(intent, f"there is no node {node}")
-        case PodUnschedulable(pod_uid=uid):
-            pod = state.pods.get(uid)
+        case PodUnschedulable(pod_uid=uid, pod=key):
+            pod = state.pod(key, uid)
             if pod is None or pod.node:
                 return superseded(intent)
-        case EvictionRequested(pod_uid=uid):
-            pod = state.pods.get(uid)
+        case EvictionRequested(pod_uid=uid, pod=key):
+            pod = state.pod(key, uid)
             if pod is None or pod.terminating:
                 return evicted(intent)
         case FieldsDesired(resource=resource, name=key, uid=uid) if uid:

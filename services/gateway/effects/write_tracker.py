@@ -44,14 +44,14 @@ class WriteTracker:
     """Compares observations with our writes. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._versions: dict[ObjectRef, str] = {}
+        self._versions: dict[str, dict[str, str]] = {}  # resource -> key -> resourceVersion
         self._last_writes: dict[Cause, LastWrite] = {}
         self._drifted: dict[Cause, float] = {}  # desired state -> earliest time of its next write
         self._latest: dict[ObjectRef, ObservedObject] = {}  # of objects with a desired state in flight
 
     def version(self, ref: ObjectRef) -> str:
         """Returns the newest known resourceVersion; empty if there is none."""
-        return self._versions.get(ref, "")
+        return self._versions.get(ref.resource, {}).get(ref.key, "")
 
     def drifted(self, now_s: float) -> list[Cause]:
         """Returns the desired states to write again now."""
@@ -59,9 +59,7 @@ class WriteTracker:
 
     def observed(self, state: GatewayState, ref: ObjectRef, seen: ObservedObject, now_s: float) -> bool:
         """Records an observation; returns whether a desired state must be written again because of it."""
-        known = self._versions.get(ref)
-        if known is None or newer(seen.version, known):
-            self._versions[ref] = seen.version
+        self._set_version(ref, seen.version)
         groups = state.field_groups.get(ref)
         if not groups:
             return False
@@ -76,7 +74,7 @@ class WriteTracker:
 
     def deleted(self, ref: ObjectRef) -> None:
         """Forgets a deleted object."""
-        self._versions.pop(ref, None)
+        self._versions.get(ref.resource, {}).pop(ref.key, None)
         self._latest.pop(ref, None)
 
     def wrote(self, cause: Cause, desired: FieldsDesired | ObjectDesired, seen: ObservedObject, now_s: float) -> None:
@@ -88,9 +86,7 @@ class WriteTracker:
             pause_s = min(REWRITE_PAUSE_MAX_S, max(1.0, before.pause_s * 2))
         self._last_writes[cause] = LastWrite(seen.version, drift.current_fields(desired, seen), now_s, pause_s)
         self._drifted.pop(cause, None)
-        known = self._versions.get(ref)
-        if known is None or newer(seen.version, known):
-            self._versions[ref] = seen.version
+        self._set_version(ref, seen.version)
         latest = self._latest.pop(ref, None)
         if latest is not None:
             self._compare(cause, desired, latest, now_s)
@@ -99,6 +95,12 @@ class WriteTracker:
         """Forgets desired states that are no longer applied."""
         self._last_writes = {cause: write for cause, write in self._last_writes.items() if cause in state.applied}
         self._drifted = {cause: at_s for cause, at_s in self._drifted.items() if cause in state.applied}
+
+    def _set_version(self, ref: ObjectRef, version: str) -> None:
+        versions = self._versions.setdefault(ref.resource, {})
+        known = versions.get(ref.key)
+        if known is None or newer(version, known):
+            versions[ref.key] = version
 
     def _compare(
         self, cause: Cause, desired: FieldsDesired | ObjectDesired, seen: ObservedObject, now_s: float

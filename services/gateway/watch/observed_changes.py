@@ -9,7 +9,7 @@ from services.gateway.effects.intents import ObjectRef
 from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
 from services.gateway.state import GatewayState
-from services.gateway.state_fields import KnownObject, digest_of
+from services.gateway.state_fields import identity_of
 from shared.events import Draft
 from shared.events.cluster import (
     NodeDeleted,
@@ -37,7 +37,7 @@ def differences(state: GatewayState, changes: Mapping[ObjectRef, ObservedObject 
         if seen is None:
             if before is not None:
                 drafts.append(deleted(resource, key, before.uid))
-        elif before is None or before != KnownObject(seen.uid, digest_of(seen.object)):
+        elif before is None or before.identity != identity_of(seen.uid, seen.object):
             # A new uid: the object was deleted and created again between two observations.
             if before is not None and before.uid != seen.uid:
                 drafts.append(deleted(resource, key, before.uid))

@@ -61,8 +61,8 @@ class LateAdmission:
         self._handlers = handlers
         self._state = state
         self._append = append
-        self._queue: deque[tuple[str, Raw | None]] = deque()
-        self._known: dict[str, None] = {}
+        self._queue: deque[tuple[str, str, Raw | None]] = deque()  # key, uid, the pod as observed
+        self._known: dict[str, str] = {}  # uid -> key
         self._wake = asyncio.Event()
         self._rate_limit = RateLimit(CHECKS_PER_S, burst_s=10)
 
@@ -70,37 +70,36 @@ class LateAdmission:
         """Queues a pod that is observed for the first time."""
         event = record.event
         if isinstance(event, PodObserved) and not event.object.spec.node_name and event.pod_uid not in self._known:
-            self._enqueue(event.pod_uid, msgspec.to_builtins(event.object))
+            self._enqueue(event.pod, event.pod_uid, msgspec.to_builtins(event.object))
 
-    def _enqueue(self, uid: str, pod: Raw | None) -> None:
-        self._known[uid] = None
-        self._queue.append((uid, pod))
+    def _enqueue(self, key: str, uid: str, pod: Raw | None) -> None:
+        self._known[uid] = key
+        self._queue.append((key, uid, pod))
         self._wake.set()
 
     async def run(self, now_ns: Callable[[], int]) -> None:
         """Checks queued pods until cancelled, beginning with those observed before this replica was the leader."""
-        for uid, pod in list(self._state().pods.items()):
-            if not pod.node and uid not in self._known:
-                self._enqueue(uid, None)
+        for key, pod in list(self._state().pods.items()):
+            if not pod.node and (uid := pod.uid) not in self._known:
+                self._enqueue(key, uid, None)
         while True:
             while self._queue:
-                uid, seen = self._queue.popleft()
-                if self._is_open(uid):
-                    await self._check(uid, seen, now_ns)
+                key, uid, seen = self._queue.popleft()
+                if self._is_open(key, uid):
+                    await self._check(key, uid, seen, now_ns)
                 # A check without a request never suspends: let other tasks run between two pods of a long queue.
                 await asyncio.sleep(0)
             if len(self._known) > 2 * len(self._state().pods) + 1_000:
-                self._known = {uid: None for uid in self._known if uid in self._state().pods}
+                self._known = {uid: key for uid, key in self._known.items() if self._state().pod(key, uid)}
             self._wake.clear()
             await self._wake.wait()
 
-    def _is_open(self, uid: str) -> bool:
+    def _is_open(self, key: str, uid: str) -> bool:
         state = self._state()
-        pod = state.pods.get(uid)
+        pod = state.pod(key, uid)
         return pod is not None and not pod.node and not pod.terminating and uid not in state.late_admitted
 
-    async def _check(self, uid: str, seen: Raw | None, now_ns: Callable[[], int]) -> None:
-        key = self._state().pods[uid].key
+    async def _check(self, key: str, uid: str, seen: Raw | None, now_ns: Callable[[], int]) -> None:
         try:
             if seen is not None and not self._missed(seen):
                 return
@@ -112,10 +111,10 @@ class LateAdmission:
         except NotFound:
             return
         except Conflict:
-            self._queue.append((uid, seen))
+            self._queue.append((key, uid, seen))
         except ApiError as error:
             log.warning("a pod's late admission is postponed", extra={"pod": key, "error": str(error)})
-            asyncio.get_running_loop().call_later(RETRY_AFTER_S, self._enqueue, uid, seen)
+            asyncio.get_running_loop().call_later(RETRY_AFTER_S, self._enqueue, key, uid, seen)
 
     def _missed(self, pod: Raw) -> bool:
         """Returns whether a webhook would have changed or rejected the pod."""

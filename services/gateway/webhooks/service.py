@@ -85,7 +85,7 @@ class WebhookService:
         return LateAdmission(self._api, self.handlers, lambda: self.state, append)
 
     def _pods(self) -> Iterator[QuotaPod]:
-        return (QuotaPod(pod.key, pod.quota) for pod in self.state.pods.values())
+        return (QuotaPod(key, pod.quota) for key, pod in self.state.pods.items())
 
     def _position(self) -> int:
         return self.state.positions.get("cluster", 0)

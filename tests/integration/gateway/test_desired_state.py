@@ -139,7 +139,7 @@ async def test_without_the_permission_the_outcome_names_the_rule(harness: Effect
     desired = FieldsDesired(
         resource="namespaces", name="default", fields="f", patch={"metadata": {"labels": {"x": "y"}}}
     )
-    harness.write_tracker._versions[ObjectRef("namespaces", "default")] = "1"  # as after a watch event
+    harness.write_tracker._versions["namespaces"] = {"default": "1"}  # as after a watch event
     (outcome,) = await harness.carry_out(desired)
     assert outcome == MissingPermission(name="default", rule="patch namespaces")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from services.gateway.effects.intents import DesiredState, Intent, ObjectRef
 from services.gateway.effects.outcomes import applied, bound, failed, rejected, superseded, suppressed, without_object
 from services.gateway.state import GatewayState
+from services.gateway.state_fields import KnownObject, identity_of
 from shared.events import Cause, Draft
 from shared.events.cluster import (
     NodeObserved,
@@ -179,8 +180,23 @@ def test_a_recreated_pod_is_another_pod() -> None:
     log.append("cluster", observed("a", uid="first", node="n1"), observed("a", uid="second"))
     log.append("cluster", PodDeleted(pod="shop/a", pod_uid="first"))  # late
     state = state_after(log.in_order([]))
-    assert list(state.pods) == ["second"]
-    assert state.known["pods"]["shop/a"].uid == "second"
+    assert [(key, pod.uid) for key, pod in state.pods.items()] == [("shop/a", "second")]
+    assert state.pod("shop/a", "second") is state.known["pods"]["shop/a"]
+    assert state.pod("shop/a", "first") is None
+
+
+UIDS = st.one_of(st.uuids().map(str), st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40))
+
+
+@holds_for(UIDS)
+def test_the_identity_of_an_object_has_its_uid(uid: str) -> None:
+    assert KnownObject(identity_of(uid, {})).uid == uid
+
+
+@holds_for(UIDS, UIDS)
+def test_objects_with_different_uids_have_different_identities(one: str, other: str) -> None:
+    assert (identity_of(one, {}) == identity_of(other, {})) == (one == other)
+    assert identity_of(one, {}) != identity_of(one, {"a": 1})
 
 
 NAMES = st.sampled_from(["a", "b"])
