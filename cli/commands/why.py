@@ -9,7 +9,8 @@ from cli.supervisor.system_folder import find_endpoints
 from cli.terminal import name_completion
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show
-from services.scheduler.explain.explain_pod import Explanation, explain, render
+from services.scheduler.explain.explain_pod import explain
+from services.scheduler.explain.explanation import Explanation, render
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import PodPlaced, PodUnschedulable

@@ -143,7 +143,7 @@ async def _examples_4_and_5(stage: Stage, on: System) -> None:
         await stage.create(body)
         assert await stage.placed(f"just-{scheduler}") == scheduler
         why = json.loads(await koord(on, "why", "pod", f"{stage.namespace}/just-{scheduler}", "-o", "json"))
-        assert why["evaluation"]["best"][0]["parts"]["LoadAwareScheduling"] == part
+        assert why["evaluation"]["best"][0]["plugin_scores"]["LoadAwareScheduling"] == part
 
 
 async def _example_6(stage: Stage) -> None:

@@ -197,7 +197,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         assert [one.pod for one in placed] == ["shop/ours"], "withheld, and not tried again"
         outcomes = await events(system, "cluster", *OUTCOMES)
         assert {type(one) for one in outcomes} == {BindSuppressed, DesiredStateSuppressed}
-        assert "withheld" in await koord(system, "why", "pod", "shop/ours", "-o", "json")
+        assert "suppressed" in await koord(system, "why", "pod", "shop/ours", "-o", "json")
         assert "default-scheduler bound it to" in await koord(system, "why", "pod", "shop/watched-5")
         assert system.supervisor.units["gateway"].restarts == 0
 

@@ -162,7 +162,7 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
     await there.configure(resource_threshold_config={"clusterStrategy": {"enable": False}})
     said = await koord(there.system, "why", "pod", f"{SPACE}/large")
     assert (
-        f"it is asked to go: node {there.node.name}: trigger by koordlet feature BEMemoryEvict: to release memory "
+        f"its eviction is requested: node {there.node.name}: trigger by koordlet feature BEMemoryEvict: to release memory "
         in said
     )
     for name in ("latency", "small"):

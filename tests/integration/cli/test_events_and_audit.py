@@ -112,7 +112,7 @@ async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log)
     assert "default/web-2 (uid-web-2): the binding failed and it is tried again: node n2 is gone" in told.stdout
     assert "2 of 3 nodes passed every filter" in told.stdout
     found = json.loads((await run(log, "why", "pod", "default/web-1", "-o", "json")).stdout)
-    assert (found["status"], found["node"], found["evaluation"]["best"][0]["parts"]) == (
+    assert (found["status"], found["node"], found["evaluation"]["best"][0]["plugin_scores"]) == (
         "placed",
         "n1",
         {"LoadAwareScheduling": 90},

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.explain.explain_pod import Explanation, explain, render
+from services.scheduler.explain.explain_pod import explain
+from services.scheduler.explain.explanation import Explanation, render
 from services.scheduler.framework.reasons import summary
 from services.scheduler.plugins.registry import REGISTRY, text
 from shared.events import RecordedEvent
@@ -126,7 +127,7 @@ def test_the_second_of_two_equal_pods_says_that_the_first_went_before() -> None:
     evaluation = explain(story(world, "p-b")).evaluation
     assert evaluation is not None
     assert evaluation.equals_before == 1
-    assert "judged before 1 equal pods" in render(explain(story(world, "p-b")))
+    assert "evaluated before 1 equal pods" in render(explain(story(world, "p-b")))
 
 
 def test_pods_that_were_never_tried_say_what_they_wait_for() -> None:
@@ -140,10 +141,10 @@ def test_pods_that_were_never_tried_say_what_they_wait_for() -> None:
 
 def test_every_outcome_has_a_status() -> None:
     for how, status in (
-        ("rejected", "refused"),
-        ("failed", "refused"),
-        ("forbidden", "refused"),
-        ("withheld", "withheld"),
+        ("rejected", "rejected"),
+        ("failed", "rejected"),
+        ("forbidden", "rejected"),
+        ("withheld", "suppressed"),
     ):
         world = hot_and_calm()
         world.answer(world.cycle()[1], how)
@@ -164,7 +165,7 @@ def test_of_two_pods_with_one_name_the_later_one_is_explained() -> None:
 def test_nothing_is_said_of_a_pod_without_events() -> None:
     explanation = explain([])
     assert explanation.status == "unknown"
-    assert "no event speaks of this pod" in render(explanation)
+    assert "the log has no event about this pod" in render(explanation)
 
 
 def test_every_reason_of_every_plugin_has_a_text_in_both_languages() -> None:

@@ -340,18 +340,18 @@ def test_a_preemption_is_explained_to_whom_it_serves_and_to_whom_it_costs() -> N
     of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, CycleDecided)])
     assert (of_p.status, of_p.node) == ("nominated", "a")
     assert of_p.summary == (
-        "cycle 1 asked pods on a to make room for it: d/low (priority 0), d/lower (priority -5); within every disruption budget"
+        "cycle 1 evicts pods on a for it: d/low (priority 0), d/lower (priority -5); within every disruption budget"
         "; of 2 nodes where that helps, this one loses least"
     )
     of_low = explain([record for record in records if getattr(record.event, "pod_uid", "") == "low"])
-    assert of_low.steps[-1].text == "it is asked to go: preempted by d/p of priority 100 on node a"
+    assert of_low.steps[-1].text == "its eviction is requested: preempted by d/p of priority 100 on node a"
     assert of_low.status == "bound"
 
 
 def test_a_preemption_beyond_a_budget_says_so_and_a_lost_nomination_too() -> None:
     told = PodNominated(pod_uid="p", pod="d/p", node="a", cycle=3, victims=("x",), violations=1, victim_pods=("d/x",), victim_priorities=(1,))  # fmt: skip
     assert explain([RecordedEvent("scheduling", 1, told, 0, None)]).summary == (
-        "cycle 3 asked pods on a to make room for it: d/x (priority 1); 1 of them beyond their disruption budgets"
+        "cycle 3 evicts pods on a for it: d/x (priority 1); 1 of them beyond their disruption budgets"
     )
     lost = PodNominated(pod_uid="p", pod="d/p", node="", cycle=4)
     explanation = explain(

@@ -224,7 +224,7 @@ def test_a_nomination_without_victims_of_its_own_is_explained() -> None:
     world.cycle()
     records = [record for record in world.logs["scheduling"] if getattr(record.event, "pod_uid", "") == "q"]
     assert explain(records).summary == (
-        "cycle 1 keeps room for it on a: pods that are leaving already free enough; nobody else is asked to go"
+        "cycle 1 keeps capacity for it on a: pods that are terminating free enough; no other pod is evicted"
     )
 
 

@@ -242,11 +242,11 @@ def test_it_is_told_to_whom_it_serves_and_to_whom_it_costs() -> None:
     of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, CycleDecided)])
     assert of_p.status == "nominated"
     assert of_p.summary == (
-        f"cycle {said.cycle} asked pods of quota a to make room in it: d/low (priority 0); within every disruption budget; "
-        f"it is to go to {said.node}"
+        f"cycle {said.cycle} evicts pods of quota a for it: d/low (priority 0); within every disruption budget; "
+        f"it is nominated for {said.node}"
     )
     of_low = explain([r for r in records if r.context != "quota" and getattr(r.event, "pod_uid", "") == "low"])
-    assert of_low.steps[-1].text == "it is asked to go: preempted by d/p of priority 100 in quota a"
+    assert of_low.steps[-1].text == "its eviction is requested: preempted by d/p of priority 100 in quota a"
 
 
 def test_the_example_of_the_document_is_what_happens() -> None:

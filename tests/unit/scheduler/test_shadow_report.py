@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from services.scheduler.explain.explain_pod import explain, render
+from services.scheduler.explain.explain_pod import explain
+from services.scheduler.explain.explanation import render
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.counterfactual import Counterfactual
 from services.scheduler.shadow.history import ShadowHistory

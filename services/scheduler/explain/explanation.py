@@ -1,0 +1,117 @@
+"""The explanation of a pod's placement, and its text for terminals."""
+
+import msgspec
+
+from shared.kube.instants import instant_text
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One event of the pod's history.
+
+    Attributes:
+        event: `context/seq`.
+        at_ns: the instant of its append.
+    """
+
+    event: str
+    at_ns: int
+    type: str
+    text: str
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """The number of nodes that one plugin rejected for one reason, and the reason's text."""
+
+    plugin: str
+    code: str
+    detail: str
+    nodes: int
+    text: str
+
+
+class ScoredNode(msgspec.Struct, frozen=True):
+    """One of the best nodes: its total and each plugin's weighted part."""
+
+    node: str
+    score: int
+    plugin_scores: dict[str, int]
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """The nodes as the deciding cycle evaluated them, or as this scheduler evaluated them for a pod that another scheduler placed.
+
+    Attributes:
+        cycle: its number; 0 where another scheduler decided.
+        event: `context/seq` of its CycleDecided.
+        now_ns: the instant of the decision; seen: the positions it rests on; config: digest of the configuration.
+        equals_before: pods of the same class placed before this one in the cycle: the nodes were evaluated before the first of them.
+        node: the chosen node, empty for none.
+        score: its total when this pod took it; `best` is as of the first pod of the class.
+    """
+
+    cycle: int
+    event: str
+    now_ns: int
+    seen: dict[str, int]
+    config: str
+    equals_before: int
+    node: str
+    score: int
+    nodes: int
+    feasible: int
+    rejected: tuple[Rejection, ...]
+    best: tuple[ScoredNode, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The state of a pod's placement and the events that led to it.
+
+    Attributes:
+        status: `bound`, `placed`, `nominated`, `unschedulable`, `rejected`, `suppressed`, `waiting`, `gated`, `ended`, `gone` or `unknown`.
+        node: the node where the pod is, or is to be.
+        summary: one sentence.
+        evaluation: of its last placement or rejection, if that cycle is among the events.
+        steps: its events in the order in which they were appended.
+    """
+
+    pod: str
+    pod_uid: str
+    status: str
+    node: str
+    summary: str
+    evaluation: Evaluation | None
+    steps: tuple[Step, ...]
+
+
+def render(explanation: Explanation) -> str:
+    """Returns the explanation as plain text, for a terminal without colours or a log."""
+    lines = [f"{explanation.pod or 'unknown pod'} ({explanation.pod_uid or 'no uid'}): {explanation.summary}"]
+    if evaluation := explanation.evaluation:
+        lines += ["", *_evaluation_lines(evaluation)]
+    lines += ["", *(f"{instant_text(step.at_ns):<27}  {step.event:<22} {step.text}" for step in explanation.steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _evaluation_lines(evaluation: Evaluation) -> list[str]:
+    passed = f"{evaluation.feasible} of {evaluation.nodes} nodes passed every filter"
+    title = f"cycle {evaluation.cycle}" if evaluation.cycle else "compared"
+    lines = [f"{title} ({evaluation.event}) at {instant_text(evaluation.now_ns)}: {passed}"]
+    if evaluation.equals_before:
+        lines.append(
+            f"  evaluated before {evaluation.equals_before} equal pods of the same cycle, which took their nodes first"
+        )
+    lines += [
+        f"  {rejection.nodes:>6}  {rejection.plugin}: {rejection.text}{_detail(rejection)}"
+        for rejection in evaluation.rejected
+    ]
+    for best in evaluation.best:
+        scores = ", ".join(f"{plugin} {score}" for plugin, score in best.plugin_scores.items())
+        mark = "->" if best.node == evaluation.node else "  "
+        lines.append(f"  {mark} {best.node}: {best.score} ({scores})")
+    if evaluation.node and all(best.node != evaluation.node for best in evaluation.best):
+        lines.append(f"  -> {evaluation.node}: {evaluation.score} when this pod's turn came")
+    return lines
+
+
+def _detail(rejection: Rejection) -> str:
+    return f" ({rejection.detail})" if rejection.detail and rejection.detail not in rejection.text else ""

@@ -1,0 +1,164 @@
+"""Describes a pod's events one by one, and the state of its placement after the last of them."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from services.scheduler.explain.explanation import Step
+from services.scheduler.plugins.registry import text
+from services.scheduler.quota.describe import describe
+from services.scheduler.state.pod_class import SCHEDULER_NAME
+from shared.events import Event, RecordedEvent
+from shared.events.cluster import (
+    BindFailed,
+    BindRejected,
+    BindSuppressed,
+    EvictionFailed,
+    EvictionRejected,
+    MissingPermission,
+    PodBound,
+    PodDeleted,
+    PodEvicted,
+    PodObserved,
+)
+from shared.events.intents import EvictionRequested
+from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
+
+_DECIDED = frozenset(("placed", "nominated", "unschedulable", "rejected", "suppressed"))
+"""Statuses that an observation without a node does not change."""
+
+
+class PodHistory:
+    """The events of one pod, in order.
+
+    Attributes:
+        pod: `namespace/name`; status, node, summary: as in Explanation, after the events so far.
+    """
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self.pod = ""
+        self.status = "unknown"
+        self.node = ""
+        self.summary = "the log has no event about this pod"
+        self.steps: list[Step] = []
+
+    def add(self, record: RecordedEvent) -> None:
+        """Adds the next event."""
+        event = record.event
+        self.pod = str(getattr(event, "pod", "")) or self.pod
+        description = self._descriptions.get(type(event))
+        step = description(self, event) if description else describe(event) or event.type_name()
+        self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), step))
+
+    def _set(self, status: str, summary: str) -> str:
+        self.status, self.summary = status, summary
+        return summary
+
+    def _observed(self, event: PodObserved) -> str:
+        pod = event.object
+        if pod.status.phase in ("Succeeded", "Failed"):
+            return self._set("ended", f"it ended: {pod.status.phase}")
+        if pod.metadata.deletion_timestamp is not None:
+            return self._set("gone", f"{text('Deleting', language=self._language)}")
+        if pod.spec.node_name:
+            self.node = pod.spec.node_name
+            return self._set("bound", f"it is on {self.node}, {pod.status.phase or 'without a phase'}")
+        if self.status in _DECIDED:
+            return "observed: a kept field changed"
+        if pod.spec.scheduling_gates:
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            return self._set("gated", f"{text('SchedulingGated', language=self._language)}: {gates}")
+        scheduler = (pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name
+        return self._set("waiting", f"it waits for scheduler {scheduler}")
+
+    def _placed(self, event: PodPlaced) -> str:
+        self.node = event.node
+        return self._set("placed", f"cycle {event.cycle} placed it on {event.node}; the binding is under way")
+
+    def _unschedulable(self, event: PodUnschedulable) -> str:
+        self.node = ""
+        return self._set("unschedulable", f"cycle {event.cycle} found no node: {event.message}")
+
+    def _nominated(self, event: PodNominated) -> str:
+        if not event.node:
+            self.node = ""
+            lost = "its nomination ended: the capacity kept for it goes to a pod of higher priority; it waits"
+            return self._set("unschedulable", lost)
+        self.node = event.node
+        if not event.victims:
+            kept = f"cycle {event.cycle} keeps capacity for it on {event.node}: pods that are terminating free enough"
+            return self._set("nominated", f"{kept}; no other pod is evicted")
+        pairs = zip(event.victim_pods, event.victim_priorities, strict=True)
+        victims = ", ".join(f"{pod} (priority {priority})" for pod, priority in pairs) or ", ".join(event.victims)
+        budgets = _budgets(event)
+        if event.quota:
+            evicted = f"cycle {event.cycle} evicts pods of quota {event.quota} for it: {victims}; {budgets}"
+            return self._set("nominated", f"{evicted}; it is nominated for {event.node}")
+        others = f"; of {event.candidates} nodes where that helps, this one loses least" if event.candidates > 1 else ""
+        return self._set(
+            "nominated", f"cycle {event.cycle} evicts pods on {event.node} for it: {victims}; {budgets}{others}"
+        )
+
+    def _eviction_requested(self, event: EvictionRequested) -> str:
+        return f"its eviction is requested: {event.reason}"
+
+    def _not_evicted(self, event: EvictionRejected | EvictionFailed) -> str:
+        return f"it is not evicted: {event.reason}"
+
+    def _bound(self, event: PodBound) -> str:
+        self.node = event.node
+        return self._set("bound", f"it is bound to {event.node}")
+
+    def _bind_rejected(self, event: BindRejected | BindFailed) -> str:
+        self.node = ""
+        return self._set("rejected", f"the binding failed and it is tried again: {event.reason}")
+
+    def _bind_suppressed(self, _: BindSuppressed) -> str:
+        return self._set("suppressed", text("Withheld", language=self._language))
+
+    def _compared(self, event: PlacementCompared) -> str:
+        self.node = event.their_node
+        bound = f"{event.scheduler} bound it to {event.their_node}"
+        if event.our_node == event.their_node:
+            return self._set("bound", f"{bound}, as we would have")
+        ours = "none passed our filters"
+        if event.our_node:
+            ours = f"we would have chosen {event.our_node} ({event.our_score})"
+        if event.their_rejections:
+            reasons = ", ".join(text(one.code, one.detail, self._language) for one in event.their_rejections)
+            return self._set("bound", f"{bound}, which we refuse: {reasons}; {ours}")
+        return self._set("bound", f"{bound} ({event.their_score} by our scores); {ours}")
+
+    def _missing_permission(self, event: MissingPermission) -> str:
+        return self._set("rejected", f"the gateway may not do this; allow it to {event.rule}")
+
+    def _deleted(self, _: PodDeleted) -> str:
+        return self._set("gone", "it was deleted")
+
+    def _evicted(self, _: PodEvicted) -> str:
+        return self._set("gone", "it was evicted")
+
+    _descriptions: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
+        PodObserved: _observed,
+        PodPlaced: _placed,
+        PodUnschedulable: _unschedulable,
+        PodNominated: _nominated,
+        EvictionRequested: _eviction_requested,
+        EvictionRejected: _not_evicted,
+        EvictionFailed: _not_evicted,
+        PodBound: _bound,
+        BindRejected: _bind_rejected,
+        BindFailed: _bind_rejected,
+        BindSuppressed: _bind_suppressed,
+        PlacementCompared: _compared,
+        MissingPermission: _missing_permission,
+        PodDeleted: _deleted,
+        PodEvicted: _evicted,
+    }
+
+
+def _budgets(event: PodNominated) -> str:
+    if not event.violations:
+        return "within every disruption budget"
+    names = f" ({', '.join(event.budgets)})" if event.budgets else ""
+    return f"{event.violations} of them beyond their disruption budgets{names}"
