@@ -122,12 +122,12 @@ def reason_of(account: LoadCache, code: int) -> str:
 
 def filtered(account: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> str:
     """The reason's text; empty when the node passes."""
-    code = int(account.new_state().filter(incoming, np.array([row]), now_ns)[0])
+    code = int(LoadState(account).filter(incoming, np.array([row]), now_ns)[0])
     return reason_of(account, code)
 
 
 def scored(account: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> int:
-    return int(account.new_state().score(incoming, np.array([row]), now_ns)[0])
+    return int(LoadState(account).score(incoming, np.array([row]), now_ns)[0])
 
 
 def added(account: LoadCache, part: str, row: int = 0) -> tuple[int, ...]:

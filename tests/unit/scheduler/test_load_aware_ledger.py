@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
+from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import PodCondition
@@ -48,7 +48,7 @@ def test_a_daemon_set_pod_passes_every_node() -> None:
 def test_the_first_exceeded_resource_by_name_is_the_reason() -> None:
     account = busy(usageThresholds={"memory": 1, "cpu": 0})
     assert filtered(account, pod()) == "node(s) memory usage exceed threshold"
-    code = int(account.new_state().filter(pod(), np.array([0]), NOW)[0])
+    code = int(LoadState(account).filter(pod(), np.array([0]), NOW)[0])
     assert reasons(account.resources)[code] == ("UsageExceedsThreshold", "memory")
 
 
@@ -162,7 +162,7 @@ def test_a_placed_pod_weighs_on_the_next_of_its_cycle_alone() -> None:
     account = ledger()
     account.set_node(0, node())
     account.set_metric(0, metric(usage(1000)))
-    state, rows, incoming = account.new_state(), np.array([0]), expecting(1000, 1, "incoming")
+    state, rows, incoming = LoadState(account), np.array([0]), expecting(1000, 1, "incoming")
     before = state.score(incoming, rows, NOW)[0]
     place(state, account, expecting(8000, 1))
     assert state.filter(incoming, rows, NOW)[0] == 0
@@ -172,7 +172,7 @@ def test_a_placed_pod_weighs_on_the_next_of_its_cycle_alone() -> None:
 
 def test_what_a_cycle_places_is_what_the_record_counts() -> None:
     account = busy()
-    state = account.new_state()
+    state = LoadState(account)
     for index in range(5):
         placed = expecting(300 + index, GIB, f"p{index}")
         place(state, account, placed)

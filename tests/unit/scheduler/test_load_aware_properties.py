@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
+from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, estimate_pod, goround
 from services.scheduler.plugins.load_aware_scheduling.thresholds import (
     Window,
@@ -46,7 +47,7 @@ def told(world: World) -> LoadCache:
 
 
 def judged(account: LoadCache, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
-    state, rows = account.new_state(), np.arange(ROWS) if rows is None else rows
+    state, rows = LoadState(account), np.arange(ROWS) if rows is None else rows
     codes = state.filter(incoming, rows, NOW)
     return [reason_of(account, code) for code in codes], state.score(incoming, rows, NOW).tolist()
 
@@ -190,7 +191,7 @@ def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None
         account.set_node(row, node())
         account.set_metric(row, metric(usage(row * 15_000 // nodes, row * 1000), reported(f"p{row}", 100, GIB)))
         assign(account, expecting(500, GIB, f"p{row}"), NOW, row)
-    state, rows, incoming = account.new_state(), np.arange(nodes), expecting(500, GIB, "incoming")
+    state, rows, incoming = LoadState(account), np.arange(nodes), expecting(500, GIB, "incoming")
 
     def evaluate() -> None:
         state.filter(incoming, rows, NOW)

@@ -18,7 +18,6 @@ from services.scheduler.plugins.load_aware_scheduling.node_metric_report import 
     read_report,
     share_of,
 )
-from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
 from services.scheduler.plugins.load_aware_scheduling.pod_templates import Template, Templates
 from services.scheduler.plugins.load_aware_scheduling.thresholds import (
@@ -149,10 +148,6 @@ class LoadCache:
             held = state.pods.pop(uid)
             if held.block is not self._nothing:
                 self.fleet.loads[:, :, held.row] -= held.block
-
-    def new_state(self) -> LoadState:
-        """A copy of the loads for one scheduling cycle; good until this ledger changes."""
-        return LoadState(self)
 
     def would_add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
         """Returns int64[3, resources]: the amounts that a pod would add to a node's loads, were it placed there."""

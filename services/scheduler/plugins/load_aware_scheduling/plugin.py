@@ -44,7 +44,7 @@ class LoadAwareScheduling(Plugin):
         """A verdict is the load-aware package's code."""
         assert isinstance(plugin_cache, LoadAwareCache), "the index hands back what new_cache made"
         plugin_cache.account.fleet.grow(snapshot.size)  # a row may be known by a pod alone
-        return _LoadAwareSchedulingState(plugin_cache.account.new_state(), plugin_cache.account, now_ns)
+        return _LoadAwareSchedulingState(LoadState(plugin_cache.account), plugin_cache.account, now_ns)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first resource that is exceeded, or an expired report."""

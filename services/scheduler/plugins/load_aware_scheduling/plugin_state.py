@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,9 @@ from services.scheduler.kernels.load import exceeded, left
 from services.scheduler.kernels.tiles import Int64, Rows, selected
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FILTER, PROD, PROD_POD, SCORE
+from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.pod_templates import Template
 from shared.kube.pod import Pod
-
-if TYPE_CHECKING:
-    from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-
 
 PASSES, EXPIRED = 0, 1
 _FIRST_RESOURCE = 2
@@ -37,7 +33,7 @@ def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
 class LoadState:
     """The loads as one cycle sees them: as recorded, plus the pods that the cycle has placed so far."""
 
-    def __init__(self, plugin_cache: "LoadCache") -> None:
+    def __init__(self, plugin_cache: LoadCache) -> None:
         args = plugin_cache.args
         self._plugin_cache = plugin_cache
         self._fleet = plugin_cache.fleet
