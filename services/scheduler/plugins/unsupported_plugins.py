@@ -145,24 +145,24 @@ def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
     Raises:
         BadArgs: a field is unknown, of the wrong type, or out of range.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    given = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
     try:
-        args = msgspec.convert(stated, _ARGS[plugin])
+        args = msgspec.convert(given, _ARGS[plugin])
     except msgspec.ValidationError as error:
         raise BadArgs(f"{source}: {error}") from error
     match args:
         case _Reservation():
             _check_ignored(args, source)
         case _ElasticQuota():
-            _check_quota(args, stated, source)
+            _check_quota(args, given, source)
         case _Coscheduling(default_timeout=text) if text is not None:
             _check_duration("defaultTimeout", text, source)
         case _DeviceShare(scoring_strategy=strategy) if strategy and strategy.type not in ("", *_STRATEGIES):
             raise BadArgs(f"{source}: scoringStrategy.type is {strategy.type!r}; give one of {', '.join(_STRATEGIES)}")
         case _DynamicResources():
             for name in ("filterTimeout", "bindingTimeout"):
-                if name in stated:
-                    _check_duration(name, stated[name], source)
+                if name in given:
+                    _check_duration(name, given[name], source)
 
 
 def _check_ignored(args: _Reservation, source: str) -> None:
@@ -177,10 +177,10 @@ def _check_ignored(args: _Reservation, source: str) -> None:
             )
 
 
-def _check_quota(args: _ElasticQuota, stated: Mapping[str, Any], source: str) -> None:
+def _check_quota(args: _ElasticQuota, given: Mapping[str, Any], source: str) -> None:
     for name in ("delayEvictTime", "revokePodInterval", "quotaSnapshotUpdateInterval"):
-        if name in stated:
-            _check_duration(name, stated[name], source)
+        if name in given:
+            _check_duration(name, given[name], source)
     for name, amounts in (
         ("defaultQuotaGroupMax", args.default_quota_group_max),
         ("systemQuotaGroupMax", args.system_quota_group_max),

@@ -26,13 +26,17 @@ def totals(cache: SchedulingCache) -> dict[str, tuple[int, dict[str, int]]]:
 
 
 def loads(cache: SchedulingCache) -> list[dict[str, list[list[int]]]]:
-    """By plugin that keeps an account of load: node -> its loads, of nodes that are there."""
-    table, kept = cache.table, (getattr(each, "account", None) for each in cache.plugin_caches.values())
-    accounts = [account for account in kept if isinstance(account, LoadCache)]
-    assert accounts, "the shipped profile has one"
+    """By plugin that keeps loads: node -> its loads, of nodes that are there."""
+    table, caches = cache.table, (getattr(each, "load_cache", None) for each in cache.plugin_caches.values())
+    load_caches = [each for each in caches if isinstance(each, LoadCache)]
+    assert load_caches, "the shipped profile has one"
     return [
-        {name: account.fleet.loads[:, :, row].tolist() for name, row in sorted(table.rows.items()) if table.alive[row]}
-        for account in accounts
+        {
+            name: load_cache.arrays.loads[:, :, row].tolist()
+            for name, row in sorted(table.rows.items())
+            if table.alive[row]
+        }
+        for load_cache in load_caches
     ]
 
 

@@ -103,34 +103,34 @@ def ledger(**args: Any) -> LoadCache:
     return LoadCache(read_args({"estimatedScalingFactors": {"cpu": 100, "memory": 100}} | args))
 
 
-def assign(account: LoadCache, pod: Pod, at_ns: int, row: int = 0) -> None:
+def assign(load_cache: LoadCache, pod: Pod, at_ns: int, row: int = 0) -> None:
     scheduled_ns, initialized_ns = true_since_ns(pod)
-    template = account.templates.of(pod)
-    account.count(pod.metadata.uid, row, pod.metadata.key, template, scheduled_ns or at_ns, initialized_ns or None)
+    template = load_cache.templates.of(pod)
+    load_cache.count(pod.metadata.uid, row, pod.metadata.key, template, scheduled_ns or at_ns, initialized_ns or None)
 
 
-def place(state: LoadState, account: LoadCache, pod: Pod, row: int = 0) -> None:
+def place(state: LoadState, load_cache: LoadCache, pod: Pod, row: int = 0) -> None:
     """A cycle places the pod on the node."""
-    state.add(row, pod.metadata.key, account.templates.of(pod), NOW)
+    state.add(row, pod.metadata.key, load_cache.templates.of(pod), NOW)
 
 
-def reason_of(account: LoadCache, code: int) -> str:
+def reason_of(load_cache: LoadCache, code: int) -> str:
     """The text of a filter's code; empty where the node passes."""
-    reason = reasons(account.resources)[code]
+    reason = reasons(load_cache.resources)[code]
     return text(*reason) if code else ""
 
 
-def filtered(account: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> str:
+def filtered(load_cache: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> str:
     """The reason's text; empty when the node passes."""
-    code = int(LoadState(account).filter(incoming, np.array([row]), now_ns)[0])
-    return reason_of(account, code)
+    code = int(LoadState(load_cache).filter(incoming, np.array([row]), now_ns)[0])
+    return reason_of(load_cache, code)
 
 
-def scored(account: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> int:
-    return int(LoadState(account).score(incoming, np.array([row]), now_ns)[0])
+def scored(load_cache: LoadCache, incoming: Pod, now_ns: int = NOW, row: int = 0) -> int:
+    return int(LoadState(load_cache).score(incoming, np.array([row]), now_ns)[0])
 
 
-def added(account: LoadCache, part: str, row: int = 0) -> tuple[int, ...]:
+def added(load_cache: LoadCache, part: str, row: int = 0) -> tuple[int, ...]:
     """Sum of what the row's pods add to one of the accounts of `Share`."""
-    vectors = [vector for _, share in account.shares(row) if (vector := getattr(share, part)) is not None]
-    return tuple(map(sum, zip(*vectors, strict=True))) if vectors else (0,) * len(account.resources)
+    vectors = [vector for _, share in load_cache.shares(row) if (vector := getattr(share, part)) is not None]
+    return tuple(map(sum, zip(*vectors, strict=True))) if vectors else (0,) * len(load_cache.resources)

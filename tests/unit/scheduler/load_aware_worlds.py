@@ -95,10 +95,10 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     sizes = st.tuples(st.sampled_from([0, 4000, 16_000]), st.sampled_from([0, 32 * GIB]))
-    fleet = [node(*draw(sizes), thresholds=draw(st.sampled_from(THRESHOLDS))) for _ in range(ROWS)]
+    arrays = [node(*draw(sizes), thresholds=draw(st.sampled_from(THRESHOLDS))) for _ in range(ROWS)]
     measured = [draw(reports() | st.none()) for _ in range(ROWS)]
     placed = {
         name: (draw(st.integers(0, ROWS - 1)), draw(pods(name)), draw(instants))
         for name in draw(st.sets(st.sampled_from(NAMES)))
     }
-    return World(draw(arguments()), fleet, measured, placed)
+    return World(draw(arguments()), arrays, measured, placed)

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import (
-    CpuHeld,
+    AllocatedCpu,
     NotEnoughCpus,
     Take,
     take_cpus,
     take_preferred,
 )
 from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
-from services.scheduler.plugins.node_numa_resource.required_bind_policy import obeys, usable_cpus
+from services.scheduler.plugins.node_numa_resource.required_bind_policy import satisfies, usable_cpus
 from shared.domain.cpu_set import cpu_list, parse_cpus
 
 T16 = CpuTopology((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(16))
@@ -38,26 +38,26 @@ MOST, LEAST = "MostAllocated", "LeastAllocated"
     ],
 )
 def test_a_worked_example_gives_its_cpus(take: Take, used: str, expected: str) -> None:
-    held = {cpu: CpuHeld(1, "") for cpu in parse_cpus(used)}
-    assert cpu_list(take_cpus(T16, take, T16.all - held.keys(), held)) == expected
+    allocated = {cpu: AllocatedCpu(1, "") for cpu in parse_cpus(used)}
+    assert cpu_list(take_cpus(T16, take, T16.all - allocated.keys(), allocated)) == expected
 
 
 def test_example_6_pods_of_one_exclusive_policy_keep_apart_by_core() -> None:
-    held = {cpu: CpuHeld(1, "PCPULevel") for cpu in (0, 2)}
+    allocated = {cpu: AllocatedCpu(1, "PCPULevel") for cpu in (0, 2)}
     take = Take(4, SPREAD, exclusive="PCPULevel", strategy=LEAST)
-    assert cpu_list(take_cpus(T16, take, T16.all - held.keys(), held)) == "8,10,12,14"
+    assert cpu_list(take_cpus(T16, take, T16.all - allocated.keys(), allocated)) == "8,10,12,14"
 
 
 def test_example_6_pods_of_one_exclusive_policy_keep_apart_by_numa_node() -> None:
-    held = {0: CpuHeld(1, "NUMANodeLevel"), 8: CpuHeld(1, ""), 9: CpuHeld(1, "")}
+    allocated = {0: AllocatedCpu(1, "NUMANodeLevel"), 8: AllocatedCpu(1, ""), 9: AllocatedCpu(1, "")}
     take = Take(2, SPREAD, exclusive="NUMANodeLevel", strategy=MOST)
-    assert cpu_list(take_cpus(T16, take, T16.all - held.keys(), held)) == "10,12"
+    assert cpu_list(take_cpus(T16, take, T16.all - allocated.keys(), allocated)) == "10,12"
 
 
 def test_exclusion_gives_way_when_nothing_else_is_left() -> None:
-    held = {0: CpuHeld(1, "NUMANodeLevel"), 8: CpuHeld(1, "NUMANodeLevel")}
+    allocated = {0: AllocatedCpu(1, "NUMANodeLevel"), 8: AllocatedCpu(1, "NUMANodeLevel")}
     take = Take(14, FULL, exclusive="NUMANodeLevel", strategy=LEAST)
-    assert take_cpus(T16, take, T16.all - held.keys(), held) == T16.all - held.keys()
+    assert take_cpus(T16, take, T16.all - allocated.keys(), allocated) == T16.all - allocated.keys()
 
 
 def test_preferred_cpus_come_first_and_the_rest_from_elsewhere() -> None:
@@ -80,12 +80,12 @@ takes = st.builds(
 def test_what_is_taken_was_available_and_is_as_much_as_needed(
     take: Take, available: frozenset[int], exclusive: dict[int, str]
 ) -> None:
-    held = {cpu: CpuHeld(1, policy) for cpu, policy in exclusive.items()}
+    allocated = {cpu: AllocatedCpu(1, policy) for cpu, policy in exclusive.items()}
     if take.need > len(available):
         with pytest.raises(NotEnoughCpus):
-            take_cpus(T16, take, available, held)
+            take_cpus(T16, take, available, allocated)
         return
-    taken = take_cpus(T16, take, available, held)
+    taken = take_cpus(T16, take, available, allocated)
     assert taken <= available
     odd = take.bind == FULL and take.need % T16.cpus_per_core  # upstream may cycle such a need up to a core
     assert len(taken) == take.need or (odd and len(taken) == take.need + 1)
@@ -95,4 +95,4 @@ def test_what_is_taken_was_available_and_is_as_much_as_needed(
 def test_what_a_required_policy_leaves_obeys_it(policy: str, available: frozenset[int]) -> None:
     usable = usable_cpus(T16, policy, available)
     assert usable <= available
-    assert obeys(T16, policy, usable)
+    assert satisfies(T16, policy, usable)

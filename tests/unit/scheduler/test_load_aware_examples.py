@@ -51,8 +51,8 @@ def test_a_pod_is_expected_to_use(
     memory: int,
 ) -> None:
     args = read_args({"allowCustomizeEstimation": True})
-    asked = pod(requests=requests, limits=limits, priority=priority, annotations=custom)
-    assert estimate_pod(asked, args) == {"cpu": cpu, "memory": memory}
+    pod_amounts = pod(requests=requests, limits=limits, priority=priority, annotations=custom)
+    assert estimate_pod(pod_amounts, args) == {"cpu": cpu, "memory": memory}
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,20 @@ def test_a_pod_adds_what_the_report_cannot_contain_yet(
     measured: tuple[int, int] | None, assigned_s: int, deadline_s: int | None, delta: tuple[int, int]
 ) -> None:
     window = {} if deadline_s is None else {"estimatedSecondsAfterPodScheduled": deadline_s - assigned_s}
-    account = ledger(**window)
+    load_cache = ledger(**window)
     pods = [reported("p", *measured)] if measured else []
-    account.set_metric(0, metric(usage(8000), *pods))
-    assign(account, expecting(1700, 1503238554), NOW + assigned_s * SECOND)
-    assert added(account, "node_delta") == delta
+    load_cache.set_metric(0, metric(usage(8000), *pods))
+    assign(load_cache, expecting(1700, 1503238554), NOW + assigned_s * SECOND)
+    assert added(load_cache, "node_delta") == delta
 
 
 def example_4(**args: Any) -> Any:
     """A node of 16 cores and 32 GiB that uses (8000, 10 GiB), and a pod that adds (700, 429496730)."""
-    account = ledger(**args)
-    account.set_node(0, node())
-    account.set_metric(0, metric(usage(8000, 10 * GIB), reported("p", 1000, GIB)))
-    assign(account, expecting(1700, 1503238554), NOW - 30 * SECOND)
-    return account
+    load_cache = ledger(**args)
+    load_cache.set_node(0, node())
+    load_cache.set_metric(0, metric(usage(8000, 10 * GIB), reported("p", 1000, GIB)))
+    assign(load_cache, expecting(1700, 1503238554), NOW - 30 * SECOND)
+    return load_cache
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def example_4(**args: Any) -> Any:
     ],
 )
 def test_a_node_is_refused_beyond_its_threshold(incoming_cpu: int, reason: str) -> None:
-    account = example_4(usageThresholds={"cpu": 65, "memory": 95})
-    assert filtered(account, expecting(incoming_cpu, 1503238554, "incoming")) == reason
+    load_cache = example_4(usageThresholds={"cpu": 65, "memory": 95})
+    assert filtered(load_cache, expecting(incoming_cpu, 1503238554, "incoming")) == reason
 
 
 @pytest.mark.parametrize(
@@ -125,16 +125,16 @@ def test_a_node_is_scored_by_the_room_left(args: dict[str, Any], incoming_cpu: i
     ],
 )
 def test_prod_pods_are_compared_with_what_prod_pods_use(incoming_cpu: int, reason: str) -> None:
-    account = ledger(prodUsageThresholds={"cpu": 40}, prodUsageIncludeSys=True)
-    account.set_node(0, node())
+    load_cache = ledger(prodUsageThresholds={"cpu": 40}, prodUsageIncludeSys=True)
+    load_cache.set_node(0, node())
     pods = (reported("p1", 3000, 0), reported("p2", 1000, 0, "koord-mid"), reported("p3", 4000, 0, "koord-batch"))
-    account.set_metric(0, metric(usage(8500), *pods, system=usage(500)))
+    load_cache.set_metric(0, metric(usage(8500), *pods, system=usage(500)))
     for name, cpu, priority in (("p1", 2500, 9500), ("p2", 1700, 9500), ("p3", 3400, 5500)):
-        assign(account, expecting(cpu, 1, name, priority=priority), NOW - 3600 * SECOND)
-    report = account.report(0)
+        assign(load_cache, expecting(cpu, 1, name, priority=priority), NOW - 3600 * SECOND)
+    report = load_cache.report(0)
     assert report is not None
-    assert (report.system[0] + added(account, "prod_usage")[0], added(account, "prod_delta")[0]) == (3500, 1700)
-    assert filtered(account, expecting(incoming_cpu, 1, "incoming")) == reason
+    assert (report.system[0] + added(load_cache, "prod_usage")[0], added(load_cache, "prod_delta")[0]) == (3500, 1700)
+    assert filtered(load_cache, expecting(incoming_cpu, 1, "incoming")) == reason
 
 
 @pytest.mark.parametrize(
@@ -148,19 +148,19 @@ def test_prod_pods_are_compared_with_what_prod_pods_use(incoming_cpu: int, reaso
     ],
 )
 def test_a_percentile_is_taken_from_its_window(window: str, reported_windows: bool, used: int) -> None:
-    account = ledger(
+    load_cache = ledger(
         aggregated={"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95", "usageAggregatedDuration": window}
     )
-    account.set_node(0, node())
+    load_cache.set_node(0, node())
     windows = {"5m0s": {"p95": usage(9000)}, "15m0s": {"p95": usage(7000)}} if reported_windows else None
-    account.set_metric(0, metric(usage(8000), reported("p", 1000, 0), reported("q", 4300, 0), windows=windows))
-    assign(account, expecting(1700, 1), NOW - 30 * SECOND)
-    assign(account, expecting(4300, 1, "q"), NOW - 3600 * SECOND)
-    assert added(account, "node_delta")[0] == 700
-    assert added(account, "estimated")[0] == 6000
+    load_cache.set_metric(0, metric(usage(8000), reported("p", 1000, 0), reported("q", 4300, 0), windows=windows))
+    assign(load_cache, expecting(1700, 1), NOW - 30 * SECOND)
+    assign(load_cache, expecting(4300, 1, "q"), NOW - 3600 * SECOND)
+    assert added(load_cache, "node_delta")[0] == 700
+    assert added(load_cache, "estimated")[0] == 6000
     edge = 65 * 160 + 79 - used  # 65.49 percent of 16000 milli-cores, which still cycles to 65
-    assert filtered(account, expecting(edge, 1, "incoming")) == ""
-    assert filtered(account, expecting(edge + 1, 1, "incoming")) == "node(s) cpu aggregated usage exceed threshold"
+    assert filtered(load_cache, expecting(edge, 1, "incoming")) == ""
+    assert filtered(load_cache, expecting(edge + 1, 1, "incoming")) == "node(s) cpu aggregated usage exceed threshold"
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_percentile_is_taken_from_its_window(window: str, reported_windows: bo
     [pytest.param(179_900_000_000, False, id="8 179.9 s"), pytest.param(180 * SECOND, True, id="8 180 s")],
 )
 def test_a_report_expires_at_its_limit(age_ns: int, expired: bool) -> None:
-    account = ledger()
-    account.set_node(0, node())
-    account.set_metric(0, metric(usage(1000), at_ns=NOW - age_ns))
-    assert (filtered(account, pod()) == "node(s) nodeMetric expired") is expired
-    assert (scored(account, pod()) == 0) is expired
+    load_cache = ledger()
+    load_cache.set_node(0, node())
+    load_cache.set_metric(0, metric(usage(1000), at_ns=NOW - age_ns))
+    assert (filtered(load_cache, pod()) == "node(s) nodeMetric expired") is expired
+    assert (scored(load_cache, pod()) == 0) is expired

@@ -34,10 +34,10 @@ OVER = {"usageThresholds": {"cpu": 1}}
 
 
 def busy(**args: Any) -> LoadCache:
-    account = ledger(**args)
-    account.set_node(0, node())
-    account.set_metric(0, metric(usage(15_000, 30 * GIB)))
-    return account
+    load_cache = ledger(**args)
+    load_cache.set_node(0, node())
+    load_cache.set_metric(0, metric(usage(15_000, 30 * GIB)))
+    return load_cache
 
 
 def test_a_daemon_set_pod_passes_every_node() -> None:
@@ -46,23 +46,23 @@ def test_a_daemon_set_pod_passes_every_node() -> None:
 
 
 def test_the_first_exceeded_resource_by_name_is_the_reason() -> None:
-    account = busy(usageThresholds={"memory": 1, "cpu": 0})
-    assert filtered(account, pod()) == "node(s) memory usage exceed threshold"
-    code = int(LoadState(account).filter(pod(), np.array([0]), NOW)[0])
-    assert reasons(account.resources)[code] == ("UsageExceedsThreshold", "memory")
+    load_cache = busy(usageThresholds={"memory": 1, "cpu": 0})
+    assert filtered(load_cache, pod()) == "node(s) memory usage exceed threshold"
+    code = int(LoadState(load_cache).filter(pod(), np.array([0]), NOW)[0])
+    assert reasons(load_cache.resources)[code] == ("UsageExceedsThreshold", "memory")
 
 
 def test_a_node_without_a_report_passes_and_scores_nothing() -> None:
-    account = busy(**OVER)
-    account.set_metric(0, None)
-    assert (filtered(account, pod()), scored(account, pod())) == ("", 0)
+    load_cache = busy(**OVER)
+    load_cache.set_metric(0, None)
+    assert (filtered(load_cache, pod()), scored(load_cache, pod())) == ("", 0)
 
 
 def test_a_report_without_its_node_part_passes_but_expires() -> None:
-    account = busy(**OVER)
-    account.set_metric(0, metric(None))
-    assert (filtered(account, pod()), scored(account, pod())) == ("", 0)
-    assert filtered(account, pod(), NOW + 180 * SECOND) == "node(s) nodeMetric expired"
+    load_cache = busy(**OVER)
+    load_cache.set_metric(0, metric(None))
+    assert (filtered(load_cache, pod()), scored(load_cache, pod())) == ("", 0)
+    assert filtered(load_cache, pod(), NOW + 180 * SECOND) == "node(s) nodeMetric expired"
 
 
 @pytest.mark.parametrize(
@@ -79,28 +79,30 @@ def test_a_report_without_its_node_part_passes_but_expires() -> None:
     ],
 )
 def test_an_expired_report_is_judged_as_configured(args: dict[str, Any], reason: str) -> None:
-    account = busy(**(OVER | args))
-    assert filtered(account, pod(), NOW + 999 * SECOND) == reason
-    assert scored(account, pod(), NOW + 999 * SECOND) == 0
+    load_cache = busy(**(OVER | args))
+    assert filtered(load_cache, pod(), NOW + 999 * SECOND) == reason
+    assert scored(load_cache, pod(), NOW + 999 * SECOND) == 0
 
 
 def test_a_report_without_a_time_is_expired_but_keeps_the_clock_of_the_one_before() -> None:
-    account = ledger()
-    account.set_node(0, node())
-    assign(account, expecting(1700, 1), NOW - 3600 * SECOND)
-    account.set_metric(0, metric(usage(1000), reported("p", 1000, 0), at_ns=None), earlier_ns=NOW)
-    assert added(account, "node_delta") == (0, 0)
-    assert filtered(account, pod()) == "node(s) nodeMetric expired"
-    account.set_metric(0, metric(usage(1000), reported("p", 1000, 0), at_ns=None))
-    assert added(account, "node_delta")[0] == 700
+    load_cache = ledger()
+    load_cache.set_node(0, node())
+    assign(load_cache, expecting(1700, 1), NOW - 3600 * SECOND)
+    load_cache.set_metric(0, metric(usage(1000), reported("p", 1000, 0), at_ns=None), earlier_ns=NOW)
+    assert added(load_cache, "node_delta") == (0, 0)
+    assert filtered(load_cache, pod()) == "node(s) nodeMetric expired"
+    load_cache.set_metric(0, metric(usage(1000), reported("p", 1000, 0), at_ns=None))
+    assert added(load_cache, "node_delta")[0] == 700
 
 
 def test_a_reported_window_that_is_no_duration_is_passed_over() -> None:
     aggregated = {"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95"}
-    account = ledger(aggregated=aggregated)
-    account.set_node(0, node())
-    account.set_metric(0, metric(usage(1000), windows={"a while": {"p95": usage(16_000)}, "5m": {"p95": usage(2000)}}))
-    assert filtered(account, pod()) == ""
+    load_cache = ledger(aggregated=aggregated)
+    load_cache.set_node(0, node())
+    load_cache.set_metric(
+        0, metric(usage(1000), windows={"a while": {"p95": usage(16_000)}, "5m": {"p95": usage(2000)}})
+    )
+    assert filtered(load_cache, pod()) == ""
 
 
 def test_raw_allocatable_replaces_the_amplified_amounts_it_names() -> None:
@@ -114,10 +116,10 @@ def test_raw_allocatable_replaces_the_amplified_amounts_it_names() -> None:
 
 
 def test_a_negative_threshold_refuses_every_pod() -> None:
-    account = ledger()
-    account.set_node(0, node(thresholds='{"usageThresholds":{"cpu":-1}}'))
-    account.set_metric(0, metric(usage(0)))
-    assert filtered(account, expecting(1, 1)) == "node(s) cpu usage exceed threshold"
+    load_cache = ledger()
+    load_cache.set_node(0, node(thresholds='{"usageThresholds":{"cpu":-1}}'))
+    load_cache.set_metric(0, metric(usage(0)))
+    assert filtered(load_cache, expecting(1, 1)) == "node(s) cpu usage exceed threshold"
 
 
 @pytest.mark.parametrize(
@@ -132,57 +134,57 @@ def test_a_negative_threshold_refuses_every_pod() -> None:
     ],
 )
 def test_a_pod_chooses_how_long_its_estimate_counts(annotation: str | None, text: str, counts_until_s: int) -> None:
-    account = ledger(allowCustomizeEstimation=True, estimatedSecondsAfterPodScheduled=30)
+    load_cache = ledger(allowCustomizeEstimation=True, estimatedSecondsAfterPodScheduled=30)
     initialized = PodCondition(type="Initialized", status="True", last_transition_time=instant_text(NOW + 10 * SECOND))
     own = {annotation: text} if annotation else None
-    assign(account, expecting(1000, 1, annotations=own, conditions=(initialized,)), NOW)
+    assign(load_cache, expecting(1000, 1, annotations=own, conditions=(initialized,)), NOW)
     for at_s, counts in ((counts_until_s - 1, counts_until_s > 0), (counts_until_s, False)):
-        account.set_metric(0, metric(usage(1), reported("p", 1, 1), at_ns=NOW + at_s * SECOND, interval_s=-1000))
-        assert (added(account, "node_delta")[0] > 0) is counts, at_s
+        load_cache.set_metric(0, metric(usage(1), reported("p", 1, 1), at_ns=NOW + at_s * SECOND, interval_s=-1000))
+        assert (added(load_cache, "node_delta")[0] > 0) is counts, at_s
 
 
 def test_custom_factors_count_only_where_they_are_allowed() -> None:
-    asked = expecting(1000, 1, annotations={SCALING: '{"cpu":50}'})
+    pod_amounts = expecting(1000, 1, annotations={SCALING: '{"cpu":50}'})
     for allowed, cpu in ((True, 500), (False, 1000)):
-        account = ledger(allowCustomizeEstimation=allowed)
-        assign(account, asked, NOW)
-        assert added(account, "estimated")[0] == cpu
+        load_cache = ledger(allowCustomizeEstimation=allowed)
+        assign(load_cache, pod_amounts, NOW)
+        assert added(load_cache, "estimated")[0] == cpu
 
 
 def test_a_pod_counts_from_its_condition_else_from_now() -> None:
     scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=instant_text(NOW - 99 * SECOND))
     for conditions, delta in (((scheduled,), 0), ((), 700)):
-        account = ledger()
-        account.set_metric(0, metric(usage(1), reported("p", 1000, 0)))
-        assign(account, expecting(1700, 1, conditions=conditions), NOW)
-        assert added(account, "node_delta")[0] == delta
+        load_cache = ledger()
+        load_cache.set_metric(0, metric(usage(1), reported("p", 1000, 0)))
+        assign(load_cache, expecting(1700, 1, conditions=conditions), NOW)
+        assert added(load_cache, "node_delta")[0] == delta
 
 
 def test_a_placed_pod_weighs_on_the_next_of_its_cycle_alone() -> None:
-    account = ledger()
-    account.set_node(0, node())
-    account.set_metric(0, metric(usage(1000)))
-    state, rows, incoming = LoadState(account), np.array([0]), expecting(1000, 1, "incoming")
+    load_cache = ledger()
+    load_cache.set_node(0, node())
+    load_cache.set_metric(0, metric(usage(1000)))
+    state, rows, incoming = LoadState(load_cache), np.array([0]), expecting(1000, 1, "incoming")
     before = state.score(incoming, rows, NOW)[0]
-    place(state, account, expecting(8000, 1))
+    place(state, load_cache, expecting(8000, 1))
     assert state.filter(incoming, rows, NOW)[0] == 0
     assert state.score(incoming, rows, NOW)[0] < before
-    assert scored(account, incoming) == before
+    assert scored(load_cache, incoming) == before
 
 
 def test_what_a_cycle_places_is_what_the_record_counts() -> None:
-    account = busy()
-    state = LoadState(account)
+    load_cache = busy()
+    state = LoadState(load_cache)
     for index in range(5):
         placed = expecting(300 + index, GIB, f"p{index}")
-        place(state, account, placed)
-        assign(account, placed, NOW)
-    assert (state._loads == account.fleet.loads).all()
+        place(state, load_cache, placed)
+        assign(load_cache, placed, NOW)
+    assert (state._loads == load_cache.arrays.loads).all()
 
 
 def test_amounts_beyond_int64_count_as_the_largest() -> None:
-    account = ledger()
-    account.set_node(0, node())
-    account.set_metric(0, metric(usage(1000), reported("p", 2**63 - 1, 2**63 - 1)))
-    assign(account, expecting(2**63 - 1, 2**63 - 1), NOW)
-    assert filtered(account, pod("incoming")) == ""
+    load_cache = ledger()
+    load_cache.set_node(0, node())
+    load_cache.set_metric(0, metric(usage(1000), reported("p", 2**63 - 1, 2**63 - 1)))
+    assign(load_cache, expecting(2**63 - 1, 2**63 - 1), NOW)
+    assert filtered(load_cache, pod("incoming")) == ""

@@ -40,16 +40,16 @@ from tests.unit.scheduler.load_aware_worlds import ROWS, World, pods, worlds
 
 
 def told(world: World) -> LoadCache:
-    account = ledger(**world.args)
+    load_cache = ledger(**world.args)
     for step in world.steps():
-        step(account)
-    return account
+        step(load_cache)
+    return load_cache
 
 
-def judged(account: LoadCache, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
-    state, rows = LoadState(account), np.arange(ROWS) if rows is None else rows
+def judged(load_cache: LoadCache, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
+    state, rows = LoadState(load_cache), np.arange(ROWS) if rows is None else rows
     codes = state.filter(incoming, rows, NOW)
-    return [reason_of(account, code) for code in codes], state.score(incoming, rows, NOW).tolist()
+    return [reason_of(load_cache, code) for code in codes], state.score(incoming, rows, NOW).tolist()
 
 
 def is_prod(pod: Pod) -> bool:
@@ -147,12 +147,12 @@ def scalar_judgement(
 @settings(max_examples=examples(150), deadline=None)
 @given(worlds(), pods())
 def test_the_arrays_judge_as_the_scalar_twin_does(world: World, incoming: Pod) -> None:
-    account = told(world)
+    load_cache = told(world)
     expected = []
     for row in range(ROWS):
         held = [(pod, since) for at, pod, since in world.placed.values() if at == row]
-        expected.append(scalar_judgement(account.args, world.nodes[row], world.reports[row], held, incoming))
-    assert list(zip(*judged(account, incoming), strict=True)) == expected
+        expected.append(scalar_judgement(load_cache.args, world.nodes[row], world.reports[row], held, incoming))
+    assert list(zip(*judged(load_cache, incoming), strict=True)) == expected
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -160,38 +160,38 @@ def test_the_arrays_judge_as_the_scalar_twin_does(world: World, incoming: Pod) -
 def test_neither_the_order_of_calls_nor_what_was_set_before_matters(
     world: World, before: World, incoming: Pod, random: Any
 ) -> None:
-    account = ledger(**world.args)
+    load_cache = ledger(**world.args)
     earlier, later = before.steps(), world.steps()
     random.shuffle(earlier)
     random.shuffle(later)
     for step in earlier:
-        step(account)
+        step(load_cache)
     for uid in sorted(before.placed.keys() - world.placed.keys()):
-        account.release(uid)
+        load_cache.release(uid)
     for step in later:
-        step(account)
+        step(load_cache)
     straight = told(world)
-    assert judged(account, incoming) == judged(straight, incoming)
-    assert (account.fleet.loads[:, :, :ROWS] == straight.fleet.loads[:, :, :ROWS]).all()
+    assert judged(load_cache, incoming) == judged(straight, incoming)
+    assert (load_cache.arrays.loads[:, :, :ROWS] == straight.arrays.loads[:, :, :ROWS]).all()
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(worlds(), pods())
 def test_a_slice_of_rows_is_judged_as_an_array_and_changes_nothing(world: World, incoming: Pod) -> None:
-    account = told(world)
-    expected = judged(account, incoming)
-    assert judged(account, incoming, slice(0, ROWS)) == judged(account, incoming, slice(0, ROWS)) == expected
-    assert judged(account, incoming) == expected
+    load_cache = told(world)
+    expected = judged(load_cache, incoming)
+    assert judged(load_cache, incoming, slice(0, ROWS)) == judged(load_cache, incoming, slice(0, ROWS)) == expected
+    assert judged(load_cache, incoming) == expected
 
 
 @pytest.mark.parametrize("nodes", [50, 5000])
 def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None:
-    account = ledger(usageThresholds={"cpu": 65, "memory": 95})
+    load_cache = ledger(usageThresholds={"cpu": 65, "memory": 95})
     for row in range(nodes):
-        account.set_node(row, node())
-        account.set_metric(row, metric(usage(row * 15_000 // nodes, row * 1000), reported(f"p{row}", 100, GIB)))
-        assign(account, expecting(500, GIB, f"p{row}"), NOW, row)
-    state, rows, incoming = LoadState(account), np.arange(nodes), expecting(500, GIB, "incoming")
+        load_cache.set_node(row, node())
+        load_cache.set_metric(row, metric(usage(row * 15_000 // nodes, row * 1000), reported(f"p{row}", 100, GIB)))
+        assign(load_cache, expecting(500, GIB, f"p{row}"), NOW, row)
+    state, rows, incoming = LoadState(load_cache), np.arange(nodes), expecting(500, GIB, "incoming")
 
     def evaluate() -> None:
         state.filter(incoming, rows, NOW)

@@ -180,16 +180,16 @@ def test_an_annotation_that_cannot_be_read_refuses_the_pod_and_says_why() -> Non
 def test_equal_nodes_are_judged_once() -> None:
     world = world_of("a", "b", "c")
     schedule(world, pod("p", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}, cpu="64"))
-    fleet = fleet_of(world.indexed())
-    assert fleet.site(0) is fleet.site(1) is fleet.site(2)
+    numa_cache = fleet_of(world.indexed())
+    assert numa_cache.cached_node(0) is numa_cache.cached_node(1) is numa_cache.cached_node(2)
 
 
 def fleet_of(cache: SchedulingCache) -> NumaCache:
-    (fleet,) = (
+    (numa_cache,) = (
         plugin_cache for plugin, plugin_cache in cache.plugin_caches.items() if isinstance(plugin, NodeNUMAResource)
     )
-    assert isinstance(fleet, NumaCache)
-    return fleet
+    assert isinstance(numa_cache, NumaCache)
+    return numa_cache
 
 
 shapes = st.tuples(
@@ -255,10 +255,10 @@ def check_disjoint(view: ClusterView) -> None:
     view.read()
     taken: dict[tuple[str, int], str] = {}
     for uid, pod_record in view.pods.items():
-        held = pod_record.assignment()
-        if held and held.allocation:
-            for cpu in parse_cpus(json.loads(held.allocation[STATUS]).get("cpuset", "")):
-                assert taken.setdefault((held.node, cpu), uid) == uid
+        allocated = pod_record.assignment()
+        if allocated and allocated.allocation:
+            for cpu in parse_cpus(json.loads(allocated.allocation[STATUS]).get("cpuset", "")):
+                assert taken.setdefault((allocated.node, cpu), uid) == uid
 
 
 def check_same_from_scratch(world: World) -> None:
@@ -300,9 +300,9 @@ def test_a_round_of_many_pods_ends_as_cycles_of_one(wishes: list[tuple[int, str,
 def test_a_pod_that_lacks_cpus_makes_lesser_holders_of_cpus_give_way() -> None:
     world = world_of("n")
     for name, cpuset in (("low", "0-7"), ("lower", "8-15")):
-        held = holding_pod(name, cpuset, "n")
-        spec = msgspec.structs.replace(held.spec, priority=10 if name == "low" else 5)
-        world.add_pod(msgspec.structs.replace(held, spec=spec))
+        allocated = holding_pod(name, cpuset, "n")
+        spec = msgspec.structs.replace(allocated.spec, priority=10 if name == "low" else 5)
+        world.add_pod(msgspec.structs.replace(allocated, spec=spec))
     records = schedule(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
     assert told(records)["high"].code == "NotEnoughCpus"
     assert [record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested)] == ["lower"]
@@ -316,9 +316,9 @@ def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> Non
     """The victim is gone, and the pod's backoff is not over: a lesser pod that would fit gets neither its room nor its CPUs."""
     world = world_of("n")
     for name, cpuset in (("low", "0-7"), ("lower", "8-15")):
-        held = holding_pod(name, cpuset, "n")
-        spec = msgspec.structs.replace(held.spec, priority=10 if name == "low" else 5)
-        world.add_pod(msgspec.structs.replace(held, spec=spec))
+        allocated = holding_pod(name, cpuset, "n")
+        spec = msgspec.structs.replace(allocated.spec, priority=10 if name == "low" else 5)
+        world.add_pod(msgspec.structs.replace(allocated, spec=spec))
     schedule(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
     world.drop_pod("lower")
     records = schedule(world, bound_pod("small", 6, "FullPCPUs", required=True, priority=50))
@@ -331,8 +331,8 @@ def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> Non
 
 def test_cpus_are_kept_from_the_same_cycle_on_and_while_the_victim_is_leaving() -> None:
     world = world_of("n")
-    held = holding_pod("low", "0-7", "n")
-    world.add_pod(msgspec.structs.replace(held, spec=msgspec.structs.replace(held.spec, priority=5)))
+    allocated = holding_pod("low", "0-7", "n")
+    world.add_pod(msgspec.structs.replace(allocated, spec=msgspec.structs.replace(allocated.spec, priority=5)))
     for name, cpus, priority in (("high", 12, 100), ("mid", 4, 50)):
         world.add_pod(bound_pod(name, cpus, "FullPCPUs", required=True, priority=priority))
     world.read()

@@ -298,10 +298,10 @@ def test_a_machine_with_ten_thousand_cpus_gives_each_of_them_once() -> None:
     records = world.rounds()
     assert len(placements(records)) == 2
     assert next(iter(told(records).values())).code in ("InsufficientResource", "NotEnoughCpus")
-    (fleet,) = (
+    (numa_cache,) = (
         plugin_cache for plugin_cache in world.indexed().plugin_caches.values() if isinstance(plugin_cache, NumaCache)
     )
-    cpus = [cpu for allocation in fleet.allocations(0) for cpu in allocation.cpus]
+    cpus = [cpu for allocation in numa_cache.allocations(0) for cpu in allocation.cpus]
     assert len(cpus) == len(set(cpus)) == 10_000
 
 

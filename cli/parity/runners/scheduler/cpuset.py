@@ -19,7 +19,7 @@ from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import RESOURCE_SPEC, RESOURCE_STATUS
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_preferred
 from services.scheduler.plugins.node_numa_resource.node_options import ALLOCATE_STRATEGY, CPU_MANAGER, CPU_TOPOLOGY
-from services.scheduler.plugins.node_numa_resource.required_bind_policy import obeys
+from services.scheduler.plugins.node_numa_resource.required_bind_policy import satisfies
 from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 
@@ -43,7 +43,7 @@ def _required(given: Mapping[str, Any]) -> Raw:
     cpus, policy = parse_cpus(given["cpuset"]), given["policy"]
     reserved = {row[0] for row in given["cpus"]} - cpus
     node = NumaCluster(_machine(given["cpus"], reserved)).node
-    satisfied = obeys(node.options.topology, policy, cpus)
+    satisfied = satisfies(node.options.topology, policy, cpus)
     found = {"usable": cpu_list(node.usable(policy).cpus), "satisfied": satisfied}
     return found if satisfied else found | {"error": text("CpuBindPolicyUnsatisfied", policy)}
 
@@ -83,7 +83,7 @@ def _accumulated(given: Mapping[str, Any], node: NumaNode, preferred: frozenset[
     )
     available = node.usable("").cpus
     try:
-        taken = take_preferred(node.options.topology, take, available, preferred, node.book.cpus.held)
+        taken = take_preferred(node.options.topology, take, available, preferred, node.usage.cpus.allocated)
     except NotEnoughCpus:
         return {"error": text("NotEnoughCpus")}
     return {"cpuset": cpu_list(taken)}
@@ -92,9 +92,9 @@ def _accumulated(given: Mapping[str, Any], node: NumaNode, preferred: frozenset[
 def _held(node: NumaNode) -> Raw:
     counts: dict[str, list[int]] = {}
     exclusive: dict[str, list[int]] = {}
-    for cpu, held in node.book.cpus.held.items():
-        counts.setdefault(str(held.pods), []).append(cpu)
-        exclusive.setdefault(held.exclusive, []).append(cpu)
+    for cpu, allocated in node.usage.cpus.allocated.items():
+        counts.setdefault(str(allocated.pods), []).append(cpu)
+        exclusive.setdefault(allocated.exclusive, []).append(cpu)
     return {
         "refs": {count: cpu_list(cpus) for count, cpus in counts.items()},
         "exclusive": {policy: cpu_list(cpus) for policy, cpus in exclusive.items() if policy},
@@ -104,7 +104,7 @@ def _held(node: NumaNode) -> Raw:
 def _hand_back(holdings: list[set[int]], cpus: Iterable[int]) -> None:
     """Removes one pod from each of the CPUs that are held."""
     for cpu in cpus:
-        oldest = next((held for held in holdings if cpu in held), None)
+        oldest = next((allocated for allocated in holdings if cpu in allocated), None)
         if oldest is not None:
             oldest.discard(cpu)
 
@@ -124,9 +124,9 @@ def _machine(rows: Iterable[tuple[int, int, int, int]], reserved: Iterable[int],
 
 def _pod(name: str, spec: Mapping[str, str], *, requests: int = 0, on: str = "", cpus: Iterable[int] = ()) -> Raw:
     """Returns a pod of class LSR: one that waits and requests CPUs, or one that runs on a node and holds some."""
-    held = cpu_list(cpus)
+    allocated = cpu_list(cpus)
     notes = {RESOURCE_SPEC: json.dumps(spec)}
-    status = {RESOURCE_STATUS: json.dumps({"cpuset": held})} if held else {}
+    status = {RESOURCE_STATUS: json.dumps({"cpuset": allocated})} if allocated else {}
     return {
         "metadata": {
             "name": name,

@@ -66,9 +66,9 @@ class Scenario(Cluster):
         """Returns the amounts that usage on a node is compared with, by resource."""
         cache = self.engine.cache
         cache.settle()
-        account = cache.plugin_caches[self._plugin]
-        assert isinstance(account, LoadAwareCache), "the account of that plugin"
-        sizes = account.account.fleet.allocatable[:, cache.table.rows[node]].tolist()
+        load_cache = cache.plugin_caches[self._plugin]
+        assert isinstance(load_cache, LoadAwareCache), "the account of that plugin"
+        sizes = load_cache.load_cache.arrays.allocatable[:, cache.table.rows[node]].tolist()
         return dict(zip(self._resources, sizes, strict=True))
 
     def play(self, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

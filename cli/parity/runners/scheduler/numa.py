@@ -22,12 +22,12 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
     RESOURCE_STATUS,
     allocation_of,
 )
-from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
+from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, Zone
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
-from services.scheduler.plugins.node_numa_resource.pod_requirements import NAME, Refused
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NAME, Rejection
 from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
 from services.scheduler.plugins.registry import text
@@ -74,7 +74,7 @@ class NumaCluster(Cluster):
     def node(self) -> NumaNode:
         """The node as pods meet it now."""
         self.engine.cache.settle()
-        return self._account.site(self._row).node
+        return self._account.cached_node(self._row).node
 
     @property
     def _row(self) -> int:
@@ -121,57 +121,66 @@ class NumaCluster(Cluster):
             spec=msgspec.structs.replace(pod.spec, node_name=placed.node),
         )
         self.observe_pod(on_node, self._now_ns)
-        agree("held before and after the binding", before.book.zones, self.node.book.zones)
-        agree("CPUs before and after the binding", before.book.cpus.held, self.node.book.cpus.held)
+        agree("held before and after the binding", before.usage.zones, self.node.usage.zones)
+        agree("CPUs before and after the binding", before.usage.cpus.allocated, self.node.usage.cpus.allocated)
         return on_node
 
     def _tried(self, tried: Tried, *, alone: bool) -> dict[str, Any]:
         pod, evaluation, decided = tried
         plugin = self._plugin
-        asked, refusals = plugin.asked(evaluation.pod_class), evaluation.refusals(plugin)
-        if asked is None:
+        class_requirements, refusals = plugin.class_requirements(evaluation.pod_class), evaluation.refusals(plugin)
+        if class_requirements is None:
             return {"preFilter": {"code": "Skip"}}
-        if isinstance(asked, Refused):
-            agree("reasons", _status(asked)["reasons"], refusals[self._name].reasons)
-            return {"preFilter": _status(asked)}
-        demand, cycle = asked.demand, self._account.site(self._row).cycle(asked, plugin.strategies)
-        found: dict[str, Any] = {"preFilter": _SUCCESS, "requests": dict(demand.requests), "bind": demand.bind}
+        if isinstance(class_requirements, Rejection):
+            agree("reasons", _status(class_requirements)["reasons"], refusals[self._name].reasons)
+            return {"preFilter": _status(class_requirements)}
+        requirements, admission = (
+            class_requirements.requirements,
+            self._account.cached_node(self._row).admission(class_requirements, plugin.strategies),
+        )
+        found: dict[str, Any] = {
+            "preFilter": _SUCCESS,
+            "requests": dict(requirements.requests),
+            "bind": requirements.bind,
+        }
         if alone:
-            found |= self._before(cycle)
+            found |= self._before(admission)
         if self._name in refusals:
             return found | {"filter": refusals[self._name].status()}
         score = evaluation.scores(evaluation.evaluate((), (plugin,)))[NAME][self._name]
         found |= {"filter": _SUCCESS, "score": score, "reserve": _SUCCESS}
         if decided.placed is None:
             found["reserve"] = evaluation.refusal(plugin, int(decided.evaluation.result[self._row])).status()
-        if cycle.affinity is not None:
-            found["affinity"] = topology_manager.affinity(cycle.affinity)
+        if admission.affinity is not None:
+            found["affinity"] = topology_manager.affinity(admission.affinity)
         if decided.placed is None:
             return found
         notes, given = pod.metadata.annotations or {}, decided.placed.annotations
-        got = allocation_of({**notes, **given}) if RESOURCE_STATUS in given else None
+        allocation = allocation_of({**notes, **given}) if RESOURCE_STATUS in given else None
         own = {RESOURCE_SPEC: notes[RESOURCE_SPEC]} if notes.get(RESOURCE_SPEC) else {}
         return found | {
-            "allocation": None if got is None else {"cpuset": cpu_list(got.cpus), "numa": _plain(got.zones)},
+            "allocation": None
+            if allocation is None
+            else {"cpuset": cpu_list(allocation.cpus), "numa": _plain(allocation.zones)},
             "annotations": own | given,
         }
 
-    def _before(self, cycle: Cycle) -> dict[str, Any]:
+    def _before(self, admission: NodeAdmission) -> dict[str, Any]:
         """Describes the state before the pod, and its hints."""
-        if isinstance(cycle.policy, Refused) or cycle.is_fractional:
+        if isinstance(admission.policy, Rejection) or admission.is_fractional:
             return {}
-        node = cycle.node
+        node = admission.node
         zones = node.options.zones
         found: dict[str, Any] = {
-            "policy": cycle.policy,
+            "policy": admission.policy,
             "numaTotal": _zones(zones),
             "numaAvailable": _plain(sorted(node.free.items())),
             "availableCPUs": _free(node),
-            "numaStatus": [node.book.use(numa).value for numa in range(len(zones))],
+            "numaStatus": [node.usage.use(numa).value for numa in range(len(zones))],
         }
-        if cycle.policy:
-            hints = hints_of(node, cycle.want, cycle.policy, cycle.strategies)
-            if isinstance(hints, Refused):
+        if admission.policy:
+            hints = hints_of(node, admission.request, admission.policy, admission.strategies)
+            if isinstance(hints, Rejection):
                 return found | {"hintStatus": _status(hints)}
             found["hints"] = {
                 name: [{"mask": numas_of(h.mask or 0), "preferred": h.preferred, "score": h.score} for h in of_resource]
@@ -181,11 +190,11 @@ class NumaCluster(Cluster):
 
     def _left(self, listed: dict[int, dict[str, int]]) -> dict[str, Any]:
         """Lists free CPUs and held amounts after a step. As in upstream, an amount that was held once stays, with 0."""
-        zones = self.node.book.zones
+        zones = self.node.usage.zones
         for numa, amounts in zones.items():
             listed.setdefault(numa, {}).update(dict.fromkeys(amounts, 0))
-        held = [(numa, once | zones.get(numa, {})) for numa, once in sorted(listed.items())]
-        return {"availableCPUs": _free(self.node), "numaAllocated": _plain(held)}
+        allocated = [(numa, once | zones.get(numa, {})) for numa, once in sorted(listed.items())]
+        return {"availableCPUs": _free(self.node), "numaAllocated": _plain(allocated)}
 
 
 def _options(options: NodeOptions) -> dict[str, Any]:
@@ -221,12 +230,12 @@ def _without_allocation(pod: Pod) -> Pod:
 
 def _free(node: NumaNode) -> str | dict[str, str]:
     free = node.free_cpus
-    return {"error": text(*free.reasons[0])} if isinstance(free, Refused) else cpu_list(free)
+    return {"error": text(*free.reasons[0])} if isinstance(free, Rejection) else cpu_list(free)
 
 
-def _status(refused: Refused) -> dict[str, Any]:
-    code = "Error" if refused.error else "UnschedulableAndUnresolvable" if refused.unresolvable else "Unschedulable"
-    return {"code": code, "reasons": sorted(text(*reason) for reason in refused.reasons)}
+def _status(rejection: Rejection) -> dict[str, Any]:
+    code = "Error" if rejection.error else "UnschedulableAndUnresolvable" if rejection.unresolvable else "Unschedulable"
+    return {"code": code, "reasons": sorted(text(*reason) for reason in rejection.reasons)}
 
 
 def _zones(zones: Iterable[Zone]) -> list[dict[str, Any]]:
@@ -234,4 +243,4 @@ def _zones(zones: Iterable[Zone]) -> list[dict[str, Any]]:
 
 
 def _plain(zones: Iterable[tuple[int, Amounts]]) -> list[dict[str, Any]]:
-    return [{"node": numa, "resources": dict(held)} for numa, held in zones]
+    return [{"node": numa, "resources": dict(allocated)} for numa, allocated in zones]

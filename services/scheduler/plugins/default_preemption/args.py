@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 
 NAME = "DefaultPreemption"
@@ -32,11 +33,7 @@ def read_preemption_args(raw: Mapping[str, Any], source: str = "DefaultPreemptio
     Raises:
         BadPreemptionArgs: a field is unknown, of the wrong type, or out of range.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, PreemptionArgs)
-    except msgspec.ValidationError as error:
-        raise BadPreemptionArgs(f"{source}: {error}") from error
+    args = decode_args(raw, PreemptionArgs, source, BadPreemptionArgs)
     percent, least = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
     if not 0 <= percent <= 100:
         raise BadPreemptionArgs(f"{source}: minCandidateNodesPercentage is {percent}; give a percentage from 0 to 100")

@@ -48,25 +48,25 @@ class NodeOnlyState(PluginState):
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The verdicts, None when all nodes pass."""
-        kept = self._recall(0, self._filter, pod_class)
-        return kept.values[rows] if kept is not None and kept.any else None
+        cached = self._cached(0, self._filter, pod_class)
+        return cached.values[rows] if cached is not None and cached.any else None
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The raw scores, None without any."""
-        kept = self._recall(1, self._score, pod_class)
-        return None if kept is None else kept.values[rows]
+        cached = self._cached(1, self._score, pod_class)
+        return None if cached is None else cached.values[rows]
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        kept = self._recall(0, self._filter, pod_class)
-        return 0 if kept is None else int(kept.values[row])
+        cached = self._cached(0, self._filter, pod_class)
+        return 0 if cached is None else int(cached.values[row])
 
     def score_at(self, pod_class: PodClass, row: int) -> int:
         """The raw score of one node."""
-        kept = self._recall(1, self._score, pod_class)
-        return 0 if kept is None else int(kept.values[row])
+        cached = self._cached(1, self._score, pod_class)
+        return 0 if cached is None else int(cached.values[row])
 
-    def _recall(self, what: int, evaluate: Evaluate | None, pod_class: PodClass) -> "_Kept | None":
+    def _cached(self, what: int, evaluate: Evaluate | None, pod_class: PodClass) -> "_CachedResults | None":
         if evaluate is None:
             return None
         read: bytes | None = pod_class.cached.get(self._owner)
@@ -74,14 +74,14 @@ class NodeOnlyState(PluginState):
             read = pod_class.cached[self._owner] = _encoder.encode(self._reads(pod_class))
         table = self._table
         key = (self._owner, what, read)
-        kept: _Kept | None = table.cached.get(key)
-        if kept is None or kept.version != table.version:
-            if kept is None and len(table.cached) >= _MOST_KEPT:
+        cached: _CachedResults | None = table.cached.get(key)
+        if cached is None or cached.version != table.version:
+            if cached is None and len(table.cached) >= _MOST_KEPT:
                 table.cached.clear()
-            kept = table.cached[key] = self._work_out(evaluate, pod_class, kept)
-        return kept
+            cached = table.cached[key] = self._compute(evaluate, pod_class, cached)
+        return cached
 
-    def _work_out(self, evaluate: Evaluate, pod_class: PodClass, before: "_Kept | None") -> "_Kept":
+    def _compute(self, evaluate: Evaluate, pod_class: PodClass, before: "_CachedResults | None") -> "_CachedResults":
         table = self._table
         changed = table.changed_since(before.version) if before and len(before.values) == table.size else None
         if before is None or changed is None or len(changed) > table.size // 4:
@@ -89,10 +89,10 @@ class NodeOnlyState(PluginState):
         else:
             values = before.values.copy()
             values[changed] = evaluate(table, pod_class, changed)
-        return _Kept(table.version, values, bool(values.any()))
+        return _CachedResults(table.version, values, bool(values.any()))
 
 
-class _Kept(NamedTuple):
+class _CachedResults(NamedTuple):
     version: int
     values: Int64
     any: bool

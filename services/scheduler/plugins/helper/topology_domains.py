@@ -54,10 +54,10 @@ class Domains(NamedTuple):
 def domains(table: NodeTable, key: str) -> Domains:
     """The domains of a key; worked out once a version of the table."""
     entry = ("topology", key)
-    kept: tuple[int, int, Domains] | None = table.cached.get(entry)
-    if kept is None or kept[:2] != (table.version, table.size):
+    cached: tuple[int, int, Domains] | None = table.cached.get(entry)
+    if cached is None or cached[:2] != (table.version, table.size):
         numbers, size = table.labels.numbers(key, table.size)
         known = (numbers != ABSENT) & table.alive[: table.size]
         of = np.where(known, numbers, size).astype(np.intp)
-        kept = table.cached[entry] = (table.version, table.size, Domains(of, size, known))
-    return kept[2]
+        cached = table.cached[entry] = (table.version, table.size, Domains(of, size, known))
+    return cached[2]

@@ -22,7 +22,7 @@ class Claims(NamedTuple):
 
     bound: tuple[tuple[Claim, PersistentVolume | None], ...] = ()
     waiting: tuple[Claim, ...] = ()
-    trouble: Reason | None = None
+    problem: Reason | None = None
 
 
 def claim_keys(pod_class: PodClass) -> tuple[str, ...]:
@@ -47,16 +47,16 @@ def claims_of(pod_class: PodClass, storage: VolumeCatalog) -> Claims:
         claim = storage.claims.get(key)
         name = key.partition("/")[2]
         if claim is None:
-            return Claims(trouble=Reason("ClaimMissing", name))
+            return Claims(problem=Reason("ClaimMissing", name))
         if claim.status.phase == "Lost":
-            return Claims(trouble=Reason("ClaimLost", name))
+            return Claims(problem=Reason("ClaimLost", name))
         if claim.metadata.deletion_timestamp is not None:
-            return Claims(trouble=Reason("ClaimDeleting", name))
+            return Claims(problem=Reason("ClaimDeleting", name))
         if claim.is_bound:
             bound.append((claim, storage.volumes.get(claim.spec.volume_name)))
             continue
         class_ = storage.class_of(claim)
         if class_ is None or not class_.waits or claim.spec.volume_name:
-            return Claims(trouble=Reason("ClaimUnbound"))
+            return Claims(problem=Reason("ClaimUnbound"))
         waiting.append(claim)
     return Claims(tuple(bound), tuple(waiting))

@@ -86,14 +86,14 @@ class ImageCache(PluginCache):
 
     def scores(self, images: tuple[str, ...], size: int) -> Int64 | None:
         """int64[size]: what each row scores for these images, one a container; None when no node has any of them."""
-        kept = self.cached.get(images)
-        if kept is None or kept[:2] != (self.version, size):
-            if kept is None and len(self.cached) >= 1024:
+        cached = self.cached.get(images)
+        if cached is None or cached[:2] != (self.version, size):
+            if cached is None and len(self.cached) >= 1024:
                 self.cached.clear()
-            kept = self.cached[images] = (self.version, size, self._work_out(images, size))
-        return kept[2]
+            cached = self.cached[images] = (self.version, size, self._compute(images, size))
+        return cached[2]
 
-    def _work_out(self, images: tuple[str, ...], size: int) -> Int64 | None:
+    def _compute(self, images: tuple[str, ...], size: int) -> Int64 | None:
         if not images:
             return None
         total = np.zeros(size, np.int64)

@@ -14,7 +14,7 @@ from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
 
 
-class Holders:
+class TermCounts:
     """The pods that have one term, by row.
 
     Attributes:
@@ -41,7 +41,7 @@ class AffinityIndex(PluginCache):
     """The terms of the pods that count on nodes."""
 
     def __init__(self) -> None:
-        self._holders: dict[Term, Holders] = {}
+        self._counts: dict[Term, TermCounts] = {}
         self._by_anchor: dict[tuple[str, str], dict[Term, None]] = {}
         self._unanchored: dict[Term, None] = {}
 
@@ -59,11 +59,13 @@ class AffinityIndex(PluginCache):
 
     def any(self) -> bool:
         """Whether a pod has a term."""
-        return bool(self._holders)
+        return bool(self._counts)
 
-    def meant(self, pod_class: PodClass, namespace_labels: Mapping[str, str] | None) -> Iterator[tuple[Term, Holders]]:
+    def matching_terms(
+        self, pod_class: PodClass, namespace_labels: Mapping[str, str] | None
+    ) -> Iterator[tuple[Term, TermCounts]]:
         """The terms that mean a pod of the class."""
-        if not self._holders:
+        if not self._counts:
             return
         candidates = dict(self._unanchored)
         if self._by_anchor:
@@ -71,7 +73,7 @@ class AffinityIndex(PluginCache):
                 candidates.update(self._by_anchor.get(pair, ()))
         for term in candidates:
             if term.matches(pod_class, namespace_labels):
-                yield term, self._holders[term]
+                yield term, self._counts[term]
 
     def _count(self, row: int, pod_class: PodClass, sign: int) -> None:
         terms = terms_of(pod_class)
@@ -81,32 +83,32 @@ class AffinityIndex(PluginCache):
             self._of(term).affinity.add(row, sign)
         for preferred, kind in ((terms.preferred, 1), (terms.preferred_anti, -1)):
             for term, weight in preferred:
-                holders = self._of(term)
-                holders.soft.add(row, sign)
+                counts = self._of(term)
+                counts.soft.add(row, sign)
                 if weight:
-                    holders.weight.add(row, sign * kind * weight)
+                    counts.weight.add(row, sign * kind * weight)
         if sign < 0:
             for term in (
                 *terms.anti_affinity,
                 *terms.affinity,
                 *(t for t, _ in (*terms.preferred, *terms.preferred_anti)),
             ):
-                holders_left = self._holders.get(term)
+                holders_left = self._counts.get(term)
                 if holders_left is not None and not holders_left.any():
                     self._drop(term)
 
-    def _of(self, term: Term) -> Holders:
-        holders = self._holders.get(term)
-        if holders is None:
-            holders = self._holders[term] = Holders()
+    def _of(self, term: Term) -> TermCounts:
+        counts = self._counts.get(term)
+        if counts is None:
+            counts = self._counts[term] = TermCounts()
             for pair in anchors(term.selector or ()):
                 self._by_anchor.setdefault(pair, {})[term] = None
             if not anchors(term.selector or ()):
                 self._unanchored[term] = None
-        return holders
+        return counts
 
     def _drop(self, term: Term) -> None:
-        del self._holders[term]
+        del self._counts[term]
         self._unanchored.pop(term, None)
         for pair in anchors(term.selector or ()):
             members = self._by_anchor[pair]

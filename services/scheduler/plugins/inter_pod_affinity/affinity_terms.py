@@ -42,13 +42,13 @@ class Term(NamedTuple):
             return False
         return selects(self.selector, pod_class.labels)
 
-    def matcher(self, around: ClusterObjects) -> Matcher:
+    def matcher(self, cluster_objects: ClusterObjects) -> Matcher:
         """The same with the namespaces that there are now, by name."""
         if self.namespace_selector == EVERYTHING:
             return Matcher(None, self.selector)
         if self.namespace_selector is None:
             return Matcher(self.namespaces, self.selector)
-        return Matcher(self.namespaces | around.namespaces_selected(self.namespace_selector), self.selector)
+        return Matcher(self.namespaces | cluster_objects.namespaces_selected(self.namespace_selector), self.selector)
 
 
 class Terms(NamedTuple):

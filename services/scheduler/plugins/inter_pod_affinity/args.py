@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 
 
@@ -35,11 +36,7 @@ def read_inter_pod_args(raw: Mapping[str, Any], source: str = "InterPodAffinityA
     Raises:
         BadInterPodArgs: a field is unknown, of the wrong type, or out of range.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, _Args)
-    except msgspec.ValidationError as error:
-        raise BadInterPodArgs(f"{source}: {error}") from error
+    args = decode_args(raw, _Args, source, BadInterPodArgs)
     if not 0 <= args.hard_pod_affinity_weight <= 100:
         found = args.hard_pod_affinity_weight
         raise BadInterPodArgs(f"{source}: hardPodAffinityWeight is {found}; give a whole number from 0 to 100")

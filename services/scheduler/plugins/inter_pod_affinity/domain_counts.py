@@ -30,7 +30,7 @@ class _Effect:
         return bool(self.is_near or self.anti or self.existing or self.weights)
 
 
-class Neighbours:
+class AffinityCounts:
     """The state of one class in a cycle.
 
     Attributes:
@@ -52,14 +52,14 @@ class Neighbours:
         self._terms = terms_of(pod_class)
         self.has_terms = self._terms is not NO_TERMS
         self.prefers = bool(self._terms.preferred or self._terms.preferred_anti)
-        around = snapshot.cluster_objects
-        self._namespace_labels = around.namespaces.get(pod_class.namespace)
-        self._near = tuple(term.matcher(around) for term in self._terms.affinity)
+        cluster_objects = snapshot.cluster_objects
+        self._namespace_labels = cluster_objects.namespaces.get(pod_class.namespace)
+        self._near = tuple(term.matcher(cluster_objects) for term in self._terms.affinity)
         self._means_itself = all(matcher.matches(pod_class.namespace, pod_class.labels) for matcher in self._near)
-        self._far = tuple(term.matcher(around) for term in self._terms.anti_affinity)
+        self._far = tuple(term.matcher(cluster_objects) for term in self._terms.anti_affinity)
         self._preferred: tuple[tuple[Term, Matcher, int], ...] = (
-            *((term, term.matcher(around), weight) for term, weight in self._terms.preferred),
-            *((term, term.matcher(around), -weight) for term, weight in self._terms.preferred_anti),
+            *((term, term.matcher(cluster_objects), weight) for term, weight in self._terms.preferred),
+            *((term, term.matcher(cluster_objects), -weight) for term, weight in self._terms.preferred_anti),
         )
         # By domain of each topology key:
         self._near_pods: list[Int64] = []  # one per affinity term, by its key
@@ -128,16 +128,16 @@ class Neighbours:
 
     def _count_running(self, plugin_cache: AffinityIndex) -> None:
         """The terms of the pods that run, as far as they mean this class."""
-        for term, holders in plugin_cache.meant(self._pod_class, self._namespace_labels):
+        for term, counts in plugin_cache.matching_terms(self._pod_class, self._namespace_labels):
             inside = self._domains(term.key)
-            if holders.anti.rows:
-                counted = inside.counted(holders.anti)
+            if counts.anti.rows:
+                counted = inside.counted(counts.anti)
                 if counted.any():
                     self._existing[term.key] = self._existing.get(term.key, 0) + counted
-            if holders.soft.rows and inside.counted(holders.soft).any():
-                self._add_weights(term.key, inside.counted(holders.weight))
-            if holders.affinity.rows and self._hard_weight:
-                counted = inside.counted(holders.affinity)
+            if counts.soft.rows and inside.counted(counts.soft).any():
+                self._add_weights(term.key, inside.counted(counts.weight))
+            if counts.affinity.rows and self._hard_weight:
+                counted = inside.counted(counts.affinity)
                 if counted.any():
                     self._add_weights(term.key, counted * self._hard_weight)
 

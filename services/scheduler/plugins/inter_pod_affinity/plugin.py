@@ -28,7 +28,12 @@ from services.scheduler.plugins.inter_pod_affinity import SPEC
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
 from services.scheduler.plugins.inter_pod_affinity.args import InterPodArgs
-from services.scheduler.plugins.inter_pod_affinity.domain_counts import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
+from services.scheduler.plugins.inter_pod_affinity.domain_counts import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    EXISTING,
+    AffinityCounts,
+)
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
@@ -72,24 +77,24 @@ class InterPodAffinityState(PluginState):
         self._args = args
         self._snapshot = snapshot
         self._plugin_cache = plugin_cache
-        self._classes: dict[PodClass, Neighbours] = {}
+        self._classes: dict[PodClass, AffinityCounts] = {}
         self._placed: list[tuple[PodClass, int, int]] = []
         # Those of them that have terms: all that a class without any looks at.
         self._with_terms: list[tuple[PodClass, int, int]] = []
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
-        results = None if self._is_alone(pod_class) else self._neighbours(pod_class).results()
+        results = None if self._has_no_terms(pod_class) else self._counts_of(pod_class).results()
         return None if results is None else results[rows]
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        results = self._neighbours(pod_class).results()
+        results = self._counts_of(pod_class).results()
         return 0 if results is None else int(results[row])
 
     def revision(self, pod_class: PodClass) -> int:
         """How many placements of the cycle concerned the class."""
-        return 0 if self._is_alone(pod_class) else self._neighbours(pod_class).revision
+        return 0 if self._has_no_terms(pod_class) else self._counts_of(pod_class).revision
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
         """Whether the class has no terms: only pods with terms concern it."""
@@ -97,7 +102,7 @@ class InterPodAffinityState(PluginState):
 
     def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
         """None for a class that no term concerns."""
-        raw = None if self._is_alone(pod_class) else self._neighbours(pod_class).raw()
+        raw = None if self._has_no_terms(pod_class) else self._counts_of(pod_class).raw()
         if raw is None:
             return None
         of_feasible = raw[feasible]
@@ -119,18 +124,18 @@ class InterPodAffinityState(PluginState):
         if terms_of(pod_class) is not NO_TERMS:
             self._with_terms.append((pod_class, row, sign))
 
-    def _is_alone(self, pod_class: PodClass) -> bool:
+    def _has_no_terms(self, pod_class: PodClass) -> bool:
         """Whether nobody has a term: neither the class, nor a pod that runs or is placed in the cycle."""
         return not self._with_terms and not self._plugin_cache.any() and terms_of(pod_class) is NO_TERMS
 
-    def _neighbours(self, pod_class: PodClass) -> Neighbours:
-        neighbours = self._classes.get(pod_class)
-        if neighbours is None:
-            neighbours = Neighbours(pod_class, self._args.hard_weight, self._snapshot, self._plugin_cache)
-            if self._args.ignores_existing and not neighbours.prefers:
-                neighbours.ignore_scores()
-            self._classes[pod_class] = neighbours
-        placed = self._placed if neighbours.has_terms else self._with_terms
-        if neighbours.upto < len(placed):
-            neighbours.count(placed)
-        return neighbours
+    def _counts_of(self, pod_class: PodClass) -> AffinityCounts:
+        counts = self._classes.get(pod_class)
+        if counts is None:
+            counts = AffinityCounts(pod_class, self._args.hard_weight, self._snapshot, self._plugin_cache)
+            if self._args.ignores_existing and not counts.prefers:
+                counts.ignore_scores()
+            self._classes[pod_class] = counts
+        placed = self._placed if counts.has_terms else self._with_terms
+        if counts.upto < len(placed):
+            counts.count(placed)
+        return counts

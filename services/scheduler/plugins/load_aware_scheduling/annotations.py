@@ -21,10 +21,10 @@ def read_counts(text: str | None) -> dict[str, int]:
     if not text:
         return {}
     try:
-        stated = read_json(text, dict[str, Int64 | None] | None) or {}
+        annotated = read_json(text, dict[str, Int64 | None] | None) or {}
     except msgspec.MsgspecError:
         return {}
-    return {name: value or 0 for name, value in stated.items()}
+    return {name: value or 0 for name, value in annotated.items()}
 
 
 def read_amounts(text: str | None) -> dict[str, int]:
@@ -32,8 +32,8 @@ def read_amounts(text: str | None) -> dict[str, int]:
     if not text:
         return {}
     try:
-        stated = read_json(text, dict[str, msgspec.Raw] | None) or {}
-        return {name: amount(name, _nanos(bytes(raw))) for name, raw in stated.items()}
+        annotated = read_json(text, dict[str, msgspec.Raw] | None) or {}
+        return {name: amount(name, _nanos(bytes(raw))) for name, raw in annotated.items()}
     except (msgspec.MsgspecError, BadQuantity):
         return {}
 

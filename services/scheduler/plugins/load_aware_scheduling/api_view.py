@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from services.scheduler.plugins.load_aware_scheduling.load_cache import Assignment, LoadCache
-from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Share, Vector
+from services.scheduler.plugins.load_aware_scheduling.load_cache import CountedPod, LoadCache
+from services.scheduler.plugins.load_aware_scheduling.node_metric_report import PodShare, Vector
 from shared.kube.instants import instant_text
 
 
-def node_view(account: LoadCache, row: int) -> dict[str, Any]:
+def node_view(load_cache: LoadCache, row: int) -> dict[str, Any]:
     """The pods that count on a node, and what they add; amounts as integers, cpu in milli-cores. Sums only where there is a report."""
-    shares = sorted(account.shares(row), key=lambda entry: (entry[0].assigned_ns, entry[0].pod))
-    report = account.report(row)
+    shares = sorted(load_cache.shares(row), key=lambda entry: (entry[0].assigned_ns, entry[0].pod))
+    report = load_cache.report(row)
     if not shares and report is None:
         return {}
     pods = [{"timestamp": instant_text(held.assigned_ns), "pod": held.pod} for held, _ in shares]
@@ -20,10 +20,10 @@ def node_view(account: LoadCache, row: int) -> dict[str, Any]:
 
     def amounts(vectors: Sequence[Vector | None]) -> dict[str, int]:
         sums = (sum(sizes) for sizes in zip(*(vector for vector in vectors if vector), strict=True))
-        return dict(zip(account.resources, sums, strict=False))
+        return dict(zip(load_cache.resources, sums, strict=False))
 
     def adders(part: str) -> tuple[list[Vector | None], list[str]]:
-        added: list[tuple[Assignment, Share]] = [(held, share) for held, share in shares if getattr(share, part)]
+        added: list[tuple[CountedPod, PodShare]] = [(held, share) for held, share in shares if getattr(share, part)]
         return [getattr(share, part) for _, share in added], sorted(held.pod for held, _ in added)
 
     (usage, _), (node, of_node), (prod, of_prod), (estimated, of_estimated) = map(

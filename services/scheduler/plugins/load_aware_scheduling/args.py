@@ -167,9 +167,9 @@ def decode_args(raw: Mapping[str, Any], source: str = "LoadAwareSchedulingArgs")
     Raises:
         BadArgs: a field is unknown or of the wrong type.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    annotated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
     try:
-        return msgspec.convert(stated, LoadAwareArgs)
+        return msgspec.convert(annotated, LoadAwareArgs)
     except msgspec.ValidationError as error:
         raise BadArgs(source, (str(error),)) from error
 

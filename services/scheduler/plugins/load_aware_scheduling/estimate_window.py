@@ -22,7 +22,7 @@ class Windows(NamedTuple):
     after_initialized_s: int
 
 
-def uses_its_node(pod: Pod) -> bool:
+def counts_on_node(pod: Pod) -> bool:
     """Returns false for a pod that only stands for a Reservation: nothing runs in it."""
     return (pod.metadata.annotations or {}).get(RESERVE_ANNOTATION) != "true"
 

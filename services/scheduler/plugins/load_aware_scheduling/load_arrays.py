@@ -20,7 +20,7 @@ NEVER: Final = -(2**63)
 _HUGE: Final = 2**62
 
 
-class Fleet:
+class LoadArrays:
     """What is known of the nodes, by row.
 
     Attributes:
@@ -77,11 +77,11 @@ class Fleet:
 
 def _limits(percents: Sequence[int], sizes: Sequence[int]) -> list[float]:
     return [
-        refused_from(percent) if percent and size else np.inf for percent, size in zip(percents, sizes, strict=True)
+        rejected_from(percent) if percent and size else np.inf for percent, size in zip(percents, sizes, strict=True)
     ]
 
 
-def refused_from(percent: int) -> float:
+def rejected_from(percent: int) -> float:
     """The smallest share, in percent, that cycles to more than `percent`, halves being rounded away from zero."""
     half = percent + 0.5
     return half if percent >= 0 else float(np.nextafter(half, np.inf))

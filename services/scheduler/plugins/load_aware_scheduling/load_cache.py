@@ -9,17 +9,24 @@ from numpy.typing import NDArray
 from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns
-from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FOREVER, NEVER, PROD_POD, Fleet, int64
+from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
+    ANY_POD,
+    FOREVER,
+    NEVER,
+    PROD_POD,
+    LoadArrays,
+    int64,
+)
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import (
+    PodShare,
     Report,
-    Share,
     Vector,
     base_load,
     read_report,
-    share_of,
+    share_of_pod,
 )
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
-from services.scheduler.plugins.load_aware_scheduling.pod_templates import Template, Templates
+from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate, PodTemplates
 from services.scheduler.plugins.load_aware_scheduling.thresholds import (
     Percents,
     Thresholds,
@@ -30,7 +37,7 @@ from services.scheduler.plugins.load_aware_scheduling.thresholds import (
 from shared.kube.node import Node, NodeMetric
 
 
-class Assignment(NamedTuple):
+class CountedPod(NamedTuple):
     """A pod as it counts on a node.
 
     Attributes:
@@ -40,7 +47,7 @@ class Assignment(NamedTuple):
 
     row: int
     pod: str
-    template: Template
+    template: PodTemplate
     assigned_ns: int
     deadline_ns: int | None
     block: NDArray[np.int64]
@@ -63,7 +70,7 @@ class _Row:
         self.measured = (False, False)
         self.prod = False
         self.contained_ns = NEVER
-        self.pods: dict[str, Assignment] = {}
+        self.pods: dict[str, CountedPod] = {}
 
 
 class LoadCache:
@@ -82,8 +89,8 @@ class LoadCache:
     def __init__(self, args: LoadAwareArgs) -> None:
         self.args = args
         self.resources = args.resources()
-        self.fleet = Fleet(len(self.resources))
-        self.templates = Templates(args, self.resources)
+        self.arrays = LoadArrays(len(self.resources))
+        self.templates = PodTemplates(args, self.resources)
         self._thresholds = default = default_thresholds(args)
         self._default_percents = self._percents(default.usage), self._percents(default.prod)
         self._score_window = score_window(args)
@@ -99,7 +106,7 @@ class LoadCache:
         before, state.thresholds = state.thresholds, node_thresholds(node, default) if node else default
         prod_before = state.prod
         amounts = estimate_node(node) if node else {}
-        self.fleet.set_allocatable(row, tuple(bounded(amounts.get(name, 0)) for name in self.resources))
+        self.arrays.set_allocatable(row, tuple(bounded(amounts.get(name, 0)) for name in self.resources))
         self._evaluate(row, state)
         if before.window != state.thresholds.window or prod_before != state.prod:
             self._add_up(row, state)
@@ -121,7 +128,7 @@ class LoadCache:
         uid: str,
         row: int,
         name: str,
-        template: Template,
+        template: PodTemplate,
         assigned_ns: int,
         initialized_ns: int | None,
     ) -> None:
@@ -137,9 +144,9 @@ class LoadCache:
         deadline = _deadline_ns(template, assigned_ns, initialized_ns)
         block = self._added(state, name, template, assigned_ns, deadline)
         self._where[uid] = state
-        state.pods[uid] = Assignment(row, name, template, assigned_ns, deadline, block)
+        state.pods[uid] = CountedPod(row, name, template, assigned_ns, deadline, block)
         if block is not self._nothing:
-            self.fleet.loads[:, :, row] += block
+            self.arrays.loads[:, :, row] += block
 
     def release(self, uid: str) -> None:
         """Count a pod no longer; nothing happens when it was not counted."""
@@ -147,9 +154,9 @@ class LoadCache:
         if state is not None:
             held = state.pods.pop(uid)
             if held.block is not self._nothing:
-                self.fleet.loads[:, :, held.row] -= held.block
+                self.arrays.loads[:, :, held.row] -= held.block
 
-    def would_add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
+    def would_add(self, row: int, name: str, template: PodTemplate, assigned_ns: int) -> NDArray[np.int64]:
         """Returns int64[3, resources]: the amounts that a pod would add to a node's loads, were it placed there."""
         state = self._row(row)
         deadline = _deadline_ns(template, assigned_ns, None)
@@ -159,7 +166,7 @@ class LoadCache:
         """The node's report as read, if there is one."""
         return self._rows[row].report if row in self._rows else None
 
-    def shares(self, row: int) -> Iterator[tuple[Assignment, Share]]:
+    def shares(self, row: int) -> Iterator[tuple[CountedPod, PodShare]]:
         """The pods that count on a node, each with what it adds."""
         state = self._rows.get(row)
         for held in state.pods.values() if state else ():
@@ -169,7 +176,7 @@ class LoadCache:
     def _row(self, row: int) -> _Row:
         state = self._rows.get(row)
         if state is None:
-            self.fleet.grow(row + 1)
+            self.arrays.grow(row + 1)
             state = self._rows[row] = _Row(self._thresholds)
         return state
 
@@ -189,24 +196,24 @@ class LoadCache:
                 state.pods[uid] = held._replace(block=block)
             if block is not self._nothing:
                 total += block
-        self.fleet.loads[:, :, row] = total
+        self.arrays.loads[:, :, row] = total
 
     def _added(
-        self, state: _Row, name: str, template: Template, assigned_ns: int, deadline: int | None
+        self, state: _Row, name: str, template: PodTemplate, assigned_ns: int, deadline: int | None
     ) -> NDArray[np.int64]:
         """int64[3, resources], not to be written to: what a pod adds to a node's loads."""
         report = state.report
         if report is None or name not in report.pods:
-            if template.unseen is not None:
-                return template.unseen[state.prod and report is not None]
+            if template.unreported is not None:
+                return template.unreported[state.prod and report is not None]
         elif assigned_ns <= state.contained_ns and deadline is None:
             return self._nothing
         return self._block(state, self._share(report, name, template, assigned_ns, deadline))
 
     def _share(
-        self, report: Report | None, pod: str, template: Template, assigned_ns: int, deadline: int | None
-    ) -> Share:
-        return share_of(
+        self, report: Report | None, pod: str, template: PodTemplate, assigned_ns: int, deadline: int | None
+    ) -> PodShare:
+        return share_of_pod(
             report,
             pod,
             template.estimate,
@@ -216,7 +223,7 @@ class LoadCache:
             resources=self.resources,
         )
 
-    def _block(self, state: _Row, share: Share) -> NDArray[np.int64]:
+    def _block(self, state: _Row, share: PodShare) -> NDArray[np.int64]:
         zero = self._zero
         usage, delta = (share.prod_usage, share.prod_delta) if state.prod else (None, None)
         filtered = share.node_delta if state.measured[0] else share.estimated
@@ -228,28 +235,28 @@ class LoadCache:
 
     def _evaluate(self, row: int, state: _Row) -> None:
         """Work out what a node's thresholds and the age of its report mean for filter and score."""
-        fleet, report, thresholds = self.fleet, state.report, state.thresholds
+        arrays, report, thresholds = self.arrays, state.report, state.thresholds
         usage, prod = self._default_percents
         if thresholds is not self._thresholds:
             usage, prod = self._percents(thresholds.usage), self._percents(thresholds.prod)
         is_prod_mode = any(prod)
         if not is_prod_mode:
             prod = usage
-        fleet.prod_mode[row] = is_prod_mode
+        arrays.prod_mode[row] = is_prod_mode
         state.prod = self._scores_prod or is_prod_mode
-        fleet.windowed[row] = thresholds.window is not None
+        arrays.windowed[row] = thresholds.window is not None
         measured = report is not None and report.usage is not None
-        fleet.set_limits(row, *((usage, prod) if measured else (self._zero, self._zero)))
+        arrays.set_limits(row, *((usage, prod) if measured else (self._zero, self._zero)))
         expires_ns = _expires_ns(report, self.args.expiration_ns)
         for kind, percents in ((ANY_POD, usage), (PROD_POD, prod)):
-            fleet.expires_ns[kind, row] = expires_ns if report is not None and any(percents) else FOREVER
-        fleet.scored_until_ns[row] = expires_ns if measured else NEVER
+            arrays.expires_ns[kind, row] = expires_ns if report is not None and any(percents) else FOREVER
+        arrays.scored_until_ns[row] = expires_ns if measured else NEVER
 
-    def _percents(self, stated: Percents) -> tuple[int, ...]:
-        return tuple(stated.get(name, 0) for name in self.resources)
+    def _percents(self, annotated: Percents) -> tuple[int, ...]:
+        return tuple(annotated.get(name, 0) for name in self.resources)
 
 
-def _deadline_ns(template: Template, assigned_ns: int, initialized_ns: int | None) -> int | None:
+def _deadline_ns(template: PodTemplate, assigned_ns: int, initialized_ns: int | None) -> int | None:
     return None if template.windows is None else deadline_ns(template.windows, assigned_ns, initialized_ns)
 
 

@@ -48,7 +48,7 @@ class Report(NamedTuple):
     pods: Mapping[str, PodUsage]
 
 
-class Share(NamedTuple):
+class PodShare(NamedTuple):
     """What one assigned pod adds, each None where it adds nothing.
 
     Attributes:
@@ -107,7 +107,7 @@ def base_load(report: Report, window: Window | None) -> Vector | None:
     return report.usage if measured is None and not window.duration_ns else measured
 
 
-def share_of(
+def share_of_pod(
     report: Report | None,
     pod: str,
     estimate: Vector | None,
@@ -116,7 +116,7 @@ def share_of(
     *,
     is_prod: bool,
     resources: tuple[str, ...],
-) -> Share:
+) -> PodShare:
     """What an assigned pod adds to the load of its node.
 
     Its estimate counts in so far as it exceeds the measured usage, and only while the report cannot be trusted to
@@ -126,13 +126,13 @@ def share_of(
         pod: `namespace/name`.
     """
     if report is None:
-        return Share(estimated=estimate)
+        return PodShare(estimated=estimate)
     reported = report.pods.get(pod)
     usage = None if reported is None else to_vector(reported.pod_usage, resources)
     counted_as_prod = is_prod and reported is not None and reported.priority == Priority.PROD
     prod_usage = usage if counted_as_prod else None
     if estimate is None:
-        return Share(prod_usage=prod_usage)
+        return PodShare(prod_usage=prod_usage)
     uncertain = (
         usage is None
         or report.clock_ns - report.interval_ns < assigned_ns
@@ -145,15 +145,15 @@ def share_of(
         prod_delta = _excess(estimate, None)  # measured, but not as prod: among prod pods it is not measured at all
     else:
         prod_delta = delta
-    return Share(prod_usage, delta, prod_delta, estimate)
+    return PodShare(prod_usage, delta, prod_delta, estimate)
 
 
 def to_vector(usage: ResourceMap | None, resources: tuple[str, ...]) -> Vector:
     """Amounts in the order of `resources`, 0 where none is stated, or where one cannot be read."""
-    stated = usage.resources if usage else None
-    if not stated:
+    annotated = usage.resources if usage else None
+    if not annotated:
         return (0,) * len(resources)
-    return tuple(_amount(name, stated.get(name)) for name in resources)
+    return tuple(_amount(name, annotated.get(name)) for name in resources)
 
 
 def _amount(name: str, text: str | None) -> int:

@@ -17,7 +17,7 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.load_aware_scheduling import SPEC
 from services.scheduler.plugins.load_aware_scheduling.api_view import node_view
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
+from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState, reasons
 from services.scheduler.state.pod_class import PodClass
@@ -43,8 +43,8 @@ class LoadAwareScheduling(Plugin):
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
         """A verdict is the load-aware package's code."""
         assert isinstance(plugin_cache, LoadAwareCache), "the index hands back what new_cache made"
-        plugin_cache.account.fleet.grow(snapshot.size)  # a row may be known by a pod alone
-        return _LoadAwareSchedulingState(LoadState(plugin_cache.account), plugin_cache.account, now_ns)
+        plugin_cache.load_cache.arrays.grow(snapshot.size)  # a row may be known by a pod alone
+        return _LoadAwareSchedulingState(LoadState(plugin_cache.load_cache), plugin_cache.load_cache, now_ns)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first resource that is exceeded, or an expired report."""
@@ -59,51 +59,53 @@ class LoadAwareCache(PluginCache):
     """
 
     def __init__(self, args: LoadAwareArgs) -> None:
-        self.account = LoadCache(args)
+        self.load_cache = LoadCache(args)
 
     def view(self, row: int) -> dict[str, Any]:
         """How the load of the node in a row is reckoned, for the services engine's view."""
-        return node_view(self.account, row)
+        return node_view(self.load_cache, row)
 
     def set_node(self, row: int, node: Node | None) -> None:
         """The node in the row, None when it is gone."""
         try:
-            self.account.set_node(row, node)
+            self.load_cache.set_node(row, node)
         except BadQuantity:
-            self.account.set_node(row, None)  # without an allocatable that can be read there is nothing to compare with
+            self.load_cache.set_node(
+                row, None
+            )  # without an allocatable that can be read there is nothing to compare with
 
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """The node's report; `updated` is the time of the last one that had a time."""
         try:
-            self.account.set_metric(row, metric, instant_ns(updated) if updated else None)
+            self.load_cache.set_metric(row, metric, instant_ns(updated) if updated else None)
         except (BadQuantity, BadTime):
-            self.account.set_metric(row, None)  # a report that cannot be read is none
+            self.load_cache.set_metric(row, None)  # a report that cannot be read is none
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Counts the pod, unless it stands for a Reservation, or its requests cannot be read, so that nothing can be estimated."""
         pod_class = assignment.load_class or assignment.pod_class
-        if pod_class.fault or not uses_its_node(pod_class.pod):
+        if pod_class.fault or not counts_on_node(pod_class.pod):
             return
         template = pod_class.cached.get(self)
         if template is None:
-            template = pod_class.cached[self] = self.account.templates.of(pod_class.pod, pod_class.amounts)
-        self.account.count(
+            template = pod_class.cached[self] = self.load_cache.templates.of(pod_class.pod, pod_class.amounts)
+        self.load_cache.count(
             uid, row, assignment.name, template, assignment.assigned_ns, assignment.initialized_ns or None
         )
 
-    def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (the account knows by uid)
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (the load_cache knows by uid)
         """Counts the pod no longer."""
-        self.account.release(uid)
+        self.load_cache.release(uid)
 
 
 class _LoadAwareSchedulingState(PluginState):
     """LoadState at the instant of the cycle."""
 
-    def __init__(self, state: LoadState, account: LoadCache, now_ns: int) -> None:
+    def __init__(self, state: LoadState, load_cache: LoadCache, now_ns: int) -> None:
         self._state = state
-        self._account = account
+        self._load_cache = load_cache
         self._now_ns = now_ns
-        self._as_foreseen = True
+        self._matched_prediction = True
         self._expected: list[bool] = []
 
     def applies_to(self, pod_class: PodClass) -> bool:
@@ -112,7 +114,7 @@ class _LoadAwareSchedulingState(PluginState):
 
     def score_term(self, pod_class: PodClass) -> LoadTerm | None:
         """What the pod would leave."""
-        self._account.templates.of(pod_class.pod, pod_class.amounts)
+        self._load_cache.templates.of(pod_class.pod, pod_class.amounts)
         return self._state.score_term(pod_class.pod, self._now_ns)
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64:
@@ -128,23 +130,25 @@ class _LoadAwareSchedulingState(PluginState):
         return self._state.score_at(pod_class.pod, row, self._now_ns)
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
-        if not uses_its_node(pod_class.pod):
-            self._as_foreseen = False
+        if not counts_on_node(pod_class.pod):
+            self._matched_prediction = False
             return
-        template = self._account.templates.of(pod_class.pod)
+        template = self._load_cache.templates.of(pod_class.pod)
         block = self._state.add(row, pod.name, template, self._now_ns)
-        unseen = template.unseen
-        self._as_foreseen = unseen is not None and (block is unseen[0] or block is unseen[1])
+        unreported = template.unreported
+        self._matched_prediction = unreported is not None and (block is unreported[0] or block is unreported[1])
 
     def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """Those that no report names yet, up to the first that one does."""
         names = (pod.name for pod in pods)
-        self._expected = self._state.unseen_of(rows, names, self._account.templates.of(pod_class.pod), self._now_ns)
+        self._expected = self._state.unreported_of(
+            rows, names, self._load_cache.templates.of(pod_class.pod), self._now_ns
+        )
         return len(self._expected)
 
     def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> None:
-        self._state.add_unseen(rows, self._account.templates.of(pod_class.pod), self._expected[: len(pods)])
-        self._as_foreseen = True
+        self._state.add_unreported(rows, self._load_cache.templates.of(pod_class.pod), self._expected[: len(pods)])
+        self._matched_prediction = True
 
     def can_predict(self, pod_class: PodClass) -> bool:
         """Whether the class's estimate is all that counts for its pods."""
@@ -153,8 +157,8 @@ class _LoadAwareSchedulingState(PluginState):
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:  # noqa: ARG002
         """With the class's estimate on every node; what prod pods use is not foreseen."""
         fuller = self._state.after_one_more(pod_class.pod)
-        return None if fuller is None else _LoadAwareSchedulingState(fuller, self._account, self._now_ns)
+        return None if fuller is None else _LoadAwareSchedulingState(fuller, self._load_cache, self._now_ns)
 
     def matched_prediction(self) -> bool:
         """Whether the last pod counted by its estimate, neither more nor less."""
-        return self._as_foreseen
+        return self._matched_prediction

@@ -10,10 +10,10 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.kernels.load import exceeded, left
 from services.scheduler.kernels.tiles import Int64, Rows, selected
-from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
+from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-from services.scheduler.plugins.load_aware_scheduling.pod_templates import Template
+from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate
 from shared.kube.pod import Pod
 
 PASSES, EXPIRED = 0, 1
@@ -36,11 +36,11 @@ class LoadState:
     def __init__(self, plugin_cache: LoadCache) -> None:
         args = plugin_cache.args
         self._plugin_cache = plugin_cache
-        self._fleet = plugin_cache.fleet
-        self._loads = plugin_cache.fleet.loads.copy()
-        self._any_prod_mode = bool(plugin_cache.fleet.prod_mode.any())
-        self._any_windowed = bool(plugin_cache.fleet.windowed.any())
-        self._limited = [bool(np.isfinite(limits).any()) for limits in plugin_cache.fleet.limits]
+        self._arrays = plugin_cache.arrays
+        self._loads = plugin_cache.arrays.loads.copy()
+        self._any_prod_mode = bool(plugin_cache.arrays.prod_mode.any())
+        self._any_windowed = bool(plugin_cache.arrays.windowed.any())
+        self._limited = [bool(np.isfinite(limits).any()) for limits in plugin_cache.arrays.limits]
         self._refuses_expired = bool(args.filter_expired_node_metrics)
         self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
         self._weights = np.array([args.resource_weights.get(name, 0) for name in plugin_cache.resources], np.int64)
@@ -61,31 +61,31 @@ class LoadState:
             order, that is exceeded. Pods of a DaemonSet, nodes without a report or thresholds always pass.
         Source: spec/scheduler-core.md 3.5; upstream load_aware.go, Filter.
         """
-        fleet = self._fleet
+        arrays = self._arrays
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
-            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
+            return np.zeros(selected(rows, arrays.rows)[1], np.int64)
         template = self._plugin_cache.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
         if not (self._limited[kind] or self._refuses_expired):
-            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
+            return np.zeros(selected(rows, arrays.rows)[1], np.int64)
         codes = exceeded(
-            *selected(rows, fleet.rows),
+            *selected(rows, arrays.rows),
             self._loads[FILTER],
             self._loads[PROD],
-            fleet.prod_mode,
+            arrays.prod_mode,
             template.is_prod,
             template.incoming,
-            fleet.divisor,
-            fleet.limits[kind],
+            arrays.divisor,
+            arrays.limits[kind],
         )
         codes += codes > 0  # NodeMetricExpired stands before the first resource
         if self._any_windowed:
-            windowed = fleet.windowed[rows]
+            windowed = arrays.windowed[rows]
             if template.is_prod:
-                windowed = windowed & ~fleet.prod_mode[rows]
-            codes[windowed & (codes != PASSES)] += len(fleet.divisor)
+                windowed = windowed & ~arrays.prod_mode[rows]
+            codes[windowed & (codes != PASSES)] += len(arrays.divisor)
         if self._refuses_expired:
-            expired = fleet.expires_ns[kind][rows] <= now_ns
+            expired = arrays.expires_ns[kind][rows] <= now_ns
             codes[expired] = PASSES if self._passes_expired else EXPIRED
         return codes
 
@@ -102,17 +102,17 @@ class LoadState:
             [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate negative.
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
-        (which, count), part = selected(rows, self._fleet.rows), self.score_term(pod, now_ns)
+        (which, count), part = selected(rows, self._arrays.rows), self.score_term(pod, now_ns)
         return np.zeros(count, np.int64) if part is None else left(which, count, *part)
 
     def score_term(self, pod: Pod, now_ns: int) -> LoadTerm | None:
         """What `score` is worked out from; None when no resource counts."""
         if not self._total_weight:
             return None
-        fleet, template = self._fleet, self._plugin_cache.templates.of(pod)
+        arrays, template = self._arrays, self._plugin_cache.templates.of(pod)
         load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
         weights = self._weights, self._dominant, self._total_weight
-        return LoadTerm(fleet.allocatable, load, template.incoming, *weights, fleet.scored_until_ns, now_ns)
+        return LoadTerm(arrays.allocatable, load, template.incoming, *weights, arrays.scored_until_ns, now_ns)
 
     def limits(self, pod: Pod) -> bool:
         """Whether `filter` may refuse a node to the pod, or to one that differs in amounts alone."""
@@ -123,37 +123,37 @@ class LoadState:
         """`filter` of one node in plain numbers: what a cycle asks after each placement, at a tenth of the cost."""
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
             return PASSES
-        fleet, template = self._fleet, self._plugin_cache.templates.of(pod)
+        arrays, template = self._arrays, self._plugin_cache.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
-        if self._refuses_expired and fleet.expires_ns.item(kind, row) <= now_ns:
+        if self._refuses_expired and arrays.expires_ns.item(kind, row) <= now_ns:
             return PASSES if self._passes_expired else EXPIRED
-        as_prod = template.is_prod and fleet.prod_mode.item(row)
-        resources = fleet.divisor.shape[0]
+        as_prod = template.is_prod and arrays.prod_mode.item(row)
+        resources = arrays.divisor.shape[0]
         for resource in range(resources):
             load = self._loads.item(PROD if as_prod else FILTER, resource, row) + template.incoming.item(resource)
-            share = float(load) / float(fleet.divisor.item(resource, row)) * 100.0
-            if share >= fleet.limits.item(kind, resource, row):
-                windowed = fleet.windowed.item(row) and not as_prod
+            share = float(load) / float(arrays.divisor.item(resource, row)) * 100.0
+            if share >= arrays.limits.item(kind, resource, row):
+                windowed = arrays.windowed.item(row) and not as_prod
                 return resource + _FIRST_RESOURCE + (resources if windowed else 0)
         return PASSES
 
     def score_at(self, pod: Pod, row: int, now_ns: int) -> int:
         """`score` of one node in plain numbers."""
-        fleet, template = self._fleet, self._plugin_cache.templates.of(pod)
-        if not self._total_weight or fleet.scored_until_ns.item(row) <= now_ns:
+        arrays, template = self._arrays, self._plugin_cache.templates.of(pod)
+        if not self._total_weight or arrays.scored_until_ns.item(row) <= now_ns:
             return 0
         load = PROD if self._scores_prod and template.is_prod else SCORE
         rooms = []
-        for resource in range(fleet.divisor.shape[0]):
-            free = fleet.allocatable.item(resource, row) - self._loads.item(load, resource, row)
+        for resource in range(arrays.divisor.shape[0]):
+            free = arrays.allocatable.item(resource, row) - self._loads.item(load, resource, row)
             free -= template.incoming.item(resource)
-            rooms.append(max(free, 0) * 100 // fleet.divisor.item(resource, row))
+            rooms.append(max(free, 0) * 100 // arrays.divisor.item(resource, row))
         total: int = sum(room * weight for room, weight in zip(rooms, self._weights.tolist(), strict=True))
         if self._dominant:
             total += min(*rooms, 100) * self._dominant
         return total // self._total_weight
 
-    def add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
+    def add(self, row: int, name: str, template: PodTemplate, assigned_ns: int) -> NDArray[np.int64]:
         """Counts a pod on a node for the rest of the cycle, as Reserve does.
 
         Args:
@@ -166,14 +166,16 @@ class LoadState:
         self._loads[:, :, row] += block
         return block
 
-    def unseen_of(self, rows: Sequence[int], names: Iterable[str], template: Template, assigned_ns: int) -> list[bool]:
+    def unreported_of(
+        self, rows: Sequence[int], names: Iterable[str], template: PodTemplate, assigned_ns: int
+    ) -> list[bool]:
         """Of pods that are added to nodes, up to the first that a report names or that takes a closer look: which of `template.unseen` each
         adds.
         """
         found: list[bool] = []
-        if template.unseen is None:
+        if template.unreported is None:
             return found
-        plain, reported = template.unseen
+        plain, reported = template.unreported
         for row, name in zip(rows, names, strict=True):
             block = self._plugin_cache.would_add(row, name, template, assigned_ns)
             if block is not plain and block is not reported:
@@ -181,15 +183,15 @@ class LoadState:
             found.append(block is not plain)
         return found
 
-    def add_unseen(self, rows: Sequence[int], template: Template, which: Sequence[bool]) -> None:
+    def add_unreported(self, rows: Sequence[int], template: PodTemplate, which: Sequence[bool]) -> None:
         """Add such pods, each to another node; `which` as `unseen_of` says."""
-        assert template.unseen is not None, "as unseen_of has seen"
-        blocks = np.array(template.unseen)[np.array(which, np.intp)]  # [pods, 3, resources]
+        assert template.unreported is not None, "as unseen_of has seen"
+        blocks = np.array(template.unreported)[np.array(which, np.intp)]  # [pods, 3, resources]
         self._loads[:, :, np.array(rows, np.intp)] += blocks.transpose(1, 2, 0)
 
     def can_predict(self, pod: Pod) -> bool:
         """Whether such a pod counts with its estimate alone."""
-        return uses_its_node(pod) and not (
+        return counts_on_node(pod) and not (
             self._plugin_cache.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod)
         )
 

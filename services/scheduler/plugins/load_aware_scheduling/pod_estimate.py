@@ -49,15 +49,15 @@ def factors_of(pod: Pod, args: LoadAwareArgs) -> Mapping[str, int]:
 
 
 def estimate_pod(
-    pod: Pod, args: LoadAwareArgs, class_: Priority | None = None, asked: PodAmounts | None = None
+    pod: Pod, args: LoadAwareArgs, class_: Priority | None = None, pod_amounts: PodAmounts | None = None
 ) -> dict[str, int]:
     """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units.
 
     Args:
         class_, asked: the pod's, if they are known already.
     """
-    class_, asked = class_ or priority(pod), asked or read_pod_amounts(pod)
-    requests, limits = asked.requests, asked.limits
+    class_, pod_amounts = class_ or priority(pod), pod_amounts or read_pod_amounts(pod)
+    requests, limits = pod_amounts.requests, pod_amounts.limits
     return {
         resource: bounded(_estimate(class_, resource, factor, requests, limits))
         for resource, factor in factors_of(pod, args).items()

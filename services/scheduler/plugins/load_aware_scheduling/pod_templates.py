@@ -18,7 +18,7 @@ from shared.kube.quantity import BadQuantity
 _KEPT = 4096
 
 
-class Template(NamedTuple):
+class PodTemplate(NamedTuple):
     """Pods that ask for the same.
 
     Attributes:
@@ -34,45 +34,45 @@ class Template(NamedTuple):
     incoming: NDArray[np.int64]
     is_prod: bool
     windows: Windows | None
-    unseen: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    unreported: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
 
-class Templates:
+class PodTemplates:
     """Templates by pod: pods of a class share one object, by which it is found. Forgets all rather than growing without end."""
 
     def __init__(self, args: LoadAwareArgs, resources: tuple[str, ...]) -> None:
         self._args = args
         self._resources = resources
-        self._known: dict[int, tuple[Pod, Template]] = {}
+        self._known: dict[int, tuple[Pod, PodTemplate]] = {}
 
-    def of(self, pod: Pod, asked: PodAmounts | None = None) -> Template:
+    def of(self, pod: Pod, pod_amounts: PodAmounts | None = None) -> PodTemplate:
         """The pod's template; `asked` if it has been read already."""
         known = self._known.get(id(pod))
         if known is not None:
             return known[1]
         if len(self._known) >= _KEPT:
             self._known.clear()
-        template = self._compute(pod, asked)
+        template = self._compute(pod, pod_amounts)
         self._known[id(pod)] = pod, template  # the pod is kept, so that no other has its id
         return template
 
-    def _compute(self, pod: Pod, asked: PodAmounts | None) -> Template:
+    def _compute(self, pod: Pod, pod_amounts: PodAmounts | None) -> PodTemplate:
         try:
             class_ = priority(pod)
-            estimated, is_prod = estimate_pod(pod, self._args, class_, asked), class_ is Priority.PROD
+            estimated, is_prod = estimate_pod(pod, self._args, class_, pod_amounts), class_ is Priority.PROD
         except BadQuantity:  # no API server lets such a pod in
             estimated, is_prod = {}, False
         vector = tuple(estimated.get(name, 0) for name in self._resources)
         incoming = int64(vector)
-        unseen = None
+        unreported = None
         if min(vector, default=0) >= 0:
-            unreported = np.zeros((3, len(vector)), np.int64)
-            unreported[:2] = incoming
-            reported = unreported
+            of_any = np.zeros((3, len(vector)), np.int64)
+            of_any[:2] = incoming
+            with_prod = of_any
             if is_prod:
-                reported = unreported.copy()
-                reported[2] = incoming
-            unseen = unreported, reported
+                with_prod = of_any.copy()
+                with_prod[2] = incoming
+            unreported = of_any, with_prod
         windows = windows_of(pod, self._args)
         lasting = windows if max(windows) > 0 else None
-        return Template(vector if any(vector) else None, incoming, is_prod, lasting, unseen)
+        return PodTemplate(vector if any(vector) else None, incoming, is_prod, lasting, unreported)

@@ -44,7 +44,7 @@ class _Aggregated(msgspec.Struct, rename="camel"):
     usage_aggregated_duration: str | None = None
 
 
-class _Stated(msgspec.Struct, rename="camel"):
+class _AnnotatedThresholds(msgspec.Struct, rename="camel"):
     usage_thresholds: dict[str, Int64 | None] | None = None
     prod_usage_thresholds: dict[str, Int64 | None] | None = None
     aggregated_usage: _Aggregated | None = None
@@ -76,33 +76,37 @@ def node_thresholds(node: Node, default: Thresholds) -> Thresholds:
     Args:
         default: `default_thresholds` of the arguments.
     """
-    stated = _read((node.metadata.annotations or {}).get(ANNOTATION))
-    if stated is None:
+    annotated = _read((node.metadata.annotations or {}).get(ANNOTATION))
+    if annotated is None:
         return default
-    prod = _percents(stated.prod_usage_thresholds) or default.prod
-    own = stated.aggregated_usage
+    prod = _percents(annotated.prod_usage_thresholds) or default.prod
+    own = annotated.aggregated_usage
     if own and own.usage_thresholds and own.usage_aggregation_type:
         window = _window(own.usage_aggregation_type, own.usage_aggregated_duration)
         return Thresholds(_percents(own.usage_thresholds), prod, window)
     if default.window:
         return default._replace(prod=prod)
-    return Thresholds(_percents(stated.usage_thresholds) or default.usage, prod, None)
+    return Thresholds(_percents(annotated.usage_thresholds) or default.usage, prod, None)
 
 
-def _read(text: str | None) -> _Stated | None:
+def _read(text: str | None) -> _AnnotatedThresholds | None:
     if not text:
         return None
     try:
-        stated: _Stated | None = read_json(text, _Stated | None)
-        if stated and stated.aggregated_usage and (duration := stated.aggregated_usage.usage_aggregated_duration):
+        annotated: _AnnotatedThresholds | None = read_json(text, _AnnotatedThresholds | None)
+        if (
+            annotated
+            and annotated.aggregated_usage
+            and (duration := annotated.aggregated_usage.usage_aggregated_duration)
+        ):
             duration_ns(duration)
     except (msgspec.MsgspecError, BadTime):
         return None
-    return stated
+    return annotated
 
 
-def _percents(stated: dict[str, Int64 | None] | None) -> Percents:
-    return {name: value or 0 for name, value in (stated or {}).items()}
+def _percents(annotated: dict[str, Int64 | None] | None) -> Percents:
+    return {name: value or 0 for name, value in (annotated or {}).items()}
 
 
 def _window(type_: str, duration: str | None) -> Window:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 from shared.kube.pod import NodeAffinity as Affinity
 
@@ -23,8 +24,4 @@ def read_affinity_args(raw: Mapping[str, Any], source: str) -> Affinity | None:
     Raises:
         BadAffinityArgs: a field is unknown or of the wrong type.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        return msgspec.convert(stated, _Args).added_affinity
-    except msgspec.ValidationError as error:
-        raise BadAffinityArgs(f"{source}: {error}") from error
+    return decode_args(raw, _Args, source, BadAffinityArgs).added_affinity

@@ -12,12 +12,12 @@ from services.scheduler.plugins.node_numa_resource.amplification import amplifie
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Mask
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
-from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeBook
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused, Wanted
-from services.scheduler.plugins.node_numa_resource.required_bind_policy import obeys, usable_cpus
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeUsage
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection
+from services.scheduler.plugins.node_numa_resource.required_bind_policy import satisfies, usable_cpus
 from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
 
-_NOT_ENOUGH = Refused((Reason("NotEnoughCpus"),))
+_NOT_ENOUGH = Rejection((Reason("NotEnoughCpus"),))
 
 Zones = dict[int, dict[str, int]]
 """NUMA node -> amounts."""
@@ -30,26 +30,26 @@ class NumaNode:
         max_pods: how many pods may share a CPU.
     """
 
-    def __init__(self, options: NodeOptions, book: NodeBook, max_pods: int = 1) -> None:
+    def __init__(self, options: NodeOptions, usage: NodeUsage, max_pods: int = 1) -> None:
         self.options = options
-        self.book = book
+        self.usage = usage
         self.max_pods = max_pods
         self._rooms: dict[str, Zones] = {}
-        self._usable: dict[str, Usable] = {}
+        self._usable: dict[str, UsableCpus] = {}
 
-    def invalid(self) -> Refused:
+    def invalid(self) -> Rejection:
         """Why no CPU can be given, with what could not be read of the node's report."""
-        return Refused((Reason("InvalidCpuTopology", "; ".join(self.options.problems)[:200]),), unresolvable=True)
+        return Rejection((Reason("InvalidCpuTopology", "; ".join(self.options.problems)[:200]),), unresolvable=True)
 
     @cached_property
-    def held(self) -> Zones:
+    def allocated(self) -> Zones:
         """What is held of each zone, with held CPUs counted as much as the zone counts them."""
         ratio = self.options.ratios.get("cpu", 1)
         zones: Zones = {}
         for zone in self.options.zones:
-            amounts = dict(self.book.zones.get(zone.numa, {}))
-            own = 1000 * self.book.bound.get(zone.numa, 0)
-            if own and ratio > 1 and zone.numa in self.book.zones:  # else nobody's amounts are counted there
+            amounts = dict(self.usage.zones.get(zone.numa, {}))
+            own = 1000 * self.usage.bound.get(zone.numa, 0)
+            if own and ratio > 1 and zone.numa in self.usage.zones:  # else nobody's amounts are counted there
                 amounts["cpu"] = amounts.get("cpu", 0) - own + amplified(own, ratio)
             zones[zone.numa] = amounts
         return zones
@@ -57,42 +57,42 @@ class NumaNode:
     @cached_property
     def free(self) -> Zones:
         """What is left of each zone."""
-        held = self.held
+        allocated = self.allocated
         return {
-            zone.numa: {name: max(0, total - held[zone.numa].get(name, 0)) for name, total in zone.total.items()}
+            zone.numa: {name: max(0, total - allocated[zone.numa].get(name, 0)) for name, total in zone.total.items()}
             for zone in self.options.zones
         }
 
     @cached_property
-    def free_cpus(self) -> frozenset[int] | Refused:
+    def free_cpus(self) -> frozenset[int] | Rejection:
         """CPUs that a pod may be given; none where no topology is reported."""
         if not self.options.known:
             return frozenset()
         if not self.options.topology.valid:
             return self.invalid()
-        return self.book.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
+        return self.usage.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
 
-    def usable(self, bind: str) -> "Usable":
+    def usable(self, bind: str) -> "UsableCpus":
         """The free CPUs that a required bind policy leaves; all of them without one."""
         if bind not in self._usable:
-            free = frozenset() if isinstance(self.free_cpus, Refused) else self.free_cpus
-            self._usable[bind] = Usable(self, usable_cpus(self.options.topology, bind, free))
+            free = frozenset() if isinstance(self.free_cpus, Rejection) else self.free_cpus
+            self._usable[bind] = UsableCpus(self, usable_cpus(self.options.topology, bind, free))
         return self._usable[bind]
 
-    def room(self, want: Wanted) -> Zones:
+    def room(self, request: NodeRequest) -> Zones:
         """What is left of each zone for a pod: of cpu only whole CPUs that its required bind policy lets it have."""
-        if not want.required:
+        if not request.required:
             return self.free
-        if want.bind not in self._rooms:
-            usable = self.usable(want.bind)
-            self._rooms[want.bind] = zones = {numa: dict(amounts) for numa, amounts in self.free.items()}
+        if request.bind not in self._rooms:
+            usable = self.usable(request.bind)
+            self._rooms[request.bind] = zones = {numa: dict(amounts) for numa, amounts in self.free.items()}
             for numa, amounts in zones.items():
                 if "cpu" in amounts:
                     amounts["cpu"] = min(amounts["cpu"], 1000 * len(usable.of(numa)))
-        return self._rooms[want.bind]
+        return self._rooms[request.bind]
 
 
-class Usable:
+class UsableCpus:
     """CPUs that may be taken, and what allocations of one NUMA node have come to."""
 
     def __init__(self, node: NumaNode, cpus: frozenset[int]) -> None:
@@ -116,29 +116,29 @@ class Usable:
         """
         node = self._node
         if preferred:
-            return take_preferred(node.options.topology, take, self.of(numa), preferred, node.book.cpus.held)
+            return take_preferred(node.options.topology, take, self.of(numa), preferred, node.usage.cpus.allocated)
         key = (numa, take)
         if key not in self._taken:
-            self._taken[key] = take_cpus(node.options.topology, take, self.of(numa), node.book.cpus.held)
+            self._taken[key] = take_cpus(node.options.topology, take, self.of(numa), node.usage.cpus.allocated)
         return self._taken[key]
 
 
-def allocate(node: NumaNode, want: Wanted, mask: Mask | None) -> Allocation | Refused:
+def allocate(node: NumaNode, request: NodeRequest, mask: Mask | None) -> Allocation | Rejection:
     """What the pod would get with an affinity; nothing when it has none and wants no CPUs of its own."""
     zones: list[tuple[int, Amounts]] = []
     if mask is not None:
-        room = node.room(want)
-        shares, short = distribute(want, room, numas_of(mask), node.options.topology.cpus_per_core)
+        room = node.room(request)
+        shares, short = distribute(request, room, numas_of(mask), node.options.topology.cpus_per_core)
         if short:
-            return Refused(tuple(Reason("InsufficientNumaResource", name) for name in short))
+            return Rejection(tuple(Reason("InsufficientNumaResource", name) for name in short))
         zones = sorted(shares.items())
-    if not want.binds:
+    if not request.binds:
         return Allocation(zones=tuple(zones))
-    cpus = _take(node, want, zones)
-    return cpus if isinstance(cpus, Refused) else Allocation(cpus, want.exclusive, tuple(zones))
+    cpus = _take(node, request, zones)
+    return cpus if isinstance(cpus, Rejection) else Allocation(cpus, request.exclusive, tuple(zones))
 
 
-def allocate_designated(node: NumaNode, want: Wanted, designated: Allocation) -> Allocation | Refused:
+def allocate_designated(node: NumaNode, request: NodeRequest, designated: Allocation) -> Allocation | Rejection:
     """Exactly what someone else has decided, if it is there.
 
     Upstream does not look whether the zones still have the amounts; here they must.
@@ -148,20 +148,20 @@ def allocate_designated(node: NumaNode, want: Wanted, designated: Allocation) ->
         numa: {name: min(size, free.get(numa, {}).get(name, 0)) for name, size in amounts.items()}
         for numa, amounts in designated.zones
     }
-    shares, short = distribute(want, room, list(room), node.options.topology.cpus_per_core)
+    shares, short = distribute(request, room, list(room), node.options.topology.cpus_per_core)
     if short:
-        return Refused(tuple(Reason("InsufficientNumaResource", name) for name in short))
+        return Rejection(tuple(Reason("InsufficientNumaResource", name) for name in short))
     zones = sorted(shares.items())
-    if not want.binds:
+    if not request.binds:
         return Allocation(zones=tuple(zones))
-    cpus = _take(node, want, zones, designated.cpus)
-    if isinstance(cpus, Refused):
+    cpus = _take(node, request, zones, designated.cpus)
+    if isinstance(cpus, Rejection):
         return cpus
-    return Allocation(cpus, want.exclusive, tuple(zones)) if cpus == designated.cpus else _NOT_ENOUGH
+    return Allocation(cpus, request.exclusive, tuple(zones)) if cpus == designated.cpus else _NOT_ENOUGH
 
 
 def distribute(
-    want: Wanted, room: Zones, numas: Sequence[int], cpus_per_core: int
+    request: NodeRequest, room: Zones, numas: Sequence[int], cpus_per_core: int
 ) -> tuple[dict[int, dict[str, int]], list[str]]:
     """Split what is asked for evenly over NUMA nodes, those with least room first.
 
@@ -171,14 +171,14 @@ def distribute(
         NUMA node -> amounts, and the resources that do not fit.
     """
     known = {name for amounts in room.values() for name in amounts}
-    requests = want.asked if want.binds else want.requests
+    requests = request.own_requests if request.binds else request.requests
     shares: dict[int, dict[str, int]] = {}
     short: list[str] = []
     for name in sorted(requests.keys() & known):
         left = requests[name]
         ordered = _by_room([room.get(position, {}).get(name, 0) for position in range(len(numas))], numas)
         for position, numa in enumerate(ordered):
-            part = _part(want, name, left, len(numas) - position, cpus_per_core)
+            part = _part(request, name, left, len(numas) - position, cpus_per_core)
             taken = min(part, room.get(numa, {}).get(name, 0))
             if taken > 0:
                 shares.setdefault(numa, {})[name] = taken
@@ -199,37 +199,37 @@ def _by_room(room: Sequence[int], numas: Sequence[int]) -> list[int]:
     return ordered
 
 
-def _part(want: Wanted, name: str, left: int, parts: int, cpus_per_core: int) -> int:
-    if name != "cpu" or not want.binds:
+def _part(request: NodeRequest, name: str, left: int, parts: int, cpus_per_core: int) -> int:
+    if name != "cpu" or not request.binds:
         return left // parts
     cpus = left // 1000
-    if want.required_bind == policies.FULL_CORES and cpus_per_core:
+    if request.required_bind == policies.FULL_CORES and cpus_per_core:
         return cpus // cpus_per_core // parts * cpus_per_core * 1000
     return cpus // parts * 1000
 
 
 def _take(
-    node: NumaNode, want: Wanted, zones: Sequence[tuple[int, Amounts]], preferred: frozenset[int] = frozenset()
-) -> frozenset[int] | Refused:
+    node: NumaNode, request: NodeRequest, zones: Sequence[tuple[int, Amounts]], preferred: frozenset[int] = frozenset()
+) -> frozenset[int] | Rejection:
     topology = node.options.topology
-    if isinstance(node.free_cpus, Refused):
+    if isinstance(node.free_cpus, Rejection):
         return node.free_cpus
-    usable = node.usable(want.required_bind)
-    if len(usable.cpus) < want.cpus:
+    usable = node.usable(request.required_bind)
+    if len(usable.cpus) < request.cpus:
         return _NOT_ENOUGH
-    take = Take(want.cpus, want.bind, want.exclusive, want.strategy, node.max_pods)
+    take = Take(request.cpus, request.bind, request.exclusive, request.strategy, node.max_pods)
     try:
         if not zones:
-            taken = take_preferred(topology, take, usable.cpus, preferred, node.book.cpus.held)
+            taken = take_preferred(topology, take, usable.cpus, preferred, node.usage.cpus.allocated)
         else:
             taken = frozenset()
             for numa, amounts in zones:
                 need = min(amounts.get("cpu", 0) // 1000, len(usable.of(numa)))
                 taken |= usable.take(numa, take._replace(need=need), preferred)
-            if len(taken) != want.cpus:
+            if len(taken) != request.cpus:
                 return _NOT_ENOUGH
     except NotEnoughCpus:
         return _NOT_ENOUGH
-    if want.required and not obeys(topology, want.bind, taken):
-        return Refused((Reason("CpuBindPolicyUnsatisfied", want.bind),))
+    if request.required and not satisfies(topology, request.bind, taken):
+        return Rejection((Reason("CpuBindPolicyUnsatisfied", request.bind),))
     return taken

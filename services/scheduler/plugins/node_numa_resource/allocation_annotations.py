@@ -57,13 +57,13 @@ def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
     return Allocation(cpus, _exclusive(notes), zones)
 
 
-def annotations_for(pod: Pod, got: Allocation, bind: str, *, required: bool) -> dict[str, str]:
+def annotations_for(pod: Pod, allocation: Allocation, bind: str, *, required: bool) -> dict[str, str]:
     """The annotations to write for what a pod got: always the status; the policy that was applied, where the pod left it open.
 
     Args:
         bind: how its CPUs are bound, empty for a pod without CPUs of its own.
     """
-    notes = {RESOURCE_STATUS: _status_text(pod, got)}
+    notes = {RESOURCE_STATUS: _status_text(pod, allocation)}
     if bind:
         text = _spec_text((pod.metadata.annotations or {}).get(RESOURCE_SPEC), bind, required=required)
         if text is not None:
@@ -71,7 +71,7 @@ def annotations_for(pod: Pod, got: Allocation, bind: str, *, required: bool) -> 
     return notes
 
 
-def _status_text(pod: Pod, got: Allocation) -> str:
+def _status_text(pod: Pod, allocation: Allocation) -> str:
     notations = request_notations(pod)
 
     def text(name: str, size: int) -> str:
@@ -79,9 +79,10 @@ def _status_text(pod: Pod, got: Allocation) -> str:
         return quantity_text(size * unit, notations.get(name, Notation.DECIMAL))
 
     shares = tuple(
-        _Share(numa, {name: text(name, size) for name, size in sorted(held.items())}) for numa, held in got.zones
+        _Share(numa, {name: text(name, size) for name, size in sorted(allocated.items())})
+        for numa, allocated in allocation.zones
     )
-    return msgspec.json.encode(_Status(cpu_list(got.cpus), shares or None)).decode()
+    return msgspec.json.encode(_Status(cpu_list(allocation.cpus), shares or None)).decode()
 
 
 def _spec_text(stated: str | None, bind: str, *, required: bool) -> str | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Rejection
 from shared.domain.cpu_set import cpu_list
 
 
@@ -21,8 +21,8 @@ def node_view(node: NumaNode, pods: Iterable[tuple[str, Allocation]]) -> dict[st
         "topologyValid": options.topology.valid,
         "cpus": cpu_list(options.topology.all),
         "reservedCPUs": cpu_list(options.reserved),
-        "allocatedCPUs": cpu_list(node.book.cpus.held),
-        "availableCPUs": "" if isinstance(free, Refused) else cpu_list(free),
+        "allocatedCPUs": cpu_list(node.usage.cpus.allocated),
+        "availableCPUs": "" if isinstance(free, Rejection) else cpu_list(free),
         "numaTopologyPolicy": options.numa_policy,
         "cpuBindPolicy": options.bind_policy,
         "amplificationRatios": dict(sorted(options.ratios.items())),
@@ -30,22 +30,22 @@ def node_view(node: NumaNode, pods: Iterable[tuple[str, Allocation]]) -> dict[st
             {
                 "node": zone.numa,
                 "allocatable": dict(sorted(zone.total.items())),
-                "allocated": dict(sorted(node.held[zone.numa].items())),
+                "allocated": dict(sorted(node.allocated[zone.numa].items())),
                 "available": dict(sorted(node.free[zone.numa].items())),
-                "use": str(node.book.use(zone.numa)),
+                "use": str(node.usage.use(zone.numa)),
             }
             for zone in options.zones
         ],
         "pods": [
             {
                 "uid": uid,
-                "cpuset": cpu_list(held.cpus),
-                "exclusivePolicy": held.exclusive,
+                "cpuset": cpu_list(allocated.cpus),
+                "exclusivePolicy": allocated.exclusive,
                 "numaNodeResources": [
-                    {"node": numa, "resources": dict(sorted(size.items()))} for numa, size in held.zones
+                    {"node": numa, "resources": dict(sorted(size.items()))} for numa, size in allocated.zones
                 ],
             }
-            for uid, held in pods
+            for uid, allocated in pods
         ],
         "problems": list(options.problems),
     }

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from services.scheduler.plugins.node_numa_resource import policies
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from shared.errors import KoordError
@@ -58,11 +59,7 @@ def read_numa_args(raw: Mapping[str, Any], source: str = "NodeNUMAResourceArgs")
     Raises:
         BadNumaArgs: a field is unknown, of the wrong type, or out of range.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, NumaArgs)
-    except msgspec.ValidationError as error:
-        raise BadNumaArgs(f"{source}: {error}") from error
+    args = decode_args(raw, NumaArgs, source, BadNumaArgs)
     if args.bind not in _BIND:
         raise BadNumaArgs(
             f"{source}: defaultCPUBindPolicy is {args.bind!r}; give {policies.FULL_CORES}, {policies.SPREAD} or nothing"

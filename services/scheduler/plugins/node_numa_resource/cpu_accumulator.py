@@ -16,7 +16,7 @@ from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopolo
 from services.scheduler.plugins.node_numa_resource.policies import CORE_EXCLUSIVE, FULL_CORES, MOST, NUMA_EXCLUSIVE
 
 
-class CpuHeld(NamedTuple):
+class AllocatedCpu(NamedTuple):
     """A CPU that pods hold: how many of them, and the exclusive policy of the newest."""
 
     pods: int
@@ -50,7 +50,7 @@ def take_preferred(
     take: Take,
     available: AbstractSet[int],
     preferred: AbstractSet[int],
-    held: Mapping[int, CpuHeld],
+    allocated: Mapping[int, AllocatedCpu],
 ) -> frozenset[int]:
     """Take from the preferred CPUs first, then from the rest; the two parts know nothing of each other.
 
@@ -59,14 +59,14 @@ def take_preferred(
     """
     first = available & preferred
     if not first:
-        return take_cpus(topology, take, available, held)
-    head = take_cpus(topology, take._replace(need=min(take.need, len(first))), first, held)
-    tail = take_cpus(topology, take._replace(need=take.need - len(head)), available - preferred, held)
+        return take_cpus(topology, take, available, allocated)
+    head = take_cpus(topology, take._replace(need=min(take.need, len(first))), first, allocated)
+    tail = take_cpus(topology, take._replace(need=take.need - len(head)), available - preferred, allocated)
     return head | tail
 
 
 def take_cpus(
-    topology: CpuTopology, take: Take, available: AbstractSet[int], held: Mapping[int, CpuHeld]
+    topology: CpuTopology, take: Take, available: AbstractSet[int], allocated: Mapping[int, AllocatedCpu]
 ) -> frozenset[int]:
     """Take CPUs.
 
@@ -81,7 +81,7 @@ def take_cpus(
         return frozenset()
     if take.need > len(available):
         raise NotEnoughCpus
-    accumulator = _Accumulator(topology, take, available, held)
+    accumulator = _Accumulator(topology, take, available, allocated)
     whole_cores = take.bind == FULL_CORES or topology.cpus_per_core == 1
     if (whole_cores and accumulator.take_whole_cores()) or (take.bind != FULL_CORES and accumulator.take_spread()):
         return frozenset(accumulator.taken)
@@ -99,7 +99,7 @@ class _Accumulator:
     """
 
     def __init__(
-        self, topology: CpuTopology, take: Take, available: AbstractSet[int], held: Mapping[int, CpuHeld]
+        self, topology: CpuTopology, take: Take, available: AbstractSet[int], allocated: Mapping[int, AllocatedCpu]
     ) -> None:
         self.free = dict.fromkeys(sorted(available))
         self.taken: list[int] = []
@@ -107,13 +107,13 @@ class _Accumulator:
         self._topology = topology
         self._cpus = topology.cpus
         self._take = take
-        self._held = held
+        self._held = allocated
         self._sign = 1 if take.strategy == MOST else -1
         self._shut_cores: set[int] = set()
         self._shut_numas: set[int] = set()
-        for cpu, holding in held.items():
-            if cpu in self._cpus and holding.exclusive == take.exclusive:
-                self._shut(cpu)
+        for cpu, pod_allocation in allocated.items():
+            if cpu in self._cpus and pod_allocation.exclusive == take.exclusive:
+                self._exclude(cpu)
 
     # the phases: each says whether that was enough
 
@@ -178,7 +178,7 @@ class _Accumulator:
 
     def _cores_by_numa(self, *, keep_apart: bool) -> list[list[int]]:
         """CPUs of whole free cores, a list a NUMA node."""
-        free = [cpu for cpu in self.free if not (keep_apart and self._numa_is_shut(cpu))]
+        free = [cpu for cpu in self.free if not (keep_apart and self._numa_is_excluded(cpu))]
         sockets = Counter(self._cpus[cpu].socket for cpu in free)
         lists = self._group(self._whole_cores(free), self._numa)
         return self._ordered(lists, lambda cpus: (len(cpus), sockets[self._socket(cpus[0])]), self._numa)
@@ -190,7 +190,7 @@ class _Accumulator:
 
     def _spread_by_numa(self, *, keep_apart: bool) -> list[list[int]]:
         """Free CPUs, a list a NUMA node; when pods are kept apart, one of each core."""
-        free = [cpu for cpu in self._by_use(self.free) if not (keep_apart and self._is_shut(cpu))]
+        free = [cpu for cpu in self._by_use(self.free) if not (keep_apart and self._is_excluded(cpu))]
         numas, sockets = Counter(map(self._numa, free)), Counter(map(self._socket, free))
         lists = self._group(self._first_of_cores(free) if keep_apart else free, self._numa)
         ordered = self._ordered(
@@ -200,13 +200,13 @@ class _Accumulator:
 
     def _spread_by_socket(self, *, keep_apart: bool) -> list[list[int]]:
         """Free CPUs, a list a socket; when pods are kept apart, one of each core."""
-        free = [cpu for cpu in self._by_use(self.free) if not (keep_apart and self._core_is_shut(cpu))]
+        free = [cpu for cpu in self._by_use(self.free) if not (keep_apart and self._core_is_excluded(cpu))]
         lists = self._group(self._first_of_cores(free) if keep_apart else free, self._socket)
         return [self._spread(cpus) for cpus in self._ordered(lists, lambda cpus: (len(cpus),), self._socket)]
 
     def _cores_left(self, *, keep_apart: bool) -> list[list[int]]:
         """Free CPUs, a list a core: near what is taken first, then by how full socket and NUMA node are."""
-        free = [cpu for cpu in self.free if not (keep_apart and self._is_shut(cpu))]
+        free = [cpu for cpu in self.free if not (keep_apart and self._is_excluded(cpu))]
         near = Counter(map(self._socket, self.taken))
         numas, sockets = Counter(map(self._numa, free)), Counter(map(self._socket, free))
 
@@ -271,16 +271,16 @@ class _Accumulator:
     def _socket(self, cpu: int) -> int:
         return self._cpus[cpu].socket
 
-    def _is_shut(self, cpu: int) -> bool:
-        return self._core_is_shut(cpu) or self._numa_is_shut(cpu)
+    def _is_excluded(self, cpu: int) -> bool:
+        return self._core_is_excluded(cpu) or self._numa_is_excluded(cpu)
 
-    def _core_is_shut(self, cpu: int) -> bool:
+    def _core_is_excluded(self, cpu: int) -> bool:
         return self._take.exclusive == CORE_EXCLUSIVE and self._cpus[cpu].core in self._shut_cores
 
-    def _numa_is_shut(self, cpu: int) -> bool:
+    def _numa_is_excluded(self, cpu: int) -> bool:
         return self._take.exclusive == NUMA_EXCLUSIVE and self._cpus[cpu].numa in self._shut_numas
 
-    def _shut(self, cpu: int) -> None:
+    def _exclude(self, cpu: int) -> None:
         self._shut_cores.add(self._cpus[cpu].core)
         self._shut_numas.add(self._cpus[cpu].numa)
 
@@ -290,7 +290,7 @@ class _Accumulator:
             del self.free[cpu]
             self.taken.append(cpu)
             self.need -= 1
-            self._shut(cpu)
+            self._exclude(cpu)
         return self.need < 1
 
 

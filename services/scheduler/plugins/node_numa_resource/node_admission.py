@@ -11,16 +11,21 @@ from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, a
 from services.scheduler.plugins.node_numa_resource.amplification import amplified
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, Wanted, wanted
+from services.scheduler.plugins.node_numa_resource.pod_requirements import (
+    NodeRequest,
+    PodRequirements,
+    Rejection,
+    node_request,
+)
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
-from services.scheduler.plugins.node_numa_resource.topology_manager import Merged, merge
+from services.scheduler.plugins.node_numa_resource.topology_manager import MergedHint, merge
 
 MOST_NUMAS = 64
 """NUMA nodes are numbered from 0 to below this; a report with other numbers is of no use."""
 
 
-class Amounted(Protocol):
+class NodeAmounts(Protocol):
     """A node's amounts as a whole: allocatable, and what its pods request."""
 
     @property
@@ -30,7 +35,7 @@ class Amounted(Protocol):
     def requested(self) -> Amounts: ...  # noqa: D102
 
 
-class Cycle:
+class NodeAdmission:
     """One pod against one node.
 
     Attributes:
@@ -38,187 +43,187 @@ class Cycle:
         policy: NUMA policy of both; a refusal when they differ.
     """
 
-    def __init__(self, demand: Demand, node: NumaNode, strategies: Strategies) -> None:
-        self.demand = demand
+    def __init__(self, requirements: PodRequirements, node: NumaNode, strategies: Strategies) -> None:
+        self.requirements = requirements
         self.node = node
         self.strategies = strategies
-        self.want: Wanted = wanted(demand, node.options, strategies.of_zones)
+        self.request: NodeRequest = node_request(requirements, node.options, strategies.of_zones)
         self.policy = self._policy()
-        self._admitted: Hint | Refused | None = None
-        self._got: dict[Mask | None, Allocation | Refused] = {}
+        self._admitted: Hint | Rejection | None = None
+        self._got: dict[Mask | None, Allocation | Rejection] = {}
 
-    def _policy(self) -> str | Refused:
-        own, theirs = self.demand.numa_policy, self.node.options.numa_policy
+    def _policy(self) -> str | Rejection:
+        own, theirs = self.requirements.numa_policy, self.node.options.numa_policy
         for policy in (own, theirs):
             if policy not in policies.NUMA_POLICIES:
-                return Refused((Reason("UnknownNumaPolicy", policy[:64]),), unresolvable=True)
+                return Rejection((Reason("UnknownNumaPolicy", policy[:64]),), unresolvable=True)
         if own and theirs and own != theirs:
-            return Refused((Reason("NumaPolicyMismatch"),), unresolvable=True)
+            return Rejection((Reason("NumaPolicyMismatch"),), unresolvable=True)
         return own or theirs
 
     @property
     def is_fractional(self) -> bool:
         """Whether the pod is to have CPUs of its own and asks for a part of one."""
-        return self.want.binds and self.demand.requests["cpu"] % 1000 > 0
+        return self.request.binds and self.requirements.requests["cpu"] % 1000 > 0
 
     @property
     def allocates(self) -> bool:
         """Whether what the pod gets is kept: it or the node asks for CPUs of its own or for a NUMA policy."""
-        return self.want.binds or bool(self.policy)
+        return self.request.binds or bool(self.policy)
 
-    def filter(self, whole: Amounted) -> Refused | None:
+    def filter(self, whole: NodeAmounts) -> Rejection | None:
         """Why the node may not take the pod; None when it may."""
-        if isinstance(self.policy, Refused):
+        if isinstance(self.policy, Rejection):
             return self.policy
-        if self.demand.designated is not None:
-            got = self._allocate(None)
-            return got if isinstance(got, Refused) else None
+        if self.requirements.designated is not None:
+            allocation = self._allocate(None)
+            return allocation if isinstance(allocation, Rejection) else None
         if self.is_fractional:
-            return Refused((Reason("CpuNotInteger"),), unresolvable=True)
-        refused = self._filter_amplified(whole)
-        if refused is not None:
-            return refused
-        if self.want.binds:
-            refused = self._filter_cpus()
-            if refused is not None:
-                return refused
-            if self.want.required and not self.policy:
+            return Rejection((Reason("CpuNotInteger"),), unresolvable=True)
+        rejection = self._filter_amplified(whole)
+        if rejection is not None:
+            return rejection
+        if self.request.binds:
+            rejection = self._filter_cpus()
+            if rejection is not None:
+                return rejection
+            if self.request.required and not self.policy:
                 tried = self._allocate(None)
-                return tried if isinstance(tried, Refused) else None
+                return tried if isinstance(tried, Rejection) else None
         if self.policy in (policies.RESTRICTED, policies.SINGLE_NUMA):
             affinity = self.admit()
-            return affinity if isinstance(affinity, Refused) else None
+            return affinity if isinstance(affinity, Rejection) else None
         return None
 
-    def _filter_amplified(self, whole: Amounted) -> Refused | None:
+    def _filter_amplified(self, whole: NodeAmounts) -> Rejection | None:
         options = self.node.options
         ratio = options.node_ratios.get("cpu", 1)
-        asked = self.demand.requests.get("cpu", 0)
-        if ratio <= 1 or not asked:
+        cpu = self.requirements.requests.get("cpu", 0)
+        if ratio <= 1 or not cpu:
             return None
         if options.known and not options.topology.valid:
             return self.node.invalid()
-        need = amplified(asked, ratio) if self.want.binds else asked
+        need = amplified(cpu, ratio) if self.request.binds else cpu
         used = whole.requested.get("cpu", 0)
-        own = 1000 * len(self.node.book.cpus.held)
+        own = 1000 * len(self.node.usage.cpus.allocated)
         if own and used >= own:
             used += amplified(own, ratio) - own
         lacks = need > whole.allocatable.get("cpu", 0) - used
-        return Refused((Reason("InsufficientAmplifiedCpu"),)) if lacks else None
+        return Rejection((Reason("InsufficientAmplifiedCpu"),)) if lacks else None
 
-    def _filter_cpus(self) -> Refused | None:
+    def _filter_cpus(self) -> Rejection | None:
         options = self.node.options
         if not options.topology.valid:
             return self.node.invalid()
         by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
         theirs = by_node.get(options.bind_policy, "")
-        if self.demand.required and theirs and self.demand.required != theirs:
-            return Refused((Reason("CpuBindPolicyConflict"),), unresolvable=True)
-        if self.want.required_bind == policies.FULL_CORES and self.want.cpus % options.topology.cpus_per_core:
-            return Refused((Reason("CpusNotWholeCores"),), unresolvable=True)
+        if self.requirements.required and theirs and self.requirements.required != theirs:
+            return Rejection((Reason("CpuBindPolicyConflict"),), unresolvable=True)
+        if self.request.required_bind == policies.FULL_CORES and self.request.cpus % options.topology.cpus_per_core:
+            return Rejection((Reason("CpusNotWholeCores"),), unresolvable=True)
         return None
 
-    def admit(self) -> Hint | Refused:
+    def admit(self) -> Hint | Rejection:
         """The NUMA affinity that the topology manager gives, once what comes of it has been tried."""
         if self._admitted is None:
             self._admitted = self._admit()
         return self._admitted
 
-    def _admit(self) -> Hint | Refused:
+    def _admit(self) -> Hint | Rejection:
         assert isinstance(self.policy, str), "policies that differ are refused before"
         zones = self.node.options.zones
         if not zones or any(not 0 <= zone.numa < MOST_NUMAS for zone in zones):
-            return Refused((Reason("MissingNumaResources"),), unresolvable=True)
+            return Rejection((Reason("MissingNumaResources"),), unresolvable=True)
         # A single NUMA node is found among the hints for one; the others are needed only to say why there is none.
         merged = self._merge(1) if self.policy == policies.SINGLE_NUMA else self._merge()
-        if isinstance(merged, Merged) and not merged.admitted and self.policy == policies.SINGLE_NUMA:
+        if isinstance(merged, MergedHint) and not merged.admitted and self.policy == policies.SINGLE_NUMA:
             merged = self._merge()
-        if isinstance(merged, Refused):
+        if isinstance(merged, Rejection):
             return merged
         if not merged.admitted:
             unsatisfied = tuple(Reason("UnsatisfiedNuma", name) for name in merged.unsatisfied)
-            return Refused(unsatisfied or (Reason("UnalignedNuma", merged.unaligned),))
+            return Rejection(unsatisfied or (Reason("UnalignedNuma", merged.unaligned),))
         tried = self._allocate(merged.best.mask)
-        return tried if isinstance(tried, Refused) else merged.best
+        return tried if isinstance(tried, Rejection) else merged.best
 
-    def _merge(self, widest: int = 64) -> Merged | Refused:
+    def _merge(self, widest: int = 64) -> MergedHint | Rejection:
         assert isinstance(self.policy, str), "policies that differ are refused before"
-        hints = hints_of(self.node, self.want, self.policy, self.strategies, widest)
-        if isinstance(hints, Refused):
+        hints = hints_of(self.node, self.request, self.policy, self.strategies, widest)
+        if isinstance(hints, Rejection):
             return hints
-        exclusive = self.demand.numa_exclusive or (policies.REQUIRED if self.demand.numa_policy else "")
+        exclusive = self.requirements.numa_exclusive or (policies.REQUIRED if self.requirements.numa_policy else "")
         numas = [zone.numa for zone in self.node.options.zones]
-        return merge(self.policy, numas, [hints], exclusive, self.node.book.use)
+        return merge(self.policy, numas, [hints], exclusive, self.node.usage.use)
 
     @property
     def affinity(self) -> Hint | None:
         """The NUMA affinity that was found, if one was looked for."""
         return self._admitted if isinstance(self._admitted, Hint) else None
 
-    def reserve(self) -> Allocation | Refused:
+    def reserve(self) -> Allocation | Rejection:
         """What the pod gets; nothing when neither it nor the node asks for CPUs of its own or a NUMA policy."""
-        if isinstance(self.policy, Refused):
+        if isinstance(self.policy, Rejection):
             return self.policy
-        if not self.policy or self.demand.designated is not None:
+        if not self.policy or self.requirements.designated is not None:
             return self._allocate(None)
         affinity = self.admit()
-        if isinstance(affinity, Refused):
+        if isinstance(affinity, Rejection):
             return affinity
         return self._allocate(affinity.mask)
 
-    def _allocate(self, mask: Mask | None) -> Allocation | Refused:
+    def _allocate(self, mask: Mask | None) -> Allocation | Rejection:
         if mask not in self._got:
-            designated = self.demand.designated
+            designated = self.requirements.designated
             self._got[mask] = (
-                allocate(self.node, self.want, mask)
+                allocate(self.node, self.request, mask)
                 if designated is None
-                else allocate_designated(self.node, self.want, designated)
+                else allocate_designated(self.node, self.request, designated)
             )
         return self._got[mask]
 
-    def score(self, whole: Amounted) -> int:
+    def score(self, whole: NodeAmounts) -> int:
         """How good the node is for the pod, 0..100."""
-        if isinstance(self.policy, Refused) or (self.want.binds and not self.node.options.topology.valid):
+        if isinstance(self.policy, Rejection) or (self.request.binds and not self.node.options.topology.valid):
             return 0
         if not self.policy:
-            total, held = whole.allocatable, self._adjusted(whole)
+            total, allocated = whole.allocatable, self._adjusted(whole)
         else:
             # The affinity of BestEffort is only found when the node is taken.
-            decided = self.policy == policies.BEST_EFFORT or self.demand.designated is not None
+            decided = self.policy == policies.BEST_EFFORT or self.requirements.designated is not None
             affinity = None if decided else self.admit()
-            if isinstance(affinity, Refused):
+            if isinstance(affinity, Rejection):
                 return 0
-            got = self._allocate(affinity.mask if affinity else None)
-            if isinstance(got, Refused):
+            allocation = self._allocate(affinity.mask if affinity else None)
+            if isinstance(allocation, Rejection):
                 return 0
-            if got.zones:
-                total, held = self._sums({numa for numa, _ in got.zones})
+            if allocation.zones:
+                total, allocated = self._sums({numa for numa, _ in allocation.zones})
             else:
-                total, held = whole.allocatable, dict(whole.requested)
-            if got.cpus:
+                total, allocated = whole.allocatable, dict(whole.requested)
+            if allocation.cpus:
                 # As upstream has it, all CPUs held on the node count, even against the zones of the allocation alone.
-                own = 1000 * len(self.node.book.cpus.held)
-                held["cpu"] = amplified(own, self.node.options.ratios.get("cpu", 1))
-        return score(self.strategies.of_node, self.strategies.weights, total, held, self.want.requests)
+                own = 1000 * len(self.node.usage.cpus.allocated)
+                allocated["cpu"] = amplified(own, self.node.options.ratios.get("cpu", 1))
+        return score(self.strategies.of_node, self.strategies.weights, total, allocated, self.request.requests)
 
-    def _adjusted(self, whole: Amounted) -> dict[str, int]:
+    def _adjusted(self, whole: NodeAmounts) -> dict[str, int]:
         """What the node's pods request, with held CPUs counted as much as the node counts them."""
-        held = dict(whole.requested)
+        allocated = dict(whole.requested)
         ratio = self.node.options.ratios.get("cpu", 1)
-        own = 1000 * len(self.node.book.cpus.held)
-        if own and ratio > 1 and self.demand.requests.get("cpu", 0) > 0:
-            held["cpu"] = held.get("cpu", 0) - own + amplified(own, ratio)
-        return held
+        own = 1000 * len(self.node.usage.cpus.allocated)
+        if own and ratio > 1 and self.requirements.requests.get("cpu", 0) > 0:
+            allocated["cpu"] = allocated.get("cpu", 0) - own + amplified(own, ratio)
+        return allocated
 
     def _sums(self, numas: set[int]) -> tuple[dict[str, int], dict[str, int]]:
         """What the zones have, and what is held of them, summed up."""
         total: dict[str, int] = {}
-        held: dict[str, int] = {}
-        by_zone = self.node.held
+        allocated: dict[str, int] = {}
+        by_zone = self.node.allocated
         for zone in self.node.options.zones:
             if zone.numa in numas:
                 for name, size in zone.total.items():
                     total[name] = total.get(name, 0) + size
                 for name, size in by_zone[zone.numa].items():
-                    held[name] = held.get(name, 0) + size
-        return total, held
+                    allocated[name] = allocated.get(name, 0) + size
+        return total, allocated

@@ -17,10 +17,10 @@ from services.scheduler.plugins.node_numa_resource import policies
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.api_view import node_view
-from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
+from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
-from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeBook
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
+from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node
@@ -30,38 +30,43 @@ _MOST_KEPT = 64
 """How many classes' answers a site keeps."""
 
 
-class Asked:
+class ClassRequirements:
     """A demand with a key by which equal ones are found."""
 
-    def __init__(self, demand: Demand) -> None:
-        self.demand = demand
+    def __init__(self, requirements: PodRequirements) -> None:
+        self.requirements = requirements
 
     @cached_property
     def key(self) -> Hashable:
         """Equal for equal demands."""
-        demand, designated = self.demand, self.demand.designated
-        held = designated and (designated.cpus, tuple((numa, tuple(sorted(a.items()))) for numa, a in designated.zones))
-        return (tuple(sorted(demand.requests.items())), *demand[1:-1], held)
+        requirements, designated = self.requirements, self.requirements.designated
+        allocated = designated and (
+            designated.cpus,
+            tuple((numa, tuple(sorted(a.items()))) for numa, a in designated.zones),
+        )
+        return (tuple(sorted(requirements.requests.items())), *requirements[1:-1], allocated)
 
 
-class Site:
+class CachedNode:
     """A node as pods meet it, and what has been worked out about it."""
 
     def __init__(self, node: NumaNode) -> None:
         self.node = node
-        self._cycles: dict[Hashable, Cycle] = {}
+        self._cycles: dict[Hashable, NodeAdmission] = {}
 
-    def cycle(self, asked: Asked, strategies: Strategies) -> Cycle:
+    def admission(self, class_requirements: ClassRequirements, strategies: Strategies) -> NodeAdmission:
         """A pod against this node."""
-        cycle = self._cycles.get(asked.key)
-        if cycle is None:
+        admission = self._cycles.get(class_requirements.key)
+        if admission is None:
             if len(self._cycles) >= _MOST_KEPT:
                 self._cycles.clear()
-            cycle = self._cycles[asked.key] = Cycle(asked.demand, self.node, strategies)
-        return cycle
+            admission = self._cycles[class_requirements.key] = NodeAdmission(
+                class_requirements.requirements, self.node, strategies
+            )
+        return admission
 
 
-class _Holding(NamedTuple):
+class _PodAllocation(NamedTuple):
     """One pod's allocation; pods are summed up in this order."""
 
     since_ns: int
@@ -86,9 +91,9 @@ class NumaCache(PluginCache):
         self._rows: dict[str, int] = {}
         self._topologies: dict[str, NodeResourceTopology] = {}
         self._options: dict[int, NodeOptions] = {}
-        self._pods: dict[int, dict[str, _Holding]] = {}
-        self._sites: dict[int, Site] = {}
-        self._empty: dict[Hashable, Site] = {}
+        self._pods: dict[int, dict[str, _PodAllocation]] = {}
+        self._cached_nodes: dict[int, CachedNode] = {}
+        self._empty: dict[Hashable, CachedNode] = {}
 
     # what the index tells
 
@@ -99,11 +104,11 @@ class NumaCache(PluginCache):
             del self._rows[before.metadata.name]
         if node is None:
             self._options.pop(row, None)
-            self._sites.pop(row, None)
+            self._cached_nodes.pop(row, None)
         else:
             self._nodes[row] = node
             self._rows[node.metadata.name] = row
-            self._offer(row)
+            self._set_options(row)
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
         """The NodeResourceTopology of that name, None when it is gone."""
@@ -111,7 +116,7 @@ class NumaCache(PluginCache):
         if topology is not None:
             self._topologies[name] = topology
         if name in self._rows:
-            self._offer(self._rows[name])
+            self._set_options(self._rows[name])
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Count what the pod has of the node, if its annotations say that it has something."""
@@ -119,14 +124,14 @@ class NumaCache(PluginCache):
             return
         allocation = allocation_of({**(assignment.pod_class.pod.metadata.annotations or {}), **assignment.allocation})
         if allocation:
-            self._pods.setdefault(row, {})[uid] = _Holding(assignment.assigned_ns, uid, allocation)
-            self._sites.pop(row, None)
+            self._pods.setdefault(row, {})[uid] = _PodAllocation(assignment.assigned_ns, uid, allocation)
+            self._cached_nodes.pop(row, None)
 
     def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (it is known by its uid)
         """The pod has nothing of the node any more."""
         pods = self._pods.get(row, {})
         if pods.pop(uid, None) is not None:
-            self._sites.pop(row, None)
+            self._cached_nodes.pop(row, None)
             if not pods:
                 del self._pods[row]
 
@@ -139,30 +144,35 @@ class NumaCache(PluginCache):
 
     def view(self, row: int) -> dict[str, Any]:
         """What the node in a row has and who holds it, for the services engine's view."""
-        held = sorted(self._pods.get(row, {}).values(), key=_age)
-        return node_view(self.site(row).node, [(holding.uid, holding.allocation) for holding in held])
+        allocated = sorted(self._pods.get(row, {}).values(), key=_age)
+        return node_view(
+            self.cached_node(row).node,
+            [(pod_allocation.uid, pod_allocation.allocation) for pod_allocation in allocated],
+        )
 
     def allocations(self, row: int) -> list[Allocation]:
         """What the pods of a node hold, oldest first."""
-        return [holding.allocation for holding in sorted(self._pods.get(row, {}).values(), key=_age)]
+        return [pod_allocation.allocation for pod_allocation in sorted(self._pods.get(row, {}).values(), key=_age)]
 
-    def site(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> Site:
+    def cached_node(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> CachedNode:
         """The node in a row, with what pods of the cycle hold besides, and without what running pods would leave."""
         left = list(gone)
         if more or left:
-            held = self.allocations(row)
+            allocated = self.allocations(row)
             for allocation in left:
-                held.remove(allocation)
-            return self._site_of(self._options.get(row, NodeOptions()), [*held, *more])
-        site = self._sites.get(row)
-        if site is None:
-            site = self._sites[row] = self._site_of(self._options.get(row, NodeOptions()), self.allocations(row))
-        return site
+                allocated.remove(allocation)
+            return self._cached_node_of(self._options.get(row, NodeOptions()), [*allocated, *more])
+        cached_node = self._cached_nodes.get(row)
+        if cached_node is None:
+            cached_node = self._cached_nodes[row] = self._cached_node_of(
+                self._options.get(row, NodeOptions()), self.allocations(row)
+            )
+        return cached_node
 
-    def _offer(self, row: int) -> None:
+    def _set_options(self, row: int) -> None:
         node = self._nodes[row]
         self._options[row] = options = node_options(node, self._topologies.get(node.metadata.name))
-        self._sites.pop(row, None)
+        self._cached_nodes.pop(row, None)
         self._reach(row + 1)
         wishes = options.numa_policy or options.bind_policy != policies.NODE_NONE
         ratios = (options.ratios.get("cpu", 1), options.node_ratios.get("cpu", 1))
@@ -173,23 +183,25 @@ class NumaCache(PluginCache):
         if size > len(self.plain):
             self.plain, self.valid = (_longer(array, 2 * size) for array in (self.plain, self.valid))
 
-    def _site_of(self, options: NodeOptions, allocations: list[Allocation]) -> Site:
+    def _cached_node_of(self, options: NodeOptions, allocations: list[Allocation]) -> CachedNode:
         if allocations:
-            return Site(NumaNode(options, NodeBook(options.topology, allocations), self.max_pods))
-        key = _offer_key(options)
-        site = self._empty.get(key)
-        if site is None:
+            return CachedNode(NumaNode(options, NodeUsage(options.topology, allocations), self.max_pods))
+        key = _options_key(options)
+        cached_node = self._empty.get(key)
+        if cached_node is None:
             if len(self._empty) >= _MOST_KEPT:
                 self._empty.clear()
-            site = self._empty[key] = Site(NumaNode(options, NodeBook(options.topology, ()), self.max_pods))
-        return site
+            cached_node = self._empty[key] = CachedNode(
+                NumaNode(options, NodeUsage(options.topology, ()), self.max_pods)
+            )
+        return cached_node
 
 
-def _age(holding: _Holding) -> tuple[int, str]:
-    return holding.since_ns, holding.uid
+def _age(pod_allocation: _PodAllocation) -> tuple[int, str]:
+    return pod_allocation.since_ns, pod_allocation.uid
 
 
-def _offer_key(options: NodeOptions) -> Hashable:
+def _options_key(options: NodeOptions) -> Hashable:
     """Equal for nodes that offer the same."""
     return (
         options.known,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from services.scheduler.plugins.node_numa_resource.cpu_accumulator import CpuHeld
+from services.scheduler.plugins.node_numa_resource.cpu_accumulator import AllocatedCpu
 from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
 
 Amounts = Mapping[str, int]
@@ -41,24 +41,24 @@ class ZoneUse(StrEnum):
     SHARED = "shared"
 
 
-class CpuBook:
+class CpuUsage:
     """Which CPUs are held, by how many pods; a value.
 
     Attributes:
         held: CPU -> holding, of those that any pod holds.
     """
 
-    __slots__ = ("held",)
+    __slots__ = ("allocated",)
 
-    def __init__(self, held: Mapping[int, CpuHeld] | None = None) -> None:
-        self.held: Mapping[int, CpuHeld] = held or {}
+    def __init__(self, allocated: Mapping[int, AllocatedCpu] | None = None) -> None:
+        self.allocated: Mapping[int, AllocatedCpu] = allocated or {}
 
     def available(self, topology: CpuTopology, max_pods: int) -> frozenset[int]:
         """CPUs of the topology that one more pod may hold."""
-        return topology.all - {cpu for cpu, holding in self.held.items() if holding.pods >= max_pods}
+        return topology.all - {cpu for cpu, pod_allocation in self.allocated.items() if pod_allocation.pods >= max_pods}
 
 
-class NodeBook:
+class NodeUsage:
     """All that is held on one node; a value.
 
     Attributes:
@@ -74,12 +74,12 @@ class NodeBook:
 
         As upstream has it, nothing is tracked on a node without a valid CPU topology.
         """
-        held: dict[int, CpuHeld] = {}
+        allocated: dict[int, AllocatedCpu] = {}
         self.zones: dict[int, dict[str, int]] = {}
         self._uses: dict[int, set[bool]] = {}
         for allocation in allocations if topology.valid else ():
             for cpu in allocation.cpus:
-                held[cpu] = CpuHeld(held[cpu].pods + 1 if cpu in held else 1, allocation.exclusive)
+                allocated[cpu] = AllocatedCpu(allocated[cpu].pods + 1 if cpu in allocated else 1, allocation.exclusive)
             for numa, amounts in allocation.zones:
                 zone = self.zones.setdefault(numa, {})
                 for resource, amount in amounts.items():
@@ -87,9 +87,9 @@ class NodeBook:
             numas = {topology.cpus[cpu].numa for cpu in allocation.cpus if cpu in topology.cpus}
             for numa in sorted(numas):
                 self._uses.setdefault(numa, set()).add(len(numas) > 1)
-        self.cpus = CpuBook(held)
+        self.cpus = CpuUsage(allocated)
         self.bound: dict[int, int] = {}
-        for cpu in held:
+        for cpu in allocated:
             if cpu in topology.cpus:
                 numa = topology.cpus[cpu].numa
                 self.bound[numa] = self.bound.get(numa, 0) + 1

@@ -24,10 +24,10 @@ from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource import SPEC
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
-from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
-from services.scheduler.plugins.node_numa_resource.node_cache import Asked, NumaCache, Site
+from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
+from services.scheduler.plugins.node_numa_resource.node_cache import CachedNode, ClassRequirements, NumaCache
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, read_demand
+from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection, read_requirements
 from services.scheduler.plugins.node_numa_resource.policies import MOST
 from services.scheduler.plugins.node_numa_resource.refusal_numbers import CycleRefusals, RefusalNumbers
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, score
@@ -65,28 +65,30 @@ class NodeNUMAResource(Plugin):
         """Policies, topologies and fractions stay, whoever goes."""
         return self.refusals[result].unresolvable
 
-    def asked(self, pod_class: PodClass) -> Asked | Refused | None:
+    def class_requirements(self, pod_class: PodClass) -> ClassRequirements | Rejection | None:
         """What a class asks for; None when it asks for nothing at all."""
         try:
-            asked: Asked | Refused | None = pod_class.cached[self]
+            class_requirements: ClassRequirements | Rejection | None = pod_class.cached[self]
         except KeyError:
-            demand = read_demand(pod_class.pod, pod_class.request, self.args.bind)
-            asked = Asked(demand) if isinstance(demand, Demand) else demand
-            pod_class.cached[self] = asked
-        return asked
+            requirements = read_requirements(pod_class.pod, pod_class.request, self.args.bind)
+            class_requirements = (
+                ClassRequirements(requirements) if isinstance(requirements, PodRequirements) else requirements
+            )
+            pod_class.cached[self] = class_requirements
+        return class_requirements
 
 
 class _NodeNUMAResourceState(PluginState):
     """NodeNUMAResource for one cycle."""
 
-    def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, fleet: NumaCache) -> None:
+    def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, numa_cache: NumaCache) -> None:
         self._plugin = plugin
         self._refusals = CycleRefusals(plugin.refusals)
         self.snapshot = snapshot
-        self._fleet = fleet
+        self._numa_cache = numa_cache
         size = snapshot.size
         self._alive: Bools = snapshot.table.alive[:size].copy()
-        plain, valid = fleet.sized(size)
+        plain, valid = numa_cache.sized(size)
         self._not_plain = _some(self._alive & ~plain)
         self._not_for_bound = _some(self._alive & ~(plain & valid))
         names = dict.fromkeys(("cpu", *(name for name, _ in plugin.strategies.weights)))
@@ -96,74 +98,89 @@ class _NodeNUMAResourceState(PluginState):
         self._weights = tuple(weight for _, weight in plugin.strategies.weights)
         self._more: dict[int, list[Allocation]] = {}
         self._gone: dict[int, list[Allocation]] = {}
-        self._sites: dict[int, Site] = {}
+        self._cached_nodes: dict[int, CachedNode] = {}
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Whether the class wishes for something, or a node has a policy: who wishes for CPUs does so whatever their number."""
-        asked = self._plugin.asked(pod_class)
-        if asked is None:
+        class_requirements = self._plugin.class_requirements(pod_class)
+        if class_requirements is None:
             return False
-        return isinstance(asked, Refused) or asked.demand.bind or self._needs_a_closer_look(asked.demand) is not None
+        return (
+            isinstance(class_requirements, Rejection)
+            or class_requirements.requirements.bind
+            or self._singly_evaluated(class_requirements.requirements) is not None
+        )
 
     def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
         """How full nodes would be, where none has to be looked at closely."""
-        asked = self._plugin.asked(pod_class)
-        if asked is None or isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None:
+        class_requirements = self._plugin.class_requirements(pod_class)
+        if (
+            class_requirements is None
+            or isinstance(class_requirements, Rejection)
+            or self._singly_evaluated(class_requirements.requirements) is not None
+        ):
             return None
-        return self._fullness(asked.demand)
+        return self._fullness(class_requirements.requirements)
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The verdicts; None when nobody on either side wishes for anything."""
-        asked = self._plugin.asked(pod_class)
-        if asked is None:
+        class_requirements = self._plugin.class_requirements(pod_class)
+        if class_requirements is None:
             return None
         count = len(self._alive[rows])
-        if isinstance(asked, Refused):
-            return np.full(count, self._refusals.number(asked), np.int64)
-        closer = self._needs_a_closer_look(asked.demand)
-        if closer is None or not (closer := closer[rows]).any():
+        if isinstance(class_requirements, Rejection):
+            return np.full(count, self._refusals.number(class_requirements), np.int64)
+        singly = self._singly_evaluated(class_requirements.requirements)
+        if singly is None or not (singly := singly[rows]).any():
             return None
         results = np.zeros(count, np.int64)
-        for place, row in self._places(closer, rows):
-            results[place] = self._result(asked, row)
+        for place, row in self._places(singly, rows):
+            results[place] = self._result(class_requirements, row)
         return results
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        asked = self._plugin.asked(pod_class)
-        if asked is None:
+        class_requirements = self._plugin.class_requirements(pod_class)
+        if class_requirements is None:
             return 0
-        if isinstance(asked, Refused):
-            return self._refusals.number(asked)
-        return self._result(asked, row) if self._is_looked_at(asked.demand, row) else 0
+        if isinstance(class_requirements, Rejection):
+            return self._refusals.number(class_requirements)
+        return (
+            self._result(class_requirements, row)
+            if self._is_singly_evaluated(class_requirements.requirements, row)
+            else 0
+        )
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """Least or most allocated, of the node or of the zones that the pod would get."""
-        asked = self._plugin.asked(pod_class)
-        if asked is None or isinstance(asked, Refused):
+        class_requirements = self._plugin.class_requirements(pod_class)
+        if class_requirements is None or isinstance(class_requirements, Rejection):
             return None
-        scores = self._scores_of_nodes(asked.demand, rows)
-        closer = self._needs_a_closer_look(asked.demand)
-        if closer is not None:
-            for place, row in self._places(closer[rows], rows):
-                scores[place] = self._score(asked, row)
+        scores = self._scores_of_nodes(class_requirements.requirements, rows)
+        singly = self._singly_evaluated(class_requirements.requirements)
+        if singly is not None:
+            for place, row in self._places(singly[rows], rows):
+                scores[place] = self._score(class_requirements, row)
         return scores
 
     def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
-        asked = self._plugin.asked(pod_class)
-        if asked is None or isinstance(asked, Refused):
+        class_requirements = self._plugin.class_requirements(pod_class)
+        if class_requirements is None or isinstance(class_requirements, Rejection):
             return 0
-        if self._is_looked_at(asked.demand, row):
-            return self._score(asked, row)
+        if self._is_singly_evaluated(class_requirements.requirements, row):
+            return self._score(class_requirements, row)
         whole, strategies = _RowAmounts(self, row), self._plugin.strategies
-        demand = asked.demand
-        return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, demand.requests)
+        requirements = class_requirements.requirements
+        return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, requirements.requests)
 
     def can_predict(self, pod_class: PodClass) -> bool:
         """Whether no node has to be looked at closely."""
-        asked = self._plugin.asked(pod_class)
-        return asked is None or not (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None)
+        class_requirements = self._plugin.class_requirements(pod_class)
+        return class_requirements is None or not (
+            isinstance(class_requirements, Rejection)
+            or self._singly_evaluated(class_requirements.requirements) is not None
+        )
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
         """The same in a fuller room."""
@@ -175,18 +192,20 @@ class _NodeNUMAResourceState(PluginState):
 
     def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
         """CPUs and zones for a pod of the class, as annotations; nothing for one that neither wishes nor is made to."""
-        asked = self._plugin.asked(pod_class)
-        if asked is None or isinstance(asked, Refused):
+        class_requirements = self._plugin.class_requirements(pod_class)
+        if class_requirements is None or isinstance(class_requirements, Rejection):
             return {}
-        if not asked.demand.bind and not self._is_looked_at(asked.demand, row):
+        if not class_requirements.requirements.bind and not self._is_singly_evaluated(
+            class_requirements.requirements, row
+        ):
             return {}
-        cycle = self._cycle(asked, row)
-        got = cycle.reserve()
-        if isinstance(got, Refused):
-            return self._refusals.number(got)
+        admission = self._admission(class_requirements, row)
+        allocation = admission.reserve()
+        if isinstance(allocation, Rejection):
+            return self._refusals.number(allocation)
         return (
-            annotations_for(pod_class.pod, got, cycle.want.own_bind, required=cycle.want.required)
-            if cycle.allocates
+            annotations_for(pod_class.pod, allocation, admission.request.own_bind, required=admission.request.required)
+            if admission.allocates
             else {}
         )
 
@@ -195,7 +214,7 @@ class _NodeNUMAResourceState(PluginState):
         allocation = allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations})
         if allocation:
             self._more.setdefault(row, []).append(allocation)
-            self._sites[row] = self._fleet.site(row, self._more[row], self._gone.get(row, ()))
+            self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more[row], self._gone.get(row, ()))
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Free what a running pod has, or count it again."""
@@ -206,37 +225,37 @@ class _NodeNUMAResourceState(PluginState):
             return
         gone = self._gone.setdefault(row, [])
         gone.remove(allocation) if sign > 0 else gone.append(allocation)
-        self._sites[row] = self._fleet.site(row, self._more.get(row, ()), gone)
+        self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more.get(row, ()), gone)
 
-    def _needs_a_closer_look(self, demand: Demand) -> Bools | None:
+    def _singly_evaluated(self, requirements: PodRequirements) -> Bools | None:
         """bool[rows]: nodes that have to be judged one by one; None when there are none."""
-        if demand.numa_policy or demand.required or demand.designated is not None:
+        if requirements.numa_policy or requirements.required or requirements.designated is not None:
             return self._alive
-        return self._not_for_bound if demand.bind else self._not_plain
+        return self._not_for_bound if requirements.bind else self._not_plain
 
     @staticmethod
-    def _places(closer: Bools, rows: Rows) -> Iterator[tuple[int, int]]:
+    def _places(singly: Bools, rows: Rows) -> Iterator[tuple[int, int]]:
         """(place among the rows, row) of those to look at."""
-        for place in np.flatnonzero(closer).tolist():
+        for place in np.flatnonzero(singly).tolist():
             yield place, place if isinstance(rows, slice) else int(rows[place])
 
-    def _is_looked_at(self, demand: Demand, row: int) -> bool:
-        closer = self._needs_a_closer_look(demand)
-        return closer is not None and bool(closer[row])
+    def _is_singly_evaluated(self, requirements: PodRequirements, row: int) -> bool:
+        singly = self._singly_evaluated(requirements)
+        return singly is not None and bool(singly[row])
 
-    def _cycle(self, asked: Asked, row: int) -> Cycle:
-        site = self._sites.get(row) or self._fleet.site(row)
-        return site.cycle(asked, self._plugin.strategies)
+    def _admission(self, class_requirements: ClassRequirements, row: int) -> NodeAdmission:
+        cached_node = self._cached_nodes.get(row) or self._numa_cache.cached_node(row)
+        return cached_node.admission(class_requirements, self._plugin.strategies)
 
-    def _result(self, asked: Asked, row: int) -> int:
-        return self._refusals.number(self._cycle(asked, row).filter(_RowAmounts(self, row)))
+    def _result(self, class_requirements: ClassRequirements, row: int) -> int:
+        return self._refusals.number(self._admission(class_requirements, row).filter(_RowAmounts(self, row)))
 
-    def _score(self, asked: Asked, row: int) -> int:
-        return self._cycle(asked, row).score(_RowAmounts(self, row))
+    def _score(self, class_requirements: ClassRequirements, row: int) -> int:
+        return self._admission(class_requirements, row).score(_RowAmounts(self, row))
 
-    def _scores_of_nodes(self, demand: Demand, rows: Rows) -> Int64:
+    def _scores_of_nodes(self, requirements: PodRequirements, rows: Rows) -> Int64:
         """The scores of nodes as wholes, without policies and amplification."""
-        snapshot, part = self.snapshot, self._fullness(demand)
+        snapshot, part = self.snapshot, self._fullness(requirements)
         arrays = (
             *snapshot.which(rows),
             snapshot.table.allocatable.T,
@@ -245,15 +264,17 @@ class _NodeNUMAResourceState(PluginState):
         )
         return filled(*arrays, *part.arrays())
 
-    def _fullness(self, demand: Demand) -> AllocationTerm:
-        wanted = tuple([demand.requests.get(name, 0) for name, _ in self._plugin.strategies.weights])
+    def _fullness(self, requirements: PodRequirements) -> AllocationTerm:
+        node_request = tuple([requirements.requests.get(name, 0) for name, _ in self._plugin.strategies.weights])
         columns, weights = self._scored, self._plugin.strategies.weights
-        if 0 in wanted:
+        if 0 in node_request:
             columns = tuple(
                 column if size > 0 or name in ALWAYS_SCORED else -1
-                for column, size, (name, _) in zip(columns, wanted, weights, strict=True)
+                for column, size, (name, _) in zip(columns, node_request, weights, strict=True)
             )
-        return AllocationTerm(columns, self._unscored, wanted, self._weights, self._plugin.strategies.of_node == MOST)
+        return AllocationTerm(
+            columns, self._unscored, node_request, self._weights, self._plugin.strategies.of_node == MOST
+        )
 
 
 class _RowAmounts:

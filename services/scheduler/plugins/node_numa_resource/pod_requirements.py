@@ -39,7 +39,7 @@ class NumaSpec(
     exclusive: str = ""
 
 
-class Refused(NamedTuple):
+class Rejection(NamedTuple):
     """A refusal with its reasons.
 
     Attributes:
@@ -52,7 +52,7 @@ class Refused(NamedTuple):
     error: bool = False
 
 
-class Demand(NamedTuple):
+class PodRequirements(NamedTuple):
     """What a pod asks for.
 
     Attributes:
@@ -75,7 +75,7 @@ class Demand(NamedTuple):
     designated: Allocation | None = None
 
 
-def read_demand(pod: Pod, requests: Amounts, default_bind: str) -> Demand | Refused | None:
+def read_requirements(pod: Pod, requests: Amounts, default_bind: str) -> PodRequirements | Rejection | None:
     """What a pod asks for; None when it asks for nothing at all and nobody has to look at it.
 
     Args:
@@ -88,27 +88,29 @@ def read_demand(pod: Pod, requests: Amounts, default_bind: str) -> Demand | Refu
         numa = _read(notes, NUMA_SPEC, NumaSpec)
         hint = read_hint(notes)
     except (_Unreadable, BadHint) as error:
-        return Refused((Reason("UnreadableAnnotation", str(error)),), unresolvable=True, error=True)
+        return Rejection((Reason("UnreadableAnnotation", str(error)),), unresolvable=True, error=True)
     if not any(requests.values()):
         return None
     designated = allocation_of(notes) if hint and NAME in (hint.extensions or {}) else None
-    demand = Demand(requests, numa_policy=numa.policy, numa_exclusive=numa.exclusive, designated=designated or None)
+    requirements = PodRequirements(
+        requests, numa_policy=numa.policy, numa_exclusive=numa.exclusive, designated=designated or None
+    )
     if raw_qos(pod) not in (QoS.LSE, QoS.LSR) or priority(pod) is not Priority.PROD:
-        return demand
+        return requirements
     required = default_bind if spec.required == policies.DEFAULT_BIND else spec.required
     stated = default_bind if spec.preferred in ("", policies.DEFAULT_BIND) else spec.preferred
     policy = required or stated
     if policy not in (policies.FULL_CORES, policies.SPREAD):
-        return demand
+        return requirements
     cpu = requests.get("cpu", 0)
     if cpu % 1000:
-        return Refused((Reason("CpuNotInteger"),), unresolvable=True)
+        return Rejection((Reason("CpuNotInteger"),), unresolvable=True)
     if not cpu:
-        return demand
-    return demand._replace(bind=True, required=required, preferred=policy, exclusive=spec.exclusive)
+        return requirements
+    return requirements._replace(bind=True, required=required, preferred=policy, exclusive=spec.exclusive)
 
 
-class Wanted(NamedTuple):
+class NodeRequest(NamedTuple):
     """What a pod wants of one node.
 
     Attributes:
@@ -119,7 +121,7 @@ class Wanted(NamedTuple):
     """
 
     requests: Amounts
-    asked: Amounts
+    own_requests: Amounts
     binds: bool
     cpus: int
     bind: str
@@ -138,28 +140,28 @@ class Wanted(NamedTuple):
         return self.bind if self.required else ""
 
 
-def wanted(demand: Demand, node: NodeOptions, default_strategy: str) -> Wanted:
+def node_request(requirements: PodRequirements, node: NodeOptions, default_strategy: str) -> NodeRequest:
     """What the pod wants of the node, by both their policies."""
     by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
-    cpu = demand.requests.get("cpu", 0)
-    binds = demand.bind or (cpu > 0 and node.bind_policy != policies.NODE_NONE)
-    bind = demand.required or by_node.get(node.bind_policy, "")
+    cpu = requirements.requests.get("cpu", 0)
+    binds = requirements.bind or (cpu > 0 and node.bind_policy != policies.NODE_NONE)
+    bind = requirements.required or by_node.get(node.bind_policy, "")
     required = bool(bind)
     ratio = node.ratios.get("cpu", 1)
-    requests: Mapping[str, int] = demand.requests
+    requests: Mapping[str, int] = requirements.requests
     if binds and ratio > 1:
         requests = {**requests, "cpu": amplified(cpu, ratio)}
     strategy = default_strategy
     if node.strategy:
         strategy = policies.MOST if node.strategy == policies.MOST else policies.LEAST
-    return Wanted(
+    return NodeRequest(
         requests=requests,
-        asked=demand.requests,
+        own_requests=requirements.requests,
         binds=binds,
         cpus=cpu // 1000 if binds else 0,
-        bind=bind or demand.preferred,
+        bind=bind or requirements.preferred,
         required=required,
-        exclusive=demand.exclusive,
+        exclusive=requirements.exclusive,
         strategy=strategy,
     )
 

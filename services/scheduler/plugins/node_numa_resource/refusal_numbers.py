@@ -3,16 +3,16 @@
 from itertools import count
 from weakref import WeakValueDictionary
 
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Rejection
 
 
 class _Numbered:
     """A refusal under its number, for as long as a cycle refers to it."""
 
-    __slots__ = ("__weakref__", "number", "refused")
+    __slots__ = ("__weakref__", "number", "rejection")
 
-    def __init__(self, number: int, refused: Refused) -> None:
-        self.number, self.refused = number, refused
+    def __init__(self, number: int, rejection: Rejection) -> None:
+        self.number, self.rejection = number, rejection
 
 
 class RefusalNumbers:
@@ -26,12 +26,12 @@ class RefusalNumbers:
         self._numbers = count(1)
         self._refusals: WeakValueDictionary[int, _Numbered] = WeakValueDictionary()
 
-    def __getitem__(self, number: int) -> Refused:
-        return self._refusals[number].refused
+    def __getitem__(self, number: int) -> Rejection:
+        return self._refusals[number].rejection
 
-    def new(self, refused: Refused) -> _Numbered:
+    def new(self, rejection: Rejection) -> _Numbered:
         """Numbers a refusal; the caller keeps the result for as long as the number is in use."""
-        numbered = _Numbered(next(self._numbers), refused)
+        numbered = _Numbered(next(self._numbers), rejection)
         self._refusals[numbered.number] = numbered
         return numbered
 
@@ -41,13 +41,13 @@ class CycleRefusals:
 
     def __init__(self, numbers: RefusalNumbers) -> None:
         self._numbers = numbers
-        self._met: dict[Refused, _Numbered] = {}
+        self._met: dict[Rejection, _Numbered] = {}
 
-    def number(self, refused: Refused | None) -> int:
+    def number(self, rejection: Rejection | None) -> int:
         """The filter result that stands for a refusal; 0 for none."""
-        if refused is None:
+        if rejection is None:
             return 0
-        found = self._met.get(refused)
+        found = self._met.get(rejection)
         if found is None:
-            found = self._met[refused] = self._numbers.new(refused)
+            found = self._met[rejection] = self._numbers.new(rejection)
         return found.number

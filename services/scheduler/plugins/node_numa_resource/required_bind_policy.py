@@ -18,7 +18,7 @@ def usable_cpus(topology: CpuTopology, policy: str, available: AbstractSet[int])
     return frozenset(available)
 
 
-def obeys(topology: CpuTopology, policy: str, cpus: AbstractSet[int]) -> bool:
+def satisfies(topology: CpuTopology, policy: str, cpus: AbstractSet[int]) -> bool:
     """Whether the set fills the cores it touches, or touches each only once."""
     cores = len({topology.cpus[cpu].core for cpu in cpus})
     if policy == FULL_CORES:

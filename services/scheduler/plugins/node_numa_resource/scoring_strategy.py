@@ -24,7 +24,7 @@ class Strategies(NamedTuple):
 
 
 def score(
-    strategy: str, weights: Sequence[tuple[str, int]], total: Amounts, held: Amounts, asked: Mapping[str, int]
+    strategy: str, weights: Sequence[tuple[str, int]], total: Amounts, allocated: Amounts, requested: Mapping[str, int]
 ) -> int:
     """Weighted mean over resources of what the strategy gives each, 0..100.
 
@@ -34,18 +34,18 @@ def score(
     points = weight_sum = 0
     for name, weight in weights:
         capacity = total.get(name, 0)
-        if capacity == 0 or (name not in ALWAYS_SCORED and not asked.get(name, 0)):
+        if capacity == 0 or (name not in ALWAYS_SCORED and not requested.get(name, 0)):
             continue
-        wanted = held.get(name, 0) + asked.get(name, 0)
-        points += weight * points_of(strategy, wanted, capacity)
+        needed = allocated.get(name, 0) + requested.get(name, 0)
+        points += weight * points_of(strategy, needed, capacity)
         weight_sum += weight
     return points // weight_sum if weight_sum else 0
 
 
-def points_of(strategy: str, wanted: int, capacity: int) -> int:
+def points_of(strategy: str, needed: int, capacity: int) -> int:
     """One resource's points, 0..100; none where the capacity is not positive."""
     if capacity <= 0:
         return 0
     if strategy == MOST:
-        return min(wanted, capacity) * 100 // capacity
-    return 0 if wanted > capacity else (capacity - wanted) * 100 // capacity
+        return min(needed, capacity) * 100 // capacity
+    return 0 if needed > capacity else (capacity - needed) * 100 // capacity

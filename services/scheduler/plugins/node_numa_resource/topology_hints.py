@@ -10,44 +10,44 @@ from math import comb
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, allocate
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused, Wanted
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection
 from services.scheduler.plugins.node_numa_resource.policies import RESTRICTED
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, numas_of
 
-MOST_MASKS = 1024
+MAX_MASKS = 1024
 """How many sets of NUMA nodes are looked at."""
 
 
 def hints_of(
-    node: NumaNode, want: Wanted, policy: str, strategies: Strategies, widest: int = 64
-) -> dict[str, list[Hint]] | Refused:
+    node: NumaNode, request: NodeRequest, policy: str, strategies: Strategies, widest: int = 64
+) -> dict[str, list[Hint]] | Rejection:
     """Hints of the resources that the node's zones know, by resource; none for a resource that nothing will do for.
 
     Args:
         widest: how many NUMA nodes a hint may have.
     """
     zones = node.options.zones
-    lacking = Refused((Reason("InsufficientNumaNodes"),))
-    if not zones or (want.required and isinstance(node.free_cpus, Refused)):
+    lacking = Rejection((Reason("InsufficientNumaNodes"),))
+    if not zones or (request.required and isinstance(node.free_cpus, Rejection)):
         return lacking
-    room = node.room(want)
+    room = node.room(request)
     total = {zone.numa: zone.total for zone in zones}
-    resources = sorted({name for zone in zones for name in zone.total} & want.requests.keys())
+    resources = sorted({name for zone in zones for name in zone.total} & request.requests.keys())
     without = {name: mask_of(numa for numa in room if not room[numa].get(name, 0)) for name in resources}
     least = dict.fromkeys(resources, len(zones))
     found: dict[str, list[Hint]] = {name: [] for name in resources}
     for mask in masks_of([zone.numa for zone in zones], widest):
         usable = [name for name in resources if not without[name] & mask]
-        if not usable or isinstance(allocate(node, want, mask), Refused):
+        if not usable or isinstance(allocate(node, request, mask), Rejection):
             continue
         there = numas_of(mask)
         sums: dict[str, int] = {}
-        held: dict[str, int] = {}
+        allocated: dict[str, int] = {}
         for name in {name for numa in there for name in total[numa]}:
             sums[name] = sum(total[numa].get(name, 0) for numa in there)
-            held[name] = max(0, sums[name] - sum(room[numa].get(name, 0) for numa in there))
-        points = score(strategies.of_zones, strategies.weights, sums, held, want.requests)
+            allocated[name] = max(0, sums[name] - sum(room[numa].get(name, 0) for numa in there))
+        points = score(strategies.of_zones, strategies.weights, sums, allocated, request.requests)
         for name in usable:
             found[name].append(Hint(mask, preferred=False, score=points))
             least[name] = min(least[name], len(there))
@@ -65,7 +65,7 @@ def masks_of(numas: Sequence[int], widest: int) -> Iterator[Mask]:
 
     Beyond ten NUMA nodes, of MOST_MASKS only those that are small enough, and the set of all.
     """
-    left = MOST_MASKS
+    left = MAX_MASKS
     for size in range(1, min(len(numas), widest) + 1):
         left -= comb(len(numas), size)
         if left >= 0 or size == len(numas):

@@ -23,7 +23,7 @@ Provider = Mapping[str, Sequence[Hint] | None]
 """Resource -> its hints; None: it does not care, empty: there is none that would do."""
 
 
-class Merged(NamedTuple):
+class MergedHint(NamedTuple):
     """The outcome: the affinity, and why a node is refused with it.
 
     Attributes:
@@ -43,7 +43,7 @@ def merge(
     providers: Sequence[Provider],
     exclusive: str = "",
     use: Callable[[int], ZoneUse] = lambda _: ZoneUse.IDLE,
-) -> Merged:
+) -> MergedHint:
     """Find the best affinity and say whether the policy admits a pod with it.
 
     Args:
@@ -56,18 +56,18 @@ def merge(
     if policy == SINGLE_NUMA:
         lists = [[hint for hint in hints if _is_single(hint)] for hints in lists]
     if unsatisfied and policy != BEST_EFFORT:
-        return Merged(
+        return MergedHint(
             Hint(None if policy == SINGLE_NUMA else every, preferred=False), admitted=False, unsatisfied=unsatisfied
         )
     best = _best(lists, every, exclusive, use)
     if policy == BEST_EFFORT:
-        return Merged(Hint(every, preferred=False) if best.unsatisfied else best, admitted=True)
+        return MergedHint(Hint(every, preferred=False) if best.unsatisfied else best, admitted=True)
     if policy == SINGLE_NUMA and best.mask == every:
         best = Hint(None, best.preferred)
     if not best.preferred:
         joint = "," if policy == SINGLE_NUMA else " & "
-        return Merged(best, admitted=False, unaligned=joint.join(_summaries(providers)))
-    return Merged(best, admitted=True)
+        return MergedHint(best, admitted=False, unaligned=joint.join(_summaries(providers)))
+    return MergedHint(best, admitted=True)
 
 
 def mask_of(numas: Iterable[int]) -> Mask:
@@ -116,12 +116,12 @@ def _is_single(hint: Hint) -> bool:
 def _best(lists: Sequence[Sequence[Hint]], every: Mask, exclusive: str, use: Callable[[int], ZoneUse]) -> Hint:
     """The best combination; all NUMA nodes, not preferred, when there is none."""
 
-    def shut(mask: Mask) -> bool:
-        return exclusive == REQUIRED and _is_shut(mask, use)
+    def excluded(mask: Mask) -> bool:
+        return exclusive == REQUIRED and _is_excluded(mask, use)
 
     best = start = Hint(every, preferred=False)
     for merged in preferred_combinations(lists, every):
-        if merged.mask and not shut(merged.mask) and _replaces(merged, best):
+        if merged.mask and not excluded(merged.mask) and _replaces(merged, best):
             best = merged
     if best is not start:
         return best
@@ -131,7 +131,7 @@ def _best(lists: Sequence[Sequence[Hint]], every: Mask, exclusive: str, use: Cal
     return best
 
 
-def _is_shut(mask: Mask, use: Callable[[int], ZoneUse]) -> bool:
+def _is_excluded(mask: Mask, use: Callable[[int], ZoneUse]) -> bool:
     """Whether pods that are there keep a pod with this affinity away."""
     several = mask.bit_count() > 1
     return any(use(numa) is (ZoneUse.SINGLE if several else ZoneUse.SHARED) for numa in numas_of(mask))

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from services.scheduler.plugins.helper.scoring_strategy import WeightedResource
 from shared.errors import KoordError
 
@@ -23,11 +24,7 @@ def read_balance_args(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
     Raises:
         BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one upstream takes.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        resources = msgspec.convert(stated, _Args).resources
-    except msgspec.ValidationError as error:
-        raise BadBalanceArgs(f"{source}: {error}") from error
+    resources = decode_args(raw, _Args, source, BadBalanceArgs).resources
     for number, resource in enumerate(resources):
         if resource.weight not in (0, 1):
             raise BadBalanceArgs(f"{source}: resources[{number}].weight is {resource.weight}; give 1 or leave it out")

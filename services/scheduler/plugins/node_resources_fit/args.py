@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST, RATIO, WeightedResource
 from shared.errors import KoordError
 
@@ -53,11 +54,7 @@ def read_fit_args(raw: Mapping[str, Any], source: str = "NodeResourcesFitArgs") 
     Raises:
         BadFitArgs: a field is unknown, of the wrong type, or out of range.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, FitArgs)
-    except msgspec.ValidationError as error:
-        raise BadFitArgs(f"{source}: {error}") from error
+    args = decode_args(raw, FitArgs, source, BadFitArgs)
     strategy = args.scoring_strategy
     if strategy.type not in (LEAST, MOST, RATIO):
         raise BadFitArgs(f"{source}: scoringStrategy.type is {strategy.type!r}; give {LEAST}, {MOST} or {RATIO}")

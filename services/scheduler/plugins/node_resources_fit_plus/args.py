@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 
 
@@ -29,11 +30,7 @@ def read_fit_plus_args(raw: Mapping[str, Any], source: str) -> Mapping[str, Pref
     Raises:
         BadFitPlusArgs: a field is unknown or of the wrong type, or a weight is negative or beyond 2^31 - 1.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        resources = msgspec.convert(stated, _Args).resources or {}
-    except msgspec.ValidationError as error:
-        raise BadFitPlusArgs(f"{source}: {error}") from error
+    resources = decode_args(raw, _Args, source, BadFitPlusArgs).resources or {}
     for name, preference in resources.items():
         if not 0 <= preference.weight < 1 << 31:
             raise BadFitPlusArgs(f"{source}: resources[{name}].weight is {preference.weight}; give a number from 0 up")

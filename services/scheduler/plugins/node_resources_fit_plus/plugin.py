@@ -110,7 +110,7 @@ def added_by(pod: Pod, resource: str) -> int:
 
 
 def _of(container: Container, resource: str) -> int:
-    stated = (container.resources.requests if container.resources else None) or {}
-    if resource in stated:
-        return amount(resource, nanos(stated[resource]))
+    given = (container.resources.requests if container.resources else None) or {}
+    if resource in given:
+        return amount(resource, nanos(given[resource]))
     return amount(resource, DEFAULT_REQUESTS.get(resource, 0))

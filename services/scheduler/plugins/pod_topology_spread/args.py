@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 from shared.kube.pod import TopologySpreadConstraint
 
@@ -45,11 +46,7 @@ def read_spread_args(raw: Mapping[str, Any], source: str = "PodTopologySpreadArg
     Raises:
         BadSpreadArgs: a field is unknown, of the wrong type, or out of range.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, _Args)
-    except msgspec.ValidationError as error:
-        raise BadSpreadArgs(f"{source}: {error}") from error
+    args = decode_args(raw, _Args, source, BadSpreadArgs)
     if args.defaulting_type not in ("System", "List"):
         raise BadSpreadArgs(f"{source}: defaultingType is {args.defaulting_type!r}; give System or List")
     if args.defaulting_type == "System":

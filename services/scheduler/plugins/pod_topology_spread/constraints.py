@@ -34,18 +34,18 @@ class Constraint(NamedTuple):
     honors_taints: bool = False
 
 
-def is_spread(pod_class: PodClass, around: ClusterObjects) -> bool:
+def may_be_spread(pod_class: PodClass, cluster_objects: ClusterObjects) -> bool:
     """Whether the class can have constraints: of its own, or the defaults for pods that something selects."""
     pod = pod_class.pod
     return bool(
         pod.spec.topology_spread_constraints
         or pod.metadata.owner_references
-        or around.services.get(pod_class.namespace)
+        or cluster_objects.services.get(pod_class.namespace)
     )
 
 
 def constraints_of(
-    pod_class: PodClass, action: str, args: SpreadArgs, around: ClusterObjects
+    pod_class: PodClass, action: str, args: SpreadArgs, cluster_objects: ClusterObjects
 ) -> tuple[tuple[Constraint, ...], bool]:
     """A class's constraints with one action, in order; and whether nodes must have all their keys to take part."""
     own = pod_class.pod.spec.topology_spread_constraints
@@ -53,22 +53,22 @@ def constraints_of(
         chosen = [each for each in own if each.when_unsatisfiable == action]
         return tuple(_read(each, pod_class, _selector(each, pod_class.labels)) for each in chosen), True
     chosen = [each for each in args.defaults if each.when_unsatisfiable == action]
-    selector = default_selector(pod_class, around) if chosen else ()
+    selector = default_selector(pod_class, cluster_objects) if chosen else ()
     if not selector:
         return (), True
     return tuple(_read(each, pod_class, selector) for each in chosen), not args.are_systems
 
 
-def default_selector(pod_class: PodClass, around: ClusterObjects) -> Selector:
+def default_selector(pod_class: PodClass, cluster_objects: ClusterObjects) -> Selector:
     """What selects the pod: its services, and the workload that controls it; empty when nothing does."""
     labels: dict[str, str] = {}
-    for selector in around.services.get(pod_class.namespace, {}).values():
+    for selector in cluster_objects.services.get(pod_class.namespace, {}).values():
         if selects(selector, pod_class.labels):
             labels.update({requirement.key: requirement.values[0] for requirement in selector})
     requirements = [Requirement(key=key, operator="In", values=(value,)) for key, value in labels.items()]
     for owner in pod_class.pod.metadata.owner_references:
         if owner.controller:
-            requirements += around.owners.get((owner.kind, f"{pod_class.namespace}/{owner.name}"), ())
+            requirements += cluster_objects.owners.get((owner.kind, f"{pod_class.namespace}/{owner.name}"), ())
     return ordered(requirements)
 
 

@@ -32,7 +32,7 @@ from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains
 from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SYSTEM_DEFAULTS, SpreadArgs
-from services.scheduler.plugins.pod_topology_spread.constraints import Constraint, constraints_of, is_spread
+from services.scheduler.plugins.pod_topology_spread.constraints import Constraint, constraints_of, may_be_spread
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
@@ -66,42 +66,42 @@ class PodTopologySpreadState(PluginState):
     def __init__(self, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
         self._args = args
         self._snapshot = snapshot
-        self._classes: dict[PodClass, _Spread | None] = {}
+        self._classes: dict[PodClass, _ClassConstraints | None] = {}
         self._placed: list[tuple[PodClass, int, int]] = []
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Whether the class has constraints."""
-        return self._spread(pod_class) is not None
+        return self._constraints_of(pod_class) is not None
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class without hard constraints."""
-        spread = self._spread(pod_class)
+        spread = self._constraints_of(pod_class)
         if spread is None or not spread.hard:
             return None
         results: Int64 | None = None
         for counted in spread.hard:
-            said = counted.codes()[counted.domains.of]
-            results = said if results is None else np.where(results == 0, said, results)
+            domain_results = counted.domain_results()[counted.domains.of]
+            results = domain_results if results is None else np.where(results == 0, domain_results, results)
         return None if results is None else results[rows]
 
     def revision(self, pod_class: PodClass) -> int:
         """How many placements of the cycle concerned the class."""
-        spread = self._spread(pod_class)
+        spread = self._constraints_of(pod_class)
         return 0 if spread is None else spread.revision
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
         """Whether the class has no constraints."""
-        return self._spread(pod_class) is None
+        return self._constraints_of(pod_class) is None
 
     def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
         """None for a class without soft constraints."""
-        spread = self._spread(pod_class)
+        spread = self._constraints_of(pod_class)
         if spread is None or not spread.soft:
             return None
         ranked = feasible & spread.has_keys if spread.needs_keys else feasible
         raw = np.zeros(self._snapshot.size)
         for counted in spread.soft:
-            raw += counted.crowd(ranked)
+            raw += counted.score_part(ranked)
         whole = np.trunc(raw)
         rounded: Int64 = (whole + (raw - whole >= 0.5)).astype(np.int64)
         of_ranked = rounded[ranked]
@@ -119,11 +119,11 @@ class PodTopologySpreadState(PluginState):
         if not terminating:
             self._placed.append((pod_class, row, sign))
 
-    def _spread(self, pod_class: PodClass) -> "_Spread | None":
+    def _constraints_of(self, pod_class: PodClass) -> "_ClassConstraints | None":
         if pod_class not in self._classes:
             self._classes[pod_class] = None
-            if is_spread(pod_class, self._snapshot.cluster_objects):
-                spread = _Spread(pod_class, self._args, self._snapshot)
+            if may_be_spread(pod_class, self._snapshot.cluster_objects):
+                spread = _ClassConstraints(pod_class, self._args, self._snapshot)
                 self._classes[pod_class] = spread if spread.hard or spread.soft else None
         spread_of = self._classes[pod_class]
         if spread_of is not None and spread_of.upto < len(self._placed):
@@ -131,7 +131,7 @@ class PodTopologySpreadState(PluginState):
         return spread_of
 
 
-class _Spread:
+class _ClassConstraints:
     """How pods are spread at the moment, as one class's constraints see it.
 
     Attributes:
@@ -142,23 +142,23 @@ class _Spread:
     """
 
     def __init__(self, pod_class: PodClass, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
-        around = snapshot.cluster_objects
-        hard, _ = constraints_of(pod_class, HARD, args, around)
-        soft, self.needs_keys = constraints_of(pod_class, SOFT, args, around)
+        cluster_objects = snapshot.cluster_objects
+        hard, _ = constraints_of(pod_class, HARD, args, cluster_objects)
+        soft, self.needs_keys = constraints_of(pod_class, SOFT, args, cluster_objects)
         self._namespace = pod_class.namespace
         self._matches: dict[PodClass, tuple[bool, ...]] = {}
         self.upto = 0
         self.revision = 0
-        self.hard: list[_Counted] = []
-        self.soft: list[_Counted] = []
+        self.hard: list[_ConstraintCounts] = []
+        self.soft: list[_ConstraintCounts] = []
         self.has_keys: Bools = np.zeros(0, np.bool_)
         if not hard and not soft:
             return
-        nodes = _Nodes(pod_class, snapshot)
-        self.hard = [_Counted(each, nodes, nodes.with_keys(hard)) for each in hard]
+        nodes = _EligibleNodes(pod_class, snapshot)
+        self.hard = [_ConstraintCounts(each, nodes, nodes.with_keys(hard)) for each in hard]
         self.has_keys = nodes.with_keys(soft)
         everywhere = snapshot.table.alive[: snapshot.size]
-        self.soft = [_Counted(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
+        self.soft = [_ConstraintCounts(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
     def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
         """Count the pods that the cycle has placed since the last time."""
@@ -180,7 +180,7 @@ class _Spread:
         self.upto = len(placed)
 
 
-class _Nodes:
+class _EligibleNodes:
     """What a class's constraints need of the nodes, each worked out once."""
 
     def __init__(self, pod_class: PodClass, snapshot: CycleSnapshot) -> None:
@@ -218,7 +218,7 @@ class _Nodes:
         return self.snapshot.pod_index.counts((matcher,), with_terminating=False)
 
 
-class _Counted:
+class _ConstraintCounts:
     """One constraint and the pods that it counts.
 
     Attributes:
@@ -226,7 +226,7 @@ class _Counted:
         by_row: int64[rows] for a soft constraint on the host name, which counts each node for itself.
     """
 
-    def __init__(self, constraint: Constraint, nodes: _Nodes, among: Bools) -> None:
+    def __init__(self, constraint: Constraint, nodes: _EligibleNodes, among: Bools) -> None:
         self.constraint = constraint
         self.domains = domains(nodes.snapshot.table, constraint.key)
         self.included = nodes.included(constraint, among)
@@ -246,17 +246,17 @@ class _Counted:
         else:
             self._added.append((row, by))
 
-    def codes(self) -> Int64:
+    def domain_results(self) -> Int64:
         """int64[domains + 1]: the verdict on each domain, and on nodes outside of any."""
         counts = self.by_domain
         here = counts[:-1][self._met]
         fewest = int(here.min()) if len(here) >= max(self.constraint.min_domains, 1) else 0
         most = self.constraint.max_skew - self.constraint.matches_self + fewest
-        codes = np.where(counts > most, _SKEWED, 0)
-        codes[-1] = _MISSING_LABEL
-        return codes
+        domain_results = np.where(counts > most, _SKEWED, 0)
+        domain_results[-1] = _MISSING_LABEL
+        return domain_results
 
-    def crowd(self, ranked: Bools) -> NDArray[np.float64]:
+    def score_part(self, ranked: Bools) -> NDArray[np.float64]:
         """float64[rows]: the constraint's part of the raw score; 0 on nodes without its key."""
         if self.constraint.key == HOSTNAME:
             size, pods = int(np.count_nonzero(ranked)), self._on_rows(len(ranked))

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 
 
@@ -22,8 +23,4 @@ def read_scarce_args(raw: Mapping[str, Any], source: str) -> frozenset[str]:
     Raises:
         BadScarceArgs: a field is unknown or of the wrong type.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        return frozenset(msgspec.convert(stated, _Args).resources or ())
-    except msgspec.ValidationError as error:
-        raise BadScarceArgs(f"{source}: {error}") from error
+    return frozenset(decode_args(raw, _Args, source, BadScarceArgs).resources or ())

@@ -32,10 +32,10 @@ class ScarceResourceAvoidance(Plugin):
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Depends on node objects alone."""
-        return NodeOnlyState(self, snapshot.table, _asked_for, None, self._score)
+        return NodeOnlyState(self, snapshot.table, _requested, None, self._score)
 
     def _score(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
-        asked = _asked_for(pod_class)
+        asked = _requested(pod_class)
         unused = np.zeros(table.size, np.int64)
         scarce = np.zeros(table.size, np.int64)
         for name, column in table.columns.items():
@@ -49,5 +49,5 @@ class ScarceResourceAvoidance(Plugin):
         return score[rows]
 
 
-def _asked_for(pod_class: PodClass) -> tuple[str, ...]:
+def _requested(pod_class: PodClass) -> tuple[str, ...]:
     return tuple(sorted(name for name, size in pod_class.request.items() if size > 0))

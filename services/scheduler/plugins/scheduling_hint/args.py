@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 
 MAX_HINT_NODES = 100
@@ -24,11 +25,7 @@ def read_hint_args(raw: Mapping[str, Any], source: str) -> int:
     Raises:
         BadHintArgs: a field is unknown, of the wrong type, or not above 0.
     """
-    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
-    try:
-        args = msgspec.convert(stated, _Args)
-    except msgspec.ValidationError as error:
-        raise BadHintArgs(f"{source}: {error}") from error
+    args = decode_args(raw, _Args, source, BadHintArgs)
     if args.max_hint_nodes <= 0:
         raise BadHintArgs(f"{source}: maxHintNodes is {args.max_hint_nodes}; give a number above 0")
     return args.max_hint_nodes

@@ -26,10 +26,10 @@ from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginSt
 from services.scheduler.plugins.volume_binding import SPEC
 from services.scheduler.plugins.volume_binding.volume_match import (
     VolumePreparation,
-    can_make,
+    can_provision,
     free_volumes,
     reachable,
-    wanted,
+    requested_bytes,
 )
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.storage import SELECTED_NODE, Claim
@@ -53,8 +53,8 @@ class VolumeBinding(Plugin):
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
         """All that is wrong on the node, or with a claim."""
         if result >= _TROUBLE:
-            trouble = pod_class.cached.get(VolumeBinding)
-            return (trouble if isinstance(trouble, Reason) else Reason("ClaimUnbound"),)
+            problem = pod_class.cached.get(VolumeBinding)
+            return (problem if isinstance(problem, Reason) else Reason("ClaimUnbound"),)
         return tuple(Reason(code) for bit, code in _CODES.items() if result & bit)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
@@ -95,7 +95,7 @@ class VolumeBindingState(ClaimsPluginState):
                 self.taken[found.metadata.name] = claim.metadata.key
                 if found.spec.claim_ref is None and storage.chosen.get(found.metadata.name) != claim.metadata.key:
                     choice.volumes.append((found, claim))
-            elif bool(can_make(claim, storage, table)[0][row]):  # else another pod of the cycle took the last one
+            elif bool(can_provision(claim, storage, table)[0][row]):  # else another pod of the cycle took the last one
                 choice.claims.append(claim)
         return choice
 
@@ -103,8 +103,8 @@ class VolumeBindingState(ClaimsPluginState):
         """A verdict is a set of bits, one for each thing that is wrong."""
         storage, table = self._snapshot.cluster_objects.storage, self._snapshot.table
         claims = claims_of(pod_class, storage)
-        if claims.trouble is not None:
-            pod_class.cached[VolumeBinding] = claims.trouble
+        if claims.problem is not None:
+            pod_class.cached[VolumeBinding] = claims.problem
             return np.full(self._snapshot.size, _TROUBLE, np.int64)
         results = np.zeros(self._snapshot.size, np.int64)
         for _, volume in claims.bound:
@@ -113,17 +113,17 @@ class VolumeBindingState(ClaimsPluginState):
             else:
                 results |= np.where(reachable(table, volume), 0, _CONFLICT)
         if claims.waiting:
-            results |= self._judge_waiting(claims, table)
+            results |= self._evaluate_waiting(claims, table)
         return results if results.any() else None
 
-    def _judge_waiting(self, claims: Claims, table: NodeTable) -> Int64:
+    def _evaluate_waiting(self, claims: Claims, table: NodeTable) -> Int64:
         """Bits for claims that wait: a free volume for each, no volume for two of them; or one that can be made."""
         storage = self._snapshot.cluster_objects.storage
         size = self._snapshot.size
         none, no_space = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         used: dict[str, Bools] = {}  # volume -> where an earlier claim of the pod takes it
         for claim in _smallest_first(claims):
-            made, has_space = can_make(claim, storage, table)
+            made, has_space = can_provision(claim, storage, table)
             if node := _selected(claim):
                 elsewhere = np.ones(size, np.bool_)
                 if node in table.rows:
@@ -148,7 +148,7 @@ class VolumeBindingState(ClaimsPluginState):
 
 
 def _smallest_first(claims: Claims) -> list[Claim]:
-    return sorted(claims.waiting, key=lambda claim: (wanted(claim), claim.metadata.key))
+    return sorted(claims.waiting, key=lambda claim: (requested_bytes(claim), claim.metadata.key))
 
 
 def _selected(claim: Claim) -> str:

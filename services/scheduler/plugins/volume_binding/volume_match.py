@@ -64,7 +64,7 @@ class VolumePreparation(Preparation):
             )
 
 
-def wanted(claim: Claim) -> int:
+def requested_bytes(claim: Claim) -> int:
     """What a claim asks for, in nanos of a byte; 0 when it does not say."""
     requests = (claim.spec.resources.requests if claim.spec.resources else None) or {}
     return _bytes(requests.get("storage"))
@@ -76,13 +76,13 @@ def reachable(table: NodeTable, volume: PersistentVolume) -> Bools:
     if affinity is None or affinity.required is None:
         return np.ones(table.size, np.bool_)
     entry = ("reachable", affinity)
-    kept: tuple[int, int, Bools] | None = table.cached.get(entry)
-    if kept is None or kept[:2] != (table.version, table.size):
+    cached: tuple[int, int, Bools] | None = table.cached.get(entry)
+    if cached is None or cached[:2] != (table.version, table.size):
         where = np.zeros(table.size, np.bool_)
         for term in affinity.required.node_selector_terms:
             where |= term_matches(table, term)
-        kept = table.cached[entry] = (table.version, table.size, where)
-    return kept[2]
+        cached = table.cached[entry] = (table.version, table.size, where)
+    return cached[2]
 
 
 def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str]) -> list[PersistentVolume]:
@@ -91,7 +91,7 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
     Args:
         taken: volume -> claim, of what has been chosen and is not to be seen yet.
     """
-    size, selector = wanted(claim), canonical(claim.spec.selector)
+    size, selector = requested_bytes(claim), canonical(claim.spec.selector)
     found: list[tuple[bool, int, str, PersistentVolume]] = []
     for name, volume in storage.of_class(claim.spec.storage_class_name or "").items():
         spec = volume.spec
@@ -102,7 +102,7 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
             continue
         holder = taken.get(name) or storage.chosen.get(name) or claim.metadata.key
         if (
-            holder != claim.metadata.key and _still_wants(storage.claims.get(holder))
+            holder != claim.metadata.key and _still_waits(storage.claims.get(holder))
         ) or volume.metadata.deletion_timestamp is not None:
             continue
         capacity = _bytes((spec.capacity or {}).get("storage"))
@@ -118,12 +118,12 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
     return [volume for *_, volume in sorted(found, key=lambda entry: entry[:3])]
 
 
-def _still_wants(claim: Claim | None) -> bool:
+def _still_waits(claim: Claim | None) -> bool:
     """Whether a claim for which a volume was chosen has not got another one."""
     return claim is not None and not claim.spec.volume_name
 
 
-def can_make(claim: Claim, storage: VolumeCatalog, table: NodeTable) -> tuple[Bools, Bools]:
+def can_provision(claim: Claim, storage: VolumeCatalog, table: NodeTable) -> tuple[Bools, Bools]:
     """(bool[rows], bool[rows]): where the claim's class makes volumes, and where enough storage is left for this one."""
     nowhere, everywhere = np.zeros(table.size, np.bool_), np.ones(table.size, np.bool_)
     class_ = storage.class_of(claim)
@@ -139,7 +139,7 @@ def can_make(claim: Claim, storage: VolumeCatalog, table: NodeTable) -> tuple[Bo
         return made, everywhere
     enough = nowhere.copy()
     for capacity in storage.capacities.values():
-        if capacity.storage_class_name == class_.metadata.name and _largest(capacity) >= wanted(claim):
+        if capacity.storage_class_name == class_.metadata.name and _largest(capacity) >= requested_bytes(claim):
             enough |= _selected(table, capacity.node_topology)
     return made, enough
 

@@ -1,0 +1,26 @@
+"""Decoding of the `args` of a pluginConfig."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from shared.errors import KoordError
+
+T = TypeVar("T")
+
+
+def decode_args(raw: Mapping[str, Any], into: type[T], source: str, error: type[KoordError]) -> T:
+    """Decodes arguments; `apiVersion`, `kind` and fields that are null are left out.
+
+    Args:
+        source: the path of the arguments in the configuration, for the error.
+
+    Raises:
+        error: a field is unknown or of the wrong type.
+    """
+    given = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        return msgspec.convert(given, into)
+    except msgspec.ValidationError as invalid:
+        raise error(f"{source}: {invalid}") from invalid
