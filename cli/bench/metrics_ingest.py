@@ -1,7 +1,8 @@
-"""`koord bench ingest`: what reports of a fleet cost metrics ingest, from an agent's question to a follower of the log.
+"""`koord bench ingest`: cost of a fleet's reports for metrics ingest, from an agent's request to a follower of the log.
 
-A pod sample is one pod in one report. Reports are made and sent by a process of their own, as questions over NATS; each is answered
-after the commit of what it led to: NodeReported and the NodeMetric's status. Nodes and pods are in the log before.
+A pod sample is one pod in one report. Reports are made and sent by a process of their own, as requests over NATS; each
+is answered after the commit of its events: NodeReported and the NodeMetric's status. Nodes and pods are in the log
+before.
 """
 
 import asyncio
@@ -40,25 +41,28 @@ from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
 
 FILLING = 3
-"""Reports of each node before anything is measured, with that one."""
+"""Reports of each node before anything is measured."""
 MEASURED = 10_000
-"""Reports that are then sent as fast as they are answered, or a little more: whole rounds of all nodes."""
+"""Reports that are then sent as fast as they are answered, or a little more: whole turns of all nodes."""
 MOST_ROUNDS = 20
 """More minutes would not lie within the windows."""
 
 
 class IngestFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """The figures that `--json` prints.
 
     Attributes:
-        pod_samples_per_s: taken and recorded, when reports come as fast as they are answered.
-        pod_samples_per_core_s: the same for each second of cpu that the three use.
-        cores_used: cpu of ingest, Postgres and NATS (children counted) for a report of each node once a minute, in cores.
-        ingest_cores, postgres_cores, nats_cores: what each of them used of that.
-        lag_p50_s, lag_p99_s: then: from sending a report until a follower in another process has its NodeReported.
-        rss_mib: the most memory that ingest had resident.
-        report_bytes, event_bytes, status_bytes: mean size of a report as sent, of a NodeReported, of what the NodeMetric must say.
-        gib_per_day_10k: what 10,000 such nodes append to `metrics-*` in a day.
+        pod_samples_per_s: accepted and recorded, when reports come as fast as they are answered.
+        pod_samples_per_core_s: the same for each second of cpu of the three processes.
+        cores_used: cpu of ingest, Postgres and NATS (children counted) for a report of each node once a minute, in
+            cores.
+        ingest_cores, postgres_cores, nats_cores: the part of each of them.
+        lag_p50_s, lag_p99_s: at that rate, from sending a report until a follower in another process has its
+            NodeReported.
+        rss_mib: largest resident memory of ingest.
+        report_bytes, event_bytes, status_bytes: mean size of a report as sent, of a NodeReported, of a NodeMetric's
+            status.
+        gib_per_day_10k: size of a day's events of 10,000 such nodes in `metrics-*`.
     """
 
     pod_samples_per_s: int
@@ -89,7 +93,7 @@ class IngestFigures(msgspec.Struct, frozen=True):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def ingest(*, nodes: int, pods_per_node: int, seconds: float, as_json: bool) -> None:
-    """Measures what reports of a fleet cost metrics ingest.
+    """Measures the cost of a fleet's reports for metrics ingest.
 
     First throughput, then cpu, memory and lag at one report a minute and node.
 
@@ -135,7 +139,7 @@ class Servers(NamedTuple):
     nats: EmbeddedNats
 
     def cpu_s(self) -> tuple[float, float, float]:
-        """What each has used since it began."""
+        """Returns the cpu seconds of each since its start."""
         return _cpu_s(self.ingest.pid), _cpu_s(self.postgres.pid), _cpu_s(self.nats.process.pid)
 
 
@@ -165,7 +169,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     async with asyncio.timeout(ANSWERED_S):
         while not sent.keys() <= fold_times.lags_of.keys():
             await asyncio.sleep(0.05)
-    # Until the last is recorded: on a machine that is shared that is later, and what was put off is counted as well.
+    # Until the last report is recorded: on a shared machine that is later, and the deferred work is counted as well.
     cores = [round((now - then) / seconds, 3) for now, then in zip(servers.cpu_s(), before, strict=True)]
     pipe.send(None)
     await follower.stop()
@@ -195,7 +199,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
 
 
 class _FoldTimes:
-    """A State that notes when it has folded which report, and how large events are."""
+    """A State that records when it folded which report, and the size of events."""
 
     SCHEMA: ClassVar[int] = 1
 
@@ -214,7 +218,7 @@ class _FoldTimes:
         self.positions[record.context] = record.seq
 
     def begin(self) -> None:
-        """Forgets what was noted before."""
+        """Drops earlier records."""
         self.lags_of = {}
         self._sizes = {NodeReported: [], FieldsDesired: []}
 
@@ -252,7 +256,7 @@ async def _observe(database: Database, bus: Bus, nodes: int, pods: int) -> None:
 
 
 def _cpu_s(pid: int | None) -> float:
-    """Seconds of cpu of a process, of those that it has ended, and of those below it."""
+    """Returns cpu seconds of a process, of those that it has ended, and of those below it."""
     process = psutil.Process(pid)
     times = process.cpu_times()
     used = float(times.user + times.system + times.children_user + times.children_system)

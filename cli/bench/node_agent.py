@@ -1,4 +1,4 @@
-"""`koord bench agent`: what the node agent costs its node, measured from outside, with real cgroups and a real bus."""
+"""`koord bench agent`: cost of the node agent for its node, measured from outside, with real cgroups and a real bus."""
 
 import asyncio
 import os
@@ -36,13 +36,13 @@ POLL_INTERVAL_S = 1.0
 
 
 class AgentFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """The figures that `--json` prints.
 
     Attributes:
         cpu_percent: of one core, the agent and all processes below it.
-        rss_mib: the most that they held at any look.
-        cycle_ms: wall time of a round of measuring, on average.
-        interval_s: seconds between two rounds, as they came.
+        rss_mib: the largest sample of their memory.
+        cycle_ms: wall time of a collection cycle, on average.
+        interval_s: seconds between two cycles, as they came.
         report_bytes: of the last report.
         reports: that arrived while it was measured.
     """
@@ -60,11 +60,11 @@ class AgentFigures(msgspec.Struct, frozen=True):
 
 
 class NothingMeasured(KoordError):
-    """The agent did not report what is there, so its cost says nothing."""
+    """The agent's reports do not match the node, so its cost means nothing."""
 
 
 class Usage(NamedTuple):
-    """A process with all below it."""
+    """Usage of a process with all below it."""
 
     cpu_s: float
     rss_mib: float
@@ -77,10 +77,10 @@ class Usage(NamedTuple):
 @click.option("--report-every", type=float, default=15.0, show_default=True, help="Seconds between two reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def agent(*, pods: int, seconds: float, transport: Literal["nats", "mqtt"], report_every: float, as_json: bool) -> None:
-    """Measures what the node agent costs its node at a sample a second.
+    """Measures the cost of the node agent for its node at a sample a second.
 
-    Makes that many cgroups with a process each (as root), runs the agent against an embedded NATS, and takes all of it away
-    again. It measures and acts: CPU suppress, CPU burst, memory QoS, evictions and batch resources are on.
+    Makes that many cgroups with a process each (as root), runs the agent against an embedded NATS, and removes them
+    again. It measures and enforces: CPU suppress, CPU burst, memory QoS, evictions and batch resources are on.
     """
     with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
         figures = asyncio.run(_measure(Path(name), pods, seconds, transport, report_every))
@@ -133,7 +133,7 @@ async def _measure(folder: Path, pods: int, seconds: float, transport: str, repo
 
 
 async def _answer_reports(bus: Bus, received: list[bytes], transport: str) -> None:
-    """Stands in for ingest: over NATS answer, over MQTT (which the server maps to the same subject) listen."""
+    """Acts as ingest: answers over NATS; over MQTT, which the server maps to the same subject, only listens."""
     subject = subjects.every_subject(subjects.REPORT)
 
     async def accept(data: bytes) -> bytes:
@@ -148,7 +148,7 @@ async def _answer_reports(bus: Bus, received: list[bytes], transport: str) -> No
 
 
 async def _answer_actions(bus: Bus, uids: list[str]) -> None:
-    """Stands in for action ingest: the agent is action of its pods, and its actions are taken."""
+    """Acts as action ingest: accepts actions, and publishes the agent's pods and NodeSLO."""
     found = tuple(_pod(number, uid) for number, uid in enumerate(uids))
     amounts = {"cpu": str(os.cpu_count()), "memory": "16Gi"}
     node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
@@ -170,7 +170,7 @@ async def _answer_actions(bus: Bus, uids: list[str]) -> None:
 
 
 def _pod(number: int, uid: str) -> Pod:
-    """Of three pods one is prod with a limit, one burstable, one batch, as their cgroups lie."""
+    """Returns a pod: of each three one is prod with a limit, one burstable, one batch, as their cgroups lie."""
     kube = ("Guaranteed", "Burstable", "BestEffort")[number % len(QOS)]
     labels = {"koordinator.sh/qosClass": "BE" if kube == "BestEffort" else "LS"}
     if kube == "BestEffort":
@@ -204,7 +204,7 @@ def _agent(folder: Path, nats: EmbeddedNats, parent: str, transport: str, report
 
 
 async def _watch(process: Process, http: str, seconds: float) -> tuple[float, float, float, float]:
-    """Cpu percent, RSS in MiB, milliseconds a round, seconds between rounds."""
+    """Returns cpu percent, RSS in MiB, milliseconds a cycle, seconds between cycles."""
     assert process.pid is not None
     began, rounds, cycle_s = time.monotonic(), *await asyncio.to_thread(_rounds, http)
     cpu_s, rss_mib = _used(process.pid).cpu_s, 0.0
@@ -226,7 +226,7 @@ async def _watch(process: Process, http: str, seconds: float) -> tuple[float, fl
 
 
 def _used(root: int) -> Usage:
-    """CPU time (of ended children too) and memory of a process and all below it, by /proc."""
+    """Returns CPU time (of ended children too) and memory of a process and all below it, from /proc."""
     hertz, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     parents: dict[int, int] = {}
     found: dict[int, Usage] = {}
@@ -245,7 +245,7 @@ def _used(root: int) -> Usage:
 
 
 def _line(pid: int, parents: dict[int, int]) -> list[int]:
-    """A process and those above it."""
+    """Returns a process and its ancestors."""
     line = [pid]
     while (parent := parents.get(line[-1], 0)) and parent not in line:
         line.append(parent)
@@ -261,7 +261,7 @@ def _ready(http: str) -> bool:
 
 
 def _rounds(http: str) -> tuple[float, float]:
-    """How many rounds the agent has made, and the seconds they took."""
+    """Returns the number of the agent's cycles, and the seconds they took."""
     with urllib.request.urlopen(f"http://{http}/metrics", timeout=5) as page:
         lines = page.read().decode().splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -271,7 +271,7 @@ def _rounds(http: str) -> tuple[float, float]:
 
 
 def _check(received: list[bytes], pods: int) -> None:
-    """What was reported is what is there."""
+    """Checks that the last report has the pods that exist."""
     if not received:
         raise NothingMeasured("no report arrived; measure for longer than a report's interval")
     last = report.decode(received[-1], NODE)

@@ -1,4 +1,4 @@
-"""The agents of a fleet that reports, as a process of their own: for `koord bench ingest`."""
+"""The reporting agents of a fleet, as a process of their own: for `koord bench ingest`."""
 
 import asyncio
 import sys
@@ -20,28 +20,29 @@ LONG_S = 1_500
 ANSWERED_S = 900.0
 """The first report is answered when ingest has read a million pods."""
 AT_ONCE = 128
-"""Questions without an answer, at most."""
+"""Requests without a reply, at most."""
 MIB = 1024 * 1024
 
 
 def node_name(number: int) -> str:
-    """The name of a node; they are numbered from 0."""
+    """Returns the name of a node; they are numbered from 0."""
     return f"node-{number:05}.rack-{number // 40:03}"
 
 
 def pod_uid(node: int, pod: int) -> str:
-    """The uid of a pod of a node."""
+    """Returns the uid of a pod of a node."""
     return f"{node:08x}-{pod:04x}-4000-8000-{node * 1_000 + pod:012x}"
 
 
 def send(pipe: Connection, nats: str, nodes: int, pods: int, minutes: int) -> None:
-    """Be the agents of all nodes, and do what comes through the pipe, until None does.
+    """Acts as the agents of all nodes, on commands from the pipe, until None comes.
 
-    `("flood", rounds)`: so many reports of each node, as fast as they are answered; `("steady", seconds)`: one of each node every INTERVAL_S.
-    Each is answered with (seconds taken, bytes of a report, (node, at_ns) -> when it was sent, of a steady one).
+    `("flood", rounds)`: so many reports of each node, as fast as they are answered; `("steady", seconds)`: one of each
+    node every INTERVAL_S. The reply to each is (seconds taken, bytes of a report, (node, at_ns) -> time of sending, of
+    a steady one).
 
     Args:
-        minutes: that the nodes report of before now.
+        minutes: number of minutes before now at which reports begin.
     """
     uvloop.run(_Sender(pipe, nodes, pods, minutes).run(nats))
 
@@ -59,7 +60,7 @@ class _Sender:
         self._bus: Bus
 
     async def run(self, nats: str) -> None:
-        """Does what is asked for, until None is."""
+        """Runs commands until None comes."""
         self._bus = Bus(nats, name="bench agents")
         await self._bus.start()
         while (command := await asyncio.to_thread(self._pipe.recv)) is not None:
@@ -120,7 +121,7 @@ class _Reports:
         )
 
     def next(self, at_ns: int) -> Report:
-        """The report of the minute that ends at an instant; the first is longer."""
+        """Returns the report of the minute that ends at an instant; the first is longer."""
         seq = next(self._seqs)
         seconds, series = (LONG_S, self._of(LONG_S)) if seq == 1 else (INTERVAL_S, self._series)
         node, system, best_effort = series
@@ -137,7 +138,7 @@ class _Reports:
         )
 
     def _of(self, seconds: int) -> tuple[Series, ...]:
-        """A sample each second, of the node, of the system, of best effort."""
+        """Returns a sample each second, of the node, of the system, of best effort."""
         offsets = tuple(range(1_000, seconds * 1_000 + 1, 1_000))
         return tuple(
             Series(
@@ -150,5 +151,5 @@ class _Reports:
 
 
 def _wave(seed: int, scale: int, seconds: int) -> Iterator[int]:
-    """Some samples around `scale`."""
+    """Yields some samples around `scale`."""
     return (scale + (seed * 7_919 + second * 104_729) % scale for second in range(seconds))

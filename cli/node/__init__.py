@@ -1,1 +1,1 @@
-"""`koord node`: what a node sells again, and why."""
+"""`koord node`: overcommitted resources of a node and their computation."""

@@ -1,4 +1,4 @@
-"""`koord node explain`: from a node's capacity to its batch and mid resources, at any time that the log remembers."""
+"""`koord node explain`: from a node's capacity to its batch and mid resources, at any time in the log."""
 
 import asyncio
 from datetime import datetime
@@ -24,13 +24,13 @@ CONTEXT = "slo"
 
 
 class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `koord node explain -o json` prints.
+    """The content of `koord node explain -o json`.
 
     Attributes:
         event: `slo/SEQ` of the decision.
         decided, report: instants; report is empty without one.
-        why: why it was written.
-        annotations: what the node was to say beside its amounts.
+        why: the reason of the write.
+        annotations: the node's annotations that were written with its amounts.
     """
 
     node: str
@@ -47,7 +47,7 @@ class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @click.group()
 def node() -> None:
-    """Show what a node sells again, and why."""
+    """Shows the overcommitted resources of a node and their computation."""
 
 
 @node.command()
@@ -56,7 +56,7 @@ def node() -> None:
 @output_option
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
-    """Writes out how a node's batch and mid resources came about, from the log alone."""
+    """Prints the computation of a node's batch and mid resources, from the log alone."""
     found = asyncio.run(_read(find_endpoints(folder).postgres, name, at))
     if output != "table":
         show(found, output)
@@ -73,10 +73,10 @@ async def _read(postgres: str, name: str, at: datetime | None) -> NodeExplained:
 
 
 async def explained(log: LogReader, name: str, at: datetime | None = None) -> NodeExplained:
-    """What was in force on a node.
+    """Returns the decision in force on a node.
 
     Raises:
-        KoordError: nothing was, or the log does not reach back so far.
+        KoordError: there was none, or the log does not reach back so far.
     """
     newest: tuple[int, bytes] | None = None
     if CONTEXT in await log.contexts():
@@ -128,6 +128,6 @@ def _print(found: NodeExplained) -> None:
 
 
 def _amount(step: Step, *, is_memory: bool) -> str:
-    """With thousands apart; bytes that are a round number of a larger unit say that too."""
+    """Returns an amount with thousands separated; bytes also in a larger unit if that is a round number."""
     short = bytes_text(step.amount) if is_memory else ""
     return f"{step.amount:,} ({short})" if short.endswith("i") else f"{step.amount:,}"

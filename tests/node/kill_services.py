@@ -1,4 +1,4 @@
-"""Services, the agent and NATS end with -9 beside a service that answers and batch pods that are held; what a user would see of it."""
+"""Kills services, the agent and NATS beside suppressed batch pods, and records the effects that a user sees."""
 
 import asyncio
 import contextlib
@@ -22,11 +22,11 @@ PERIOD_US = 100_000
 
 
 class Observation(NamedTuple):
-    """One look.
+    """One observation.
 
     Attributes:
-        quota_us: what all of best effort may use of each 100 ms; -1: everything.
-        batch_cpu: batch-cpu of the node; None: it sells none.
+        quota_us: cpu that best effort may use of each 100 ms; -1: everything.
+        batch_cpu: batch-cpu of the node; None: it has none.
     """
 
     quota_us: int
@@ -34,21 +34,21 @@ class Observation(NamedTuple):
 
 
 class Watch:
-    """What a user sees all the while that best effort is held."""
+    """Observes the node while best effort is suppressed."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self.seen: list[Observation] = []
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Observes until cancelled."""
         while True:
             status = await asyncio.to_thread(self._service.there.node.status)
             self.seen.append(Observation(self._service.quota_us(), status["allocatable"].get(BATCH_CPU)))
             await asyncio.sleep(POLL_INTERVAL_S)
 
     def check(self) -> None:
-        """Checks that best effort was held and that the node offered batch resources at every observation."""
+        """Checks that best effort was suppressed and the node had batch resources in every observation."""
         cpus = int(self._service.there.node.status()["capacity"]["cpu"])
         most = cpus * PERIOD_US * THRESHOLD // 100
         assert self.seen
@@ -60,7 +60,10 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def watched(service: Service) -> AsyncIterator[None]:
-    """Looks at the node meanwhile, and check at the end what was seen, and that the burners are the same ones as before."""
+    """Observes the node meanwhile.
+
+    Checks at the end the observations, and that the burners are the same ones as before.
+    """
     before = await _burners(service)
     watch = Watch(service)
     async with beside(watch.run()):
@@ -80,7 +83,7 @@ async def _burners(service: Service) -> list[tuple[str, str, str, int]]:
 
 
 async def kill_at_random(there: Site, seed: int, count: int, within_s: float) -> None:
-    """Kills so many, each drawn anew, spread over so many seconds; those may die again before they are back."""
+    """Kills so many services, drawn at random and spread over the time; one may die again before it is back."""
     chance = random.Random(seed)
     moments = sorted(chance.uniform(0, within_s) for _ in range(count))
     loop = asyncio.get_running_loop()
@@ -91,7 +94,7 @@ async def kill_at_random(there: Site, seed: int, count: int, within_s: float) ->
 
 
 async def kill_in_turn(service: Service, victims: Sequence[str]) -> None:
-    """Kills one after the other, each when all that a user may get_json for has been done since the last."""
+    """Kills one after the other, each when the system has recovered from the last."""
     for number, victim in enumerate(victims):
         killed = datetime.now(UTC)
         await struck(service.there.system, victim)
@@ -99,7 +102,7 @@ async def kill_in_turn(service: Service, victims: Sequence[str]) -> None:
 
 
 async def check_recovery(service: Service, since: datetime, name: str, threshold: int) -> None:
-    """A report of a later time is on the API, a new setting reaches the node, and a new batch pod is bound, has a cgroup and is held.
+    """Waits for a later report on the API, a new setting on the node, and a new batch pod that is bound and limited.
 
     Its container may take minutes to start: all of best effort has 2 ms of each 100, and others burn.
 
@@ -134,7 +137,7 @@ async def check_recovery(service: Service, since: datetime, name: str, threshold
 
 
 async def accepted(call: Any, *arguments: Any, **named: Any) -> Any:
-    """Returns the API's response once it accepts the object: it refuses with 500 while no webhook responds (failurePolicy Fail)."""
+    """Returns the API's response, once it accepts the object: without its webhooks it responds with 500."""
 
     async def attempt() -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The whole system around a real node: gateway with webhooks, scheduler, controller, both ingests, and the node's agent."""
+"""All services around a real node: gateway with webhooks, scheduler, controller, both ingests, and the node's agent."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/koordstream-webhooks"
 COLOCATION = {
     "enable": True,
-    "cpuReclaimThresholdPercent": 200,  # whatever else runs on this machine, something is left
+    "cpuReclaimThresholdPercent": 200,  # some memory is left whatever else runs on this machine
     "memoryReclaimThresholdPercent": 95,
     "metricReportIntervalSeconds": 2,
     "metricAggregateDurationSeconds": 10,
@@ -27,10 +27,10 @@ COLOCATION = {
 
 
 class Site(NamedTuple):
-    """A real node with everything around it.
+    """A real node with all services around it.
 
     Attributes:
-        folder: logs of services, and what the agent keeps.
+        folder: logs of services, and the agent's state.
     """
 
     node: RealNode
@@ -38,11 +38,11 @@ class Site(NamedTuple):
     folder: Path
 
     async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """A call as the administrator."""
+        """Calls the API as the administrator."""
         return await asyncio.to_thread(self.node.cluster.api.call, method, path, body)
 
     async def get(self, path: str) -> dict[str, Any] | None:
-        """An object; None when it is not there."""
+        """Returns an object; None when it is not there."""
         try:
             return await self.call("GET", path)
         except ApiRefused as refused:
@@ -56,11 +56,11 @@ class Site(NamedTuple):
         await self.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", {"data": data})
 
     async def created(self, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a pod; what the API server stored."""
+        """Creates a pod; returns the stored object."""
         return await self.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
 
     async def running(self, namespace: str, name: str, port: int = 0) -> dict[str, Any]:
-        """The pod, once the kubelet says that it runs, and once it listens on a port if one is given."""
+        """Waits until the kubelet reports the pod as running, and until it listens on a port if one is given."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
 
         async def look() -> dict[str, Any] | None:
@@ -79,7 +79,7 @@ class Site(NamedTuple):
 async def site(
     node: RealNode, folder: Path, agent: Mapping[str, str] | None = None, **documents: Any
 ) -> AsyncIterator[Site]:
-    """Starts all services, and wait until webhooks act and batch resources are sold.
+    """Starts all services, and waits until webhooks are served and the node has batch resources.
 
     Args:
         agent: settings of the agent, without KOORD_NODE_AGENT_.

@@ -1,4 +1,4 @@
-"""The experiment: how long a service takes to answer, alone, beside batch pods that are held, and beside the same pods when they are not."""
+"""Experiment: response time of a service alone, beside suppressed batch pods, and beside the same pods unsuppressed."""
 
 import asyncio
 import os
@@ -13,17 +13,18 @@ from tests.support.waiting import until
 COLOCATED = {"koordinator.sh/enable-colocation": "true"}
 THRESHOLD = 30
 HELD = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": THRESHOLD}
-"""Of two cores the service and all that runs beside the node use more: best effort is held to the least, 2 ms of each 100."""
+"""Of two cores the service and all that runs beside the node use more: best effort is limited to the least, 2 ms of
+each 100."""
 
 
 class Pace(NamedTuple):
-    """How requests come.
+    """The rate of requests.
 
     Attributes:
         length_s: of one measurement.
         every_ms: between two requests.
         rounds: work of each, in blocks that are hashed.
-        settles_s: how long what was changed is given to act before anything is measured.
+        settles_s: pause after a change before anything is measured.
     """
 
     length_s: int
@@ -40,18 +41,18 @@ class Service(NamedTuple):
     port: int
 
     async def latency(self, pace: Pace) -> dict[str, int]:
-        """What it reports of its own answers."""
+        """Returns the latencies that it reports."""
         path = f"/latency?for={pace.length_s}s&every={pace.every_ms}ms&rounds={pace.rounds}"
         found: dict[str, int] = await asyncio.to_thread(get_json, self.port, path, timeout_s=pace.length_s + 60)
         assert found["failed"] == 0, found
         return found
 
     def quota_us(self) -> int:
-        """What all of best effort may use of each 100 ms; -1: everything."""
+        """Returns the cpu that best effort may use of each 100 ms; -1: everything."""
         return int((self.there.node.tree.folder("cpu", "kubepods/besteffort") / "cpu.cfs_quota_us").read_text())
 
     async def hold(self, *, on: bool) -> None:
-        """Switches suppression, and wait until it acts."""
+        """Switches suppression, and waits until it takes effect."""
         await self.there.configure(resource_threshold_config={"clusterStrategy": {**HELD, "enable": on}})
 
         async def acts() -> bool:
@@ -60,7 +61,7 @@ class Service(NamedTuple):
         await until(acts, f"quota {'of' if on else 'taken from'} best effort")
 
     async def burn(self, cores: int) -> None:
-        """Lets batch pods burn so many cores; 0 takes them away."""
+        """Makes batch pods burn so many cores; 0 removes them."""
         for number in range(2):
             path = f"/api/v1/namespaces/{self.namespace}/pods/burner-{number}"
             if cores == 0:
@@ -78,7 +79,10 @@ async def _gone(there: Site, path: str) -> bool:
 
 
 async def service_in(there: Site, namespace: str) -> Service:
-    """A service that runs. It asks for no cpu, as many do: its weight does not keep best effort from it, suppression has to."""
+    """Creates a service.
+
+    It requests no cpu, as many do: only suppression protects it from best effort, not its weight.
+    """
     port = free_port()
     resources: dict[str, Any] = {"requests": {"memory": "128Mi"}, "limits": {"memory": "256Mi"}}
     labels = {"koordinator.sh/qosClass": "LS"}
@@ -89,7 +93,7 @@ async def service_in(there: Site, namespace: str) -> Service:
 
 
 async def measured(service: Service, pace: Pace) -> dict[str, dict[str, int]]:
-    """Latency alone, with batch pods that are held, and with the same ones that are not."""
+    """Returns latencies alone, with suppressed batch pods, and with the same ones unsuppressed."""
     await service.hold(on=True)
     await asyncio.sleep(pace.settles_s)
     found = {"quiet": await service.latency(pace)}

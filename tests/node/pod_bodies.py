@@ -48,7 +48,7 @@ def wait_until_it_listens(port: int) -> None:
 
 
 def get_json(port: int, path: str, *, post: bool = False, timeout_s: float = 30) -> Any:
-    """What the program on this port answers; None when it says nothing.
+    """Returns the response of the program on this port; None when it is empty.
 
     Raises:
         OSError: it does not listen.

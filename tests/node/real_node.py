@@ -3,8 +3,8 @@
 real_node    a RealNode with a cluster of its own (`real_node.cluster`), the CRDs of k8s/crds and what k8s/base and
              k8s/webhooks install; for all tests of one module, which leave it running
 
-The machine's cpu and memory are the node's. Containers run IMAGE, one program that waits, burns, holds memory and answers
-requests (tests/node/tools/workload); `tests.node.pod_bodies` makes bodies of pods for it. A pod's cgroup is
+The machine's cpu and memory are the node's. Containers run IMAGE, one program that waits, burns, holds memory and
+answers requests (tests/node/tools/workload); `tests.node.pod_bodies` makes bodies of pods for it. A pod's cgroup is
 `real_node.tree.of_pod(uid, controller)`.
 
 Needs root, cgroup v1 and the programs, which are built once. Without, these tests skip with one line; with
@@ -32,7 +32,7 @@ UNAVAILABLE = pytest.StashKey[str]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a node before `-m` selects."""
+    """Marks the tests that need a node before `-m` selects."""
     for item in items:
         if "real_node" in getattr(item, "fixturenames", ()):
             item.add_marker("kube")
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build missing programs before the first test, outside every test's time limit and with progress on the terminal."""
+    """Builds missing programs before the first test, outside of time limits and with progress on the terminal."""
     if session.config.option.collectonly or not any(item.get_closest_marker("node") for item in session.items):
         return
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -52,7 +52,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def require_node(pytest_config: pytest.Config) -> None:
-    """Skip, or fail under KOORD_REQUIRE_NODE=1, when this machine cannot be a node."""
+    """Skips, or fails under KOORD_REQUIRE_NODE=1, when this machine cannot be a node."""
     if why := pytest_config.stash.get(UNAVAILABLE, None):
         if os.environ.get("KOORD_REQUIRE_NODE") == "1":
             pytest.fail(why, pytrace=False)

@@ -1,4 +1,4 @@
-"""A service that answers requests does not notice batch pods beside it, as long as best effort is held to what is left."""
+"""Batch pods do not slow down a service beside them, as long as best effort is suppressed."""
 
 import asyncio
 from pathlib import Path
@@ -19,12 +19,12 @@ WEIGHT = 8 * 1024
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-async def test_a_service_next_to_batch_pods_that_are_held_answers_as_if_it_were_alone(
+async def test_a_service_next_to_suppressed_batch_pods_answers_as_if_it_were_alone(
     real_node: RealNode, tmp_path: Path
 ) -> None:
-    """Three runs of three turns each. A turn compares what it measured within a minute; of a run the turn in the middle counts.
+    """Runs three times three turns. A turn compares measurements within a minute; of a run the middle turn counts.
 
-    What else this machine does counts little, but it must leave cpu idle: else nothing is quiet.
+    Other load on this machine counts little, but it must leave cpu idle: else no turn is quiet.
     """
     real_node.cluster.create_namespace(SPACE, COLOCATED)
     real_node.cluster.apply(EXAMPLES / "colocation-profile.yaml")
@@ -44,8 +44,8 @@ async def test_a_service_next_to_batch_pods_that_are_held_answers_as_if_it_were_
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-async def test_whoever_is_killed_the_service_does_not_notice(real_node: RealNode, tmp_path: Path) -> None:
-    """Three turns of a minute's quiet and a minute with batch pods, in which a service, the agent or NATS is ended with -9 again and again."""
+async def test_killed_services_do_not_slow_a_service_down(real_node: RealNode, tmp_path: Path) -> None:
+    """Runs three turns of a quiet minute and a minute with batch pods and kills of services, the agent and NATS."""
     namespace = f"{SPACE}-kills"
     real_node.cluster.create_namespace(namespace, COLOCATED)
     real_node.cluster.apply(EXAMPLES / "colocation-profile.yaml")
@@ -62,7 +62,7 @@ async def test_whoever_is_killed_the_service_does_not_notice(real_node: RealNode
 
 
 async def _with_kills(service: Service, seed: int) -> tuple[int, int]:
-    """p99 of a quiet minute, and of one with batch pods that are held and thirteen kills."""
+    """Returns p99 of a quiet minute, and of one with suppressed batch pods and thirteen kills."""
     pace = Pace(60)
     await asyncio.sleep(pace.settles_s)
     quiet = await service.latency(pace)

@@ -1,4 +1,4 @@
-"""A node of our own is a real one: pods run in cgroups that its kubelet makes, and nothing of it is left at the end."""
+"""The tests' node is a real one: pods run in cgroups that its kubelet makes, and nothing of it is left at the end."""
 
 import os
 import time
@@ -44,7 +44,7 @@ def test_processes_mounts_and_cgroups_go_with_their_node(pytestconfig: pytest.Co
     with Tree() as tree:
         space = Space(tmp_path, {Path("/run/koord-test-of-spaces"): None})
         space.start()
-        # Two generations, of which the second has left its parent: what a container's shim is.
+        # Two generations, of which the second has left its parent, like a container's shim.
         marker = f"{time.monotonic_ns()}"
         space.process(
             "daemon", ["/bin/sh", "-c", f"setsid sleep 3600.{marker} & sleep 1; touch {tmp_path}/ran"]
@@ -62,7 +62,7 @@ def test_processes_mounts_and_cgroups_go_with_their_node(pytestconfig: pytest.Co
 
 
 @pytest.mark.node
-def test_what_a_killed_test_left_is_removed_by_the_next(pytestconfig: pytest.Config) -> None:
+def test_leftovers_of_a_killed_test_are_removed_by_the_next(pytestconfig: pytest.Config) -> None:
     require_node(pytestconfig)
     left = [ROOT / "cpu" / f"{PREFIX}{2**22 + 1}-1", ROOT / "memory" / f"{PREFIX}{2**22 + 1}-1"]
     for folder in left:
@@ -73,7 +73,7 @@ def test_what_a_killed_test_left_is_removed_by_the_next(pytestconfig: pytest.Con
     assert not list(ROOT.glob(f"*/{tree.name}"))
 
 
-def test_without_root_one_line_says_what_is_missing_and_a_required_node_is_a_failure(
+def test_without_root_one_line_names_the_missing_right_and_a_required_node_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -1,4 +1,4 @@
-"""The loop closed on a real node: what it does not use is sold, a batch pod runs on it, and the agent holds that pod to what it was sold."""
+"""Overcommit on a real node: a batch pod uses batch resources, and the agent limits it to them."""
 
 import asyncio
 import json
@@ -50,16 +50,16 @@ def _read(folder: Path, file: str) -> int:
     return int((folder / file).read_text())
 
 
-async def test_a_batch_pod_runs_on_what_was_sold_and_is_held_to_it(there: Site) -> None:
+async def test_a_batch_pod_runs_on_batch_resources_and_is_limited_to_them(there: Site) -> None:
     node = there.node
 
-    async def sold() -> int:
+    async def batch_cpu() -> int:
         return value(nanos(node.status()["allocatable"].get(BATCH_CPU, "0")))
 
-    assert await until(sold, "batch resources") >= 1000
-    asked = {"cpu": "500m", "memory": "128Mi"}
+    assert await until(batch_cpu, "batch resources") >= 1000
+    requests = {"cpu": "500m", "memory": "128Mi"}
     made = await there.created(
-        SPACE, pod("work", "-burn=1", requests=asked, limits={"cpu": "1", "memory": "192Mi"}, labels=COLOCATED)
+        SPACE, pod("work", "-burn=1", requests=requests, limits={"cpu": "1", "memory": "192Mi"}, labels=COLOCATED)
     )
     resources = made["spec"]["containers"][0]["resources"]
     assert resources == {
@@ -91,9 +91,9 @@ async def test_a_batch_pod_runs_on_what_was_sold_and_is_held_to_it(there: Site) 
     assert _read(memory / container, "memory.limit_in_bytes") == 192 * MIB
 
 
-async def test_what_was_sold_adds_up(there: Site) -> None:
-    said = json.loads(await koord(there.system, "node", "explain", there.node.name, "-o", "json"))
-    found = {each["resource"]: each for each in said["resources"]}
+async def test_overcommitted_amounts_add_up(there: Site) -> None:
+    explained = json.loads(await koord(there.system, "node", "explain", there.node.name, "-o", "json"))
+    found = {each["resource"]: each for each in explained["resources"]}
     assert {BATCH_CPU, BATCH_MEMORY} <= found.keys()
     assert all(each["adds_up"] for each in found.values())
     first = {name: each["steps"][0] for name, each in found.items()}
@@ -102,8 +102,8 @@ async def test_what_was_sold_adds_up(there: Site) -> None:
     assert first[BATCH_MEMORY]["amount"] == value(nanos(capacity["memory"]))
 
 
-async def test_best_effort_yields_to_everyone_where_the_published_policy_says_so(there: Site) -> None:
-    """cpuPolicy coreSched with schedIdle; the kubelet starts pods in a cgroup that is idle as in any other."""
+async def test_best_effort_is_idle_under_the_published_core_scheduling_policy(there: Site) -> None:
+    """Uses cpuPolicy coreSched with schedIdle; the kubelet starts pods in an idle cgroup as in any other."""
     qos = {"policies": {"cpuPolicy": "coreSched"}, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
     folder = there.node.tree.folder("cpu", "kubepods/besteffort")
 
@@ -117,13 +117,13 @@ async def test_best_effort_yields_to_everyone_where_the_published_policy_says_so
 
 
 def _used_percent() -> int:
-    """Of this machine's memory, as the agent counts it."""
+    """Returns the usage of this machine's memory, as the agent counts it."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     found = {name: int(text.split()[0]) for name, _, text in (line.partition(":") for line in lines)}
     return (found["MemTotal"] - found["MemAvailable"]) * 100 // found["MemTotal"]
 
 
-async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(there: Site) -> None:
+async def test_high_memory_usage_evicts_the_largest_batch_pod_with_a_reason(there: Site) -> None:
     ports = {name: free_port() for name in ("latency", "small", "large")}
     batch = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "8Gi"}, "labels": COLOCATED}
     plain = {
@@ -137,7 +137,7 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
         await there.running(SPACE, name, ports[name])
         await asyncio.to_thread(get_json, ports[name], f"/hold?mib={mib}", post=True)
 
-    # Half a percent to three halves above what is used at this moment: the pod grows until the node is there.
+    # Half a percent to three halves above the present usage: the pod grows until the node is there.
     threshold = _used_percent() + 2
     await there.configure(
         resource_threshold_config={
@@ -160,16 +160,16 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
 
     await until(gone, "eviction of the large pod")
     await there.configure(resource_threshold_config={"clusterStrategy": {"enable": False}})
-    said = await koord(there.system, "why", "pod", f"{SPACE}/large")
+    explained = await koord(there.system, "why", "pod", f"{SPACE}/large")
     assert (
         f"its eviction is requested: node {there.node.name}: trigger by koordlet feature BEMemoryEvict: to release memory "
-        in said
+        in explained
     )
     for name in ("latency", "small"):
         assert (await there.call("GET", f"{path}/{name}"))["status"]["phase"] == "Running"
 
 
-async def test_the_topology_of_the_node_is_stated_and_its_cpu_normalized_and_amplified(there: Site) -> None:
+async def test_the_topology_of_the_node_is_reported_and_its_cpu_normalized_and_amplified(there: Site) -> None:
     name = there.node.name
     path = f"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/{name}"
 
@@ -186,10 +186,10 @@ async def test_the_topology_of_the_node_is_stated_and_its_cpu_normalized_and_amp
     (owner,) = topology["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Node", name)
     assert topology["topologyPolicies"] == ["None"]
-    said = {note: json.loads(text) for note, text in topology["metadata"]["annotations"].items()}
-    assert {each["id"] for each in said[CPU_TOPOLOGY]["detail"]} == set(range(os.cpu_count() or 0))
-    assert said[CPU_MANAGER_POLICY] == {"policy": "none"}
-    assert [pool["cpuset"] for pool in said[SHARED_POOLS]] == [cpu_list(range(os.cpu_count() or 0))]
+    annotations = {note: json.loads(text) for note, text in topology["metadata"]["annotations"].items()}
+    assert {each["id"] for each in annotations[CPU_TOPOLOGY]["detail"]} == set(range(os.cpu_count() or 0))
+    assert annotations[CPU_MANAGER_POLICY] == {"policy": "none"}
+    assert [pool["cpuset"] for pool in annotations[SHARED_POOLS]] == [cpu_list(range(os.cpu_count() or 0))]
 
     async def annotated(note: str) -> str | None:
         node = await there.call("GET", f"/api/v1/nodes/{name}")
@@ -199,7 +199,7 @@ async def test_the_topology_of_the_node_is_stated_and_its_cpu_normalized_and_amp
     model = dict.fromkeys(
         ("baseRatio", "hyperThreadEnabledRatio", "turboEnabledRatio", "hyperThreadTurboEnabledRatio"), 1.2
     )
-    ratios = {"enable": True, "ratioModel": {said[CPU_BASIC_INFO]["cpuModel"]: model}}
+    ratios = {"enable": True, "ratioModel": {annotations[CPU_BASIC_INFO]["cpuModel"]: model}}
 
     async def normalized() -> bool:
         return await annotated("cpu-normalization-ratio") == "1.20"
@@ -227,8 +227,11 @@ async def service(there: Site) -> Service:
     return await service_in(there, SPACE)
 
 
-async def test_best_effort_is_held_by_quota_beside_a_service_that_answers_and_let_go_again(service: Service) -> None:
-    """The short form of test_latency.py: what acts. How much it helps shows on a machine that does nothing else."""
+async def test_best_effort_is_suppressed_by_quota_beside_a_service_and_released_again(service: Service) -> None:
+    """A short form of test_latency.py: checks the effect on quotas.
+
+    The effect on latency shows on an idle machine only.
+    """
     found = await measured(service, Pace(2, every_ms=10, rounds=10, settles_s=1))
     assert all(each["count"] == 200 for each in found.values())
 
@@ -247,7 +250,7 @@ async def test_pods_run_on_and_are_held_while_services_are_killed(service: Servi
 
 
 async def test_an_agent_that_ends_leaves_cgroups_as_the_kubelet_made_them(there: Site) -> None:
-    """It was killed once, above: what it had found before it wrote for the first time outlasts that."""
+    """The agent was killed once, above: its original values survive that."""
     work = await there.call("GET", f"/api/v1/namespaces/{SPACE}/pods/work")
     cpu, memory = (_cgroup(there, work["metadata"]["uid"], controller) for controller in ("cpu", "memory"))
 
@@ -258,7 +261,7 @@ async def test_an_agent_that_ends_leaves_cgroups_as_the_kubelet_made_them(there:
     agent = there.system.supervisor.units["node-agent"].process
 
     def ended() -> dict[str, int]:
-        agent.stop()  # the supervisor starts it again, which takes longer than to look
+        agent.stop()  # the supervisor starts it again, which takes longer than one observation
         files = {"cpu.shares": cpu, "cpu.cfs_quota_us": cpu, "cpu.idle": cpu.parent, "memory.limit_in_bytes": memory}
         return {file: _read(folder, file) for file, folder in files.items()}
 

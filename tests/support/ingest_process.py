@@ -1,4 +1,4 @@
-"""Ingest as a process, with a real log behind it, real brokers in front, and a gateway that only says what it sees."""
+"""Ingest as a process, with a real log behind it, real brokers in front, and a gateway that only observes."""
 
 import itertools
 import time
@@ -30,7 +30,7 @@ CORE = 1_000_000
 
 
 class IngestSystem:
-    """A log with a gateway that only says what it sees, and ingest processes.
+    """A log with a gateway that only observes, and ingest processes.
 
     Attributes:
         bus: of an agent.
@@ -43,21 +43,21 @@ class IngestSystem:
         self._reader = LogReader(database)
 
     async def observe(self, *events: Event) -> None:
-        """What the gateway observes."""
+        """Appends observations of the gateway."""
         await self.gateway.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
 
     async def events(self, context: str, *kinds: type[Event]) -> list[Event]:
-        """What a context holds."""
+        """Returns the events of a context."""
         rows = [row async for row in self._reader.rows(context=context)]
         found = [msgspec.json.decode(row.data, type=EVENT_TYPES[row.type]) for row in rows]
         return [event for event in found if not kinds or isinstance(event, kinds)]
 
     async def reports(self, context: str = "metrics-0") -> list[NodeReported]:
-        """The reports that were recorded."""
+        """Returns the recorded reports."""
         return [event for event in await self.events(context) if isinstance(event, NodeReported)]
 
     async def send(self, where: str, data: bytes, deadline_s: float = 15) -> Receipt:
-        """Asks over NATS that something be taken."""
+        """Sends a request over NATS; returns the receipt."""
         return receipt.decode(await self.bus.request(where, data, deadline_s=deadline_s))
 
     async def report(self, report: Report) -> Receipt:
@@ -65,7 +65,7 @@ class IngestSystem:
         return await self.send(subjects.subject(report.node, subjects.REPORT), encode(report))
 
     async def first(self, node: str, **measured: Any) -> NodeReported:
-        """Reports until it is recorded: a report of a node that ingest has not read of yet is only remembered."""
+        """Reports until a report is recorded: one of a node that ingest has not folded yet only fills its windows."""
         numbers = itertools.count(1)
 
         async def sent() -> list[NodeReported]:
@@ -116,7 +116,7 @@ def report(
     applications: tuple[ApplicationSum, ...] | None = None,
     reclaimable: Forecast | None = None,
 ) -> Report:
-    """A steady minute of a node: `cores` and 1 GiB, half of it outside of pods."""
+    """Returns a steady minute of a node: `cores` and 1 GiB, half of it outside of pods."""
     offsets = tuple(range(1_000, seconds * 1_000 + 1, 1_000))
     cpu = int(cores * CORE)
     return Report(

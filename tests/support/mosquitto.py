@@ -24,10 +24,10 @@ class Mosquitto:
     """One broker on loopback; `start` after `stop` keeps port and sessions."""
 
     def __init__(self, directory: Path, acl: str = "") -> None:
-        """Makes its configuration.
+        """Writes its configuration.
 
         Args:
-            acl: who may do what; everybody everything without.
+            acl: rights of logins; without it every client has all rights.
         """
         directory.mkdir()
         self.port = free_port()
@@ -42,16 +42,16 @@ class Mosquitto:
 
     @property
     def url(self) -> str:
-        """For KOORD_MQTT."""
+        """The value of KOORD_MQTT."""
         return f"mqtt://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Starts it and wait until it takes connections."""
+        """Starts it and waits until it accepts connections."""
         self._process.start()
         self._process.wait_until(self._listens, 10)
 
     def stop(self) -> None:
-        """Ends it; it writes its sessions to disk."""
+        """Stops it; it writes its sessions to disk."""
         self._process.stop()
 
     def _listens(self) -> bool:
@@ -63,7 +63,7 @@ class Mosquitto:
 
 
 def program() -> str:
-    """Where the broker is; without it the test is skipped, or fails where KOORD_REQUIRE_MOSQUITTO=1."""
+    """Returns the broker's program; without it the test is skipped, or fails under KOORD_REQUIRE_MOSQUITTO=1."""
     found = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found:
         return found

@@ -1,4 +1,4 @@
-"""Objects of over-commitment on a real API server: paths, and pods of batch resources."""
+"""Objects of overcommitment on a real API server: paths, and pods with batch resources."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Action ingest tells a node's agent which pods it has, and turns what the agent asks for into an eviction."""
+"""Action ingest publishes a node's pods to its agent, and turns the agent's eviction requests into intents."""
 
 import time
 from pathlib import Path
@@ -17,21 +17,21 @@ from tests.support.waiting import until
 SPECS = (Spec("action-ingest", "action-ingest"),)
 
 
-async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
+async def test_a_requesting_agent_receives_its_pods_and_each_change(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, specs=SPECS) as on:
-        heard: list[NodePods] = []
+        received: list[NodePods] = []
         await on.bus.subscribe(
-            subjects.subject("n1", subjects.PODS), lambda data: heard.append(node_pods.decode(data, "n1"))
+            subjects.subject("n1", subjects.PODS), lambda data: received.append(node_pods.decode(data, "n1"))
         )
 
         async def names() -> list[str]:
-            return [one.metadata.name for one in heard[-1].pods] if heard else ["nothing heard"]
+            return [one.metadata.name for one in received[-1].pods] if received else ["nothing received"]
 
         where = subjects.subject("n1", subjects.ACTION)
-        wanted = ActionReport("n1", "b", 1, time.time_ns(), PodsRequested())
-        assert (await on.send(where, actions.encode(wanted))).accepted
+        pods_request = ActionReport("n1", "b", 1, time.time_ns(), PodsRequested())
+        assert (await on.send(where, actions.encode(pods_request))).accepted
         await until(names, holds=lambda found: found == [])
         await on.observe(
             NodeObserved(node="n1", object=node("n1")),
@@ -39,14 +39,14 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
             PodObserved(pod="d/q", pod_uid="v", object=pod("q", on="n2")),
         )
         await until(names, holds=lambda found: found == ["p"])
-        assert heard[-1].object is not None
-        asked = ActionReport("n1", "b", 2, time.time_ns(), EvictionRequested("u", "memory is short"))
-        assert (await on.send(where, actions.encode(asked))).accepted
+        assert received[-1].object is not None
+        eviction_request = ActionReport("n1", "b", 2, time.time_ns(), EvictionRequested("u", "memory is short"))
+        assert (await on.send(where, actions.encode(eviction_request))).accepted
         evictions = await on.events("nodes-0", intents.EvictionRequested)
         assert [(one.pod, one.reason) for one in evictions if isinstance(one, intents.EvictionRequested)] == [
             ("d/p", "node n1: memory is short")
         ]
         await on.observe(PodDeleted(pod="d/p", pod_uid="u"))
         await until(names, holds=lambda found: found == [])
-        positions = [one.position for one in heard]
+        positions = [one.position for one in received]
         assert positions == sorted(positions)

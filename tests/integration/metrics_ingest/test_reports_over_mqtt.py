@@ -1,4 +1,4 @@
-"""Reports over MQTT, by NATS' own listener and by Mosquitto: what a broker has acknowledged is taken, whatever restarts."""
+"""Reports over MQTT, by NATS' own listener and by Mosquitto: an acknowledged report is accepted across restarts."""
 
 import asyncio
 import itertools
@@ -33,12 +33,12 @@ NODES = [f"rack.{number}" for number in range(24)]
 
 
 class Broker(Protocol):
-    """A broker that a test may end and start."""
+    """A broker that tests stop and start."""
 
     url: str
 
     async def stop(self) -> None:
-        """Ends it as an update would."""
+        """Stops it in order, as an update does."""
         ...
 
     async def start(self) -> None:
@@ -87,12 +87,12 @@ async def agent(broker: Broker, name: str = "test") -> AsyncIterator[Client]:
 
 
 async def publish(broker: Broker, reports: Iterable[Report], name: str = "test") -> None:
-    """As an agent does: again and again until the broker has acknowledged it."""
-    for told in reports:
+    """Publishes as an agent does: again and again until the broker has acknowledged it."""
+    for sent in reports:
         while True:
             try:
                 async with agent(broker, name) as client:
-                    await client.publish(subjects.topic(told.node, subjects.REPORT), encode(told), qos=1)
+                    await client.publish(subjects.topic(sent.node, subjects.REPORT), encode(sent), qos=1)
                     break
             except (MqttError, OSError):
                 await asyncio.sleep(0.1)
@@ -114,7 +114,7 @@ async def ready(on: IngestSystem, broker: Broker) -> None:
     await until(first, holds=len)
 
 
-async def test_what_is_published_while_ingest_is_away_is_taken_when_it_is_back(
+async def test_reports_published_while_ingest_is_away_are_accepted_when_it_is_back(
     broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
@@ -124,7 +124,7 @@ async def test_what_is_published_while_ingest_is_away_is_taken_when_it_is_back(
         await until(lambda: recorded(on), holds=lambda found: found == {"first", *NODES})
 
 
-async def test_the_backlog_of_an_agent_that_was_offline_is_taken_in_whatever_order_and_however_often_it_comes(
+async def test_the_backlog_of_an_offline_agent_is_accepted_in_any_order_and_with_repeats(
     broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     name, half_minutes = NODES[0], 40
@@ -152,8 +152,8 @@ async def test_the_backlog_of_an_agent_that_was_offline_is_taken_in_whatever_ord
         assert times == sorted(set(times)), "each is newer than the one before"
         assert all(later - earlier >= 45 * SECOND for earlier, later in itertools.pairwise(times))
         ten_minutes = next(window for window in found[-1].windows if window.duration_s == 600)
-        # A sample each second, the one ten minutes ago included, each of as many cores as its report has a number. Between the last two
-        # reports nothing was measured.
+        # A sample each second, the one ten minutes ago included, each of as many cores as its report has a number.
+        # Between the last two reports nothing was measured.
         samples = [(each.at_ns - second * SECOND, each.seq) for each in (*backlog, last) for second in range(30)]
         within = sorted(cores for at_ns, cores in samples if at_ns >= last.at_ns - 600 * SECOND)
         assert ten_minutes.node[0].cpu_milli == sum(within) * 1000 // len(within)
@@ -174,7 +174,7 @@ async def test_nothing_that_the_broker_has_acknowledged_is_lost_when_it_restarts
         assert len(await on.reports()) == 1 + len(NODES), "what came twice is one"
 
 
-async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
+async def test_a_rejection_is_sent_to_the_agent_and_a_nodeslo_is_retained_for_it(
     broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     spec = {"cpuBurstStrategy": {"policy": "auto"}}
@@ -184,36 +184,37 @@ async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
             ObjectObserved(resource="nodeslos.slo.koordinator.sh", name="rack.1", uid="s", object={"spec": spec})
         )
         async with agent(broker, "agent") as client:
-            told = report("rack.1", 7, at_ns=time.time_ns() + 10**12)
-            heard: dict[str, bytes] = {}
+            sent = report("rack.1", 7, at_ns=time.time_ns() + 10**12)
+            received: dict[str, bytes] = {}
 
-            async def hear() -> None:
+            async def receive() -> None:
                 async for message in client.messages:
                     assert isinstance(message.payload, bytes)
-                    heard[message.topic.value.rpartition("/")[2]] = message.payload
+                    received[message.topic.value.rpartition("/")[2]] = message.payload
 
-            # Who subscribes in the instant of a publication may get neither it nor what is retained: asked for again, as an agent does.
-            hearing = asyncio.create_task(hear())
+            # A client that subscribes in the instant of a publication may miss it and the retained message, so it
+            # subscribes again, as an agent does.
+            hearing = asyncio.create_task(receive())
             ends = time.monotonic() + PATIENCE_S
-            while len(heard) < 2:
-                assert time.monotonic() < ends, heard
+            while len(received) < 2:
+                assert time.monotonic() < ends, received
                 await client.subscribe([(subjects.topic("rack.1", kind), 0) for kind in subjects.TO_AGENT])
-                await client.publish(subjects.topic("rack.1", subjects.REPORT), encode(told), qos=1)
+                await client.publish(subjects.topic("rack.1", subjects.REPORT), encode(sent), qos=1)
                 await asyncio.wait([hearing], timeout=2)
                 assert not hearing.done(), hearing
             await cancel_and_wait(hearing)
-        refused = receipt.decode(heard[subjects.REFUSED])
+        refused = receipt.decode(received[subjects.REFUSED])
         assert (refused.kind, refused.boot, refused.seq) == ("report", "b", 7)
         assert "ahead of our clock" in refused.refused
-        assert node_slo.decode(heard[subjects.SLO], "rack.1").spec == spec
+        assert node_slo.decode(received[subjects.SLO], "rack.1").spec == spec
 
 
-async def test_a_action_that_is_told_twice_is_recorded_once_also_over_a_kill(
+async def test_a_repeated_action_is_recorded_once_even_after_a_kill(
     broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     specs = [Spec("action-ingest", "action-ingest")]
     async with stage(database, nats, tmp_path, mqtt=broker.url, specs=specs) as on:
-        told = ActionReport("rack.1", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1"))
+        sent = ActionReport("rack.1", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1"))
         where = subjects.topic("rack.1", subjects.ACTION)
 
         async def recorded() -> list[Event]:
@@ -221,14 +222,14 @@ async def test_a_action_that_is_told_twice_is_recorded_once_also_over_a_kill(
 
         async with agent(broker) as client:  # the first may come before ingest's session
 
-            async def tell() -> list[Event]:
-                await client.publish(where, actions.encode(told), qos=1)
+            async def send_action() -> list[Event]:
+                await client.publish(where, actions.encode(sent), qos=1)
                 return await recorded()
 
-            await until(tell, holds=len)
+            await until(send_action, holds=len)
             on.supervisor.kill("action-ingest")
-            await client.publish(where, actions.encode(told), qos=1)
-            last = msgspec.structs.replace(told, seq=2)
+            await client.publish(where, actions.encode(sent), qos=1)
+            last = msgspec.structs.replace(sent, seq=2)
             await client.publish(where, actions.encode(last), qos=1)
         found = await until(recorded, holds=lambda events: len(events) >= 2)
         assert [event.number for event in found if isinstance(event, BestEffortSuppressed)] == [1, 2]

@@ -1,4 +1,4 @@
-"""Reports over NATS: recorded, joined with the pods of the cluster, refused with a reason, answered after the commit."""
+"""Reports over NATS: recorded, joined with pods of the cluster, rejected with a reason, answered after the commit."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until
 
 
-async def test_a_report_is_in_the_log_when_it_is_answered_with_its_pods_and_what_the_object_must_say(
+async def test_an_answered_report_is_in_the_log_with_its_pods_and_the_objects_status(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
@@ -64,7 +64,7 @@ async def test_a_report_is_in_the_log_when_it_is_answered_with_its_pods_and_what
         assert status["prodReclaimableMetric"] == {"resource": {"resources": {"cpu": "250m", "memory": "1Gi"}}}
 
 
-async def test_a_bad_report_is_refused_with_a_reason_and_changes_nothing(
+async def test_an_invalid_report_is_rejected_with_a_reason_and_changes_nothing(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
@@ -78,7 +78,7 @@ async def test_a_bad_report_is_refused_with_a_reason_and_changes_nothing(
         assert await on.events("metrics-0", NodeReported, FieldsDesired, ObjectDesired) == []
 
 
-async def test_a_repeat_is_taken_once_and_a_report_interval_passes_between_two_that_are_recorded(
+async def test_a_repeat_counts_once_and_a_report_interval_passes_between_two_recorded_reports(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
@@ -86,15 +86,15 @@ async def test_a_repeat_is_taken_once_and_a_report_interval_passes_between_two_t
         start_ns = time.time_ns() - 300 * SECOND
         await on.first("n1", at_ns=start_ns, seconds=20)
         for number in range(1, 13):  # every 20 seconds, each twice
-            told = report("n1", seq=number, at_ns=start_ns + number * 20 * SECOND, seconds=20)
-            answers = await asyncio.gather(on.report(told), on.report(told))
-            assert all(said.accepted for said in answers)
+            sent = report("n1", seq=number, at_ns=start_ns + number * 20 * SECOND, seconds=20)
+            answers = await asyncio.gather(on.report(sent), on.report(sent))
+            assert all(answer.accepted for answer in answers)
         recorded = await on.reports()
         between_s = [(b.at_ns - a.at_ns) // SECOND for a, b in itertools.pairwise(recorded)]
         assert between_s == [60] * 4
 
 
-async def test_the_spec_of_the_nodemetric_says_how_often_and_over_which_windows(
+async def test_the_spec_of_the_nodemetric_sets_interval_and_windows(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
@@ -113,7 +113,9 @@ async def test_the_spec_of_the_nodemetric_says_how_often_and_over_which_windows(
         assert await on.events("metrics-0", ObjectDesired) == [], "the object is there"
 
 
-async def test_each_shard_takes_the_reports_of_its_own_nodes(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+async def test_each_shard_accepts_the_reports_of_its_own_nodes(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
     connection = Database(database)
     await migrate(connection, contexts(2))
     await connection.close()
@@ -147,7 +149,7 @@ async def test_after_a_kill_it_goes_on_and_its_state_equals_the_fold_of_its_log(
         await until(lambda: unit.status, holds=lambda status: status and status.rebuilt == "equal")
 
 
-async def test_a_silent_node_is_counted_and_forgotten_once_it_is_gone_from_the_cluster(
+async def test_a_silent_node_is_counted_and_expires_once_it_has_left_the_cluster(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, env={"KOORD_METRICS_INGEST_STALE_AFTER_S": "1"}) as on:
@@ -189,7 +191,7 @@ async def test_a_nodeslo_reaches_the_agents_stream_with_its_position_and_so_does
         assert last.position > first.position > (0, 0)
 
 
-async def test_a_process_that_is_asked_to_end_ends_in_order(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+async def test_sigterm_ends_the_process_in_order(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with stage(database, nats, tmp_path) as on:
         await on.observe(NodeObserved(node="n1", object=node("n1")))
         await on.first("n1")

@@ -1,4 +1,4 @@
-"""Real pods of this machine, where it lets us make cgroups."""
+"""Real pod cgroups on this machine, where they can be made."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The agent with the login that `koord credentials node` gives it, on a server that lets it do that much and no more."""
+"""The agent with the login of `koord credentials node`, on a server that restricts it to the rights of a node."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,14 +27,14 @@ INGEST = "    { user: ingest, password: ingest }\n"
 
 
 class Locked:
-    """A server with a login for each of two nodes, and one that may do everything."""
+    """A server with a login for each of two nodes, and one with all rights."""
 
     def __init__(self, folder: Path) -> None:
         logins = {name: node(subjects.token(name)) for name in (NODE, OTHER)}
         self.secrets: dict[str, Secret] = {login.name: new_secret() for login in logins.values()}
         self.server = EmbeddedNats(folder)
         text = users(logins.values(), self.secrets, nkeys=False)
-        before, account, field = text.partition("  FIELD: {")  # the part of the bus that nodes and ingest are in
+        before, account, field = text.partition("  FIELD: {")  # the part of the bus that nodes and ingest use
         self.server.users = before + account + field.replace("users: [\n", f"users: [\n{INGEST}", 1)
 
     def url(self, scheme: str, name: str = NODE) -> str:
@@ -94,7 +94,7 @@ async def test_another_nodes_report_and_node_slo_are_out_of_reach(locked: Locked
 
 
 @pytest.mark.parametrize("transport", ["nats", "mqtt"])
-async def test_with_another_nodes_login_nothing_is_taken_and_everything_is_kept(
+async def test_with_another_nodes_login_nothing_is_accepted_and_everything_is_kept(
     transport: str, locked: Locked, ingest: IngestEnd, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await ingest.listen(transport)

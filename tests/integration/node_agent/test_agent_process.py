@@ -18,7 +18,7 @@ from tests.integration.node_agent.agent_process import DEADLINE_S, NODE, an_agen
 from tests.support.waiting import until
 
 
-class Heard:
+class ReceivedReports:
     """Reports as they arrive over NATS, each accepted."""
 
     def __init__(self, bus: Bus) -> None:
@@ -28,7 +28,7 @@ class Heard:
     async def answer(self) -> None:
         await self.bus.respond(subjects.subject(NODE, subjects.REPORT), self._accept)
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         await self.bus.subscribe(subjects.subject(NODE, subjects.REPORT), self._take)
 
     async def _accept(self, data: bytes) -> bytes:
@@ -40,18 +40,18 @@ class Heard:
 
 
 @pytest.fixture
-async def heard(server: EmbeddedNats) -> AsyncIterator[Heard]:
+async def received(server: EmbeddedNats) -> AsyncIterator[ReceivedReports]:
     bus = Bus(server.url, name="ingest")
     await bus.start()
-    yield Heard(bus)
+    yield ReceivedReports(bus)
     await bus.close()
 
 
 @pytest.mark.parametrize("transport", ["nats", "mqtt"])
 async def test_a_machine_reports_itself_and_its_pods(
-    transport: str, server: EmbeddedNats, heard: Heard, cgroups: PodCgroups, tmp_path: Path
+    transport: str, server: EmbeddedNats, received: ReceivedReports, cgroups: PodCgroups, tmp_path: Path
 ) -> None:
-    await (heard.answer() if transport == "nats" else heard.hear())
+    await (received.answer() if transport == "nats" else received.receive())
     burning = cgroups.add(burn_ms=500, held_mib=40)
     http = f"127.0.0.1:{free_port()}"
     process = an_agent(
@@ -63,8 +63,8 @@ async def test_a_machine_reports_itself_and_its_pods(
     )
     process.start()
     try:
-        await until(lambda: any(pod.cpu_count > 1 and pod.cpu_sum > 0 for one in heard.reports for pod in one.pods))
-        last = heard.reports[-1]
+        await until(lambda: any(pod.cpu_count > 1 and pod.cpu_sum > 0 for one in received.reports for pod in one.pods))
+        last = received.reports[-1]
         assert [pod.uid for pod in last.pods] == [burning]
         assert last.pods[0].memory_last > 32 * 2**20
         assert len(last.node_usage.cpu) == len(last.system_usage.memory) > 1
@@ -79,32 +79,32 @@ async def test_a_machine_reports_itself_and_its_pods(
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
         process.stop()
-    seqs = [one.seq for one in heard.reports]
+    seqs = [one.seq for one in received.reports]
     assert sorted(set(seqs)) == list(range(1, max(seqs) + 1))
-    assert len({one.boot for one in heard.reports}) == 1
-    for before, after in zip(heard.reports, heard.reports[1:], strict=False):
+    assert len({one.boot for one in received.reports}) == 1
+    for before, after in zip(received.reports, received.reports[1:], strict=False):
         assert abs(after.begins_ns - before.at_ns) < 10**9  # one interval begins where the other ended
 
 
-async def test_what_was_measured_last_is_reported_at_the_end(
-    server: EmbeddedNats, heard: Heard, tmp_path: Path
+async def test_the_last_samples_are_reported_at_the_end(
+    server: EmbeddedNats, received: ReceivedReports, tmp_path: Path
 ) -> None:
-    await heard.answer()
+    await received.answer()
     http = f"127.0.0.1:{free_port()}"
     slow = {"KOORD_NODE_AGENT_REPORT_INTERVAL_S": "600", "KOORD_NODE_AGENT_FIRST_REPORT_S": "600"}
     process = an_agent(tmp_path, server, **slow, KOORD_NODE_AGENT_TRANSPORT="nats", KOORD_HTTP_ADDR=http)
     process.start()
     try:
         await asyncio.to_thread(process.wait_until, lambda: page(http, "readyz") == "leading\n", DEADLINE_S)
-        assert heard.reports == []
+        assert received.reports == []
         process.ask_to_end()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
         process.stop()
-    assert [one.seq for one in heard.reports] == [1]
+    assert [one.seq for one in received.reports] == [1]
 
 
-async def test_without_a_bus_it_measures_and_ends_when_it_is_asked_to(tmp_path: Path) -> None:
+async def test_without_a_bus_it_measures_and_ends_on_sigterm(tmp_path: Path) -> None:
     http = f"127.0.0.1:{free_port()}"
     process = an_agent(tmp_path, None, KOORD_HTTP_ADDR=http)
     process.start()
@@ -127,9 +127,7 @@ async def test_without_a_bus_it_measures_and_ends_when_it_is_asked_to(tmp_path: 
         ({"KOORD_NATS_CA": "/nowhere/ca.crt"}, "a file that cannot be used"),
     ],
 )
-async def test_a_setting_that_does_not_fit_ends_it_with_what_to_do(
-    settings: dict[str, str], text: str, tmp_path: Path
-) -> None:
+async def test_an_invalid_setting_ends_it_with_a_hint(settings: dict[str, str], text: str, tmp_path: Path) -> None:
     process = an_agent(tmp_path, None, **settings)
     process.start()
     assert await asyncio.to_thread(process.wait, DEADLINE_S) == 1

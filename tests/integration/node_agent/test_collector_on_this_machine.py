@@ -22,14 +22,14 @@ def collector(cgroups: PodCgroups) -> Iterator[Collector]:
 
 
 def test_a_burning_pod_uses_what_it_burns_and_the_rest_is_system(cgroups: PodCgroups, collector: Collector) -> None:
-    # The kernel counts a cgroup's pages in batches for each CPU, so each holds a few MiB more than is asked for below.
+    # The kernel counts a cgroup's pages in batches for each CPU, so each holds a few MiB more than requested below.
     burning = cgroups.add(qos="besteffort", burn_ms=900, held_mib=72)
     idle = cgroups.add(qos="burstable", held_mib=1)
     guaranteed = cgroups.add(qos="", held_mib=24)
 
     def shown(found: UsageSnapshot) -> bool:
-        # Other processes may take the cpu from it for a while, so half of what it burns will do. The kernel counts a page
-        # when it is touched, and a process that has just begun has not touched all of them.
+        # Other processes may take the cpu from it for a while, so half of its usage will do. The kernel counts
+        # a page when it is touched, and a process that has just begun has not touched all of them.
         if found.pods.keys() != {burning, idle, guaranteed}:
             return False
         busy, calm = found.pods[burning], found.pods[guaranteed]
@@ -60,17 +60,17 @@ def test_a_pod_that_ends_is_gone_and_one_of_its_name_is_new(cgroups: PodCgroups,
     assert first in wait_until(collector.collect, holds=lambda found: first in found.pods).pods
 
 
-def test_a_pod_made_anew_between_two_rounds_primes_again(cgroups: PodCgroups, collector: Collector) -> None:
+def test_a_pod_recreated_between_two_cycles_primes_again(cgroups: PodCgroups, collector: Collector) -> None:
     uid = cgroups.add(burn_ms=500)
     wait_until(collector.collect, holds=lambda found: uid in found.pods)
     cgroups.remove(uid)
     cgroups.add(uid=uid)
-    assert uid not in collector.collect().pods  # the open files are those of the cgroup that is gone
+    assert uid not in collector.collect().pods  # the open files are those of the removed cgroup
     assert uid in wait_until(collector.collect, holds=lambda found: uid in found.pods).pods
 
 
-def test_a_tree_that_is_not_there_is_looked_for_again(cgroups: PodCgroups) -> None:
-    elsewhere = Collector(Path("/proc"), ROOT, f"{cgroups.parent}/none", interval_s=1, clock_ns=time.monotonic_ns)
-    found = wait_until(elsewhere.collect, holds=lambda found: found.node is not None)
+def test_a_missing_cgroup_tree_is_searched_again(cgroups: PodCgroups) -> None:
+    without_pods = Collector(Path("/proc"), ROOT, f"{cgroups.parent}/none", interval_s=1, clock_ns=time.monotonic_ns)
+    found = wait_until(without_pods.collect, holds=lambda found: found.node is not None)
     assert (found.pods, found.system) == ({}, found.node)
-    elsewhere.close()
+    without_pods.close()

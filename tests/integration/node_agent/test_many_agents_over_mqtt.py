@@ -1,4 +1,4 @@
-"""More agents than a NATS server has consumers for a stream, and each is told, also who comes in the instant that it is."""
+"""Every agent receives its NodeSLO, with more agents than a NATS server has consumers for a stream."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ AGENTS = 400
 AT_ONCE = 20
 
 
-async def test_each_of_a_fleet_is_told_its_node_slo(
+async def test_each_agent_of_a_fleet_receives_its_node_slo(
     server: EmbeddedNats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mqtt_transport, "POLL_INTERVAL_S", 2.0)
@@ -36,7 +36,7 @@ async def test_each_of_a_fleet_is_told_its_node_slo(
     running: list[asyncio.Task[None]] = []
     async with Client(broker.host, broker.port, identifier="ingest") as ingest:
 
-        async def tell(number: int) -> None:
+        async def publish(number: int) -> None:
             topic, message = subjects.topic(f"rack.{number}", subjects.SLO), NodeSlo(f"rack.{number}", 5, 1)
             await ingest.publish(topic, node_slo.encode(message), qos=1, retain=True)
 
@@ -44,7 +44,7 @@ async def test_each_of_a_fleet_is_told_its_node_slo(
             some = range(first, first + AT_ONCE)
             running += [asyncio.create_task(transports[number].run()) for number in some]
             outboxes[first].put(Message(subjects.REPORT, 1, b"1"))
-            await asyncio.gather(*map(tell, some))
+            await asyncio.gather(*map(publish, some))
     await until(
         lambda: [number for number, slo_informer in enumerate(slo_informers) if slo_informer.in_force is None],
         "an SLO for each agent",

@@ -44,7 +44,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Mosquitto]:
 
 
 class Agent:
-    """What an agent carries through the broker; each `start` is another run of it."""
+    """An agent's connection through the broker; each `start` is another run of it."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.outbox = Outbox(1_000_000)
@@ -81,16 +81,16 @@ async def test_reports_of_a_broker_restart_all_arrive(broker: Mosquitto, tmp_pat
     await until(lambda: not agent.transport.connected)
     await asyncio.to_thread(broker.start)
     await until(lambda: agent.outbox.sent == 3)
-    heard: list[bytes] = []
+    received: list[bytes] = []
     async with ingest(broker) as client, asyncio.timeout(60):
-        async for message in client.messages:  # what the broker kept for a session that was away
-            heard.append(bytes(message.payload))
-            if set(heard) == {b"1", b"2", b"3"}:
+        async for message in client.messages:  # messages that the broker kept for a session while it was away
+            received.append(bytes(message.payload))
+            if set(received) == {b"1", b"2", b"3"}:
                 break
     await agent.stop()
 
 
-async def test_a_node_slo_of_while_the_agent_was_away_is_heard_when_it_is_back(
+async def test_a_node_slo_published_while_the_agent_was_away_arrives_when_it_is_back(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
     agent = Agent(broker.url, tmp_path)
@@ -106,31 +106,33 @@ async def test_a_node_slo_of_while_the_agent_was_away_is_heard_when_it_is_back(
 
 async def test_the_rules_of_the_guide_let_an_agent_do_what_it_does_and_nothing_of_others(tmp_path: Path) -> None:
     rules = [line.strip() for line in SECURITY.read_text().splitlines() if line.startswith("    pattern ")]
-    heard: list[bytes] = []
+    received: list[bytes] = []
     async with started(tmp_path, "\n".join([*rules, "user ingest", "topic readwrite koord/node/#", ""])) as broker:
         agent = Agent(broker.url.replace("//", f"//{quote(subjects.token(NODE))}@"), tmp_path)
         agent.outbox.put(Message(REPORT, 1, b"own report"))
         agent.outbox.put(Message(ACTION, 1, b"own action"))
         where = Broker.parse(broker.url)
         async with (
-            ingest(broker) as told,
+            ingest(broker) as reports,
             Client(where.host, where.port, identifier="another", username="another") as other,
         ):
             for kind in (REPORT, ACTION):
-                await told.subscribe(subjects.topic(NODE, kind), qos=1)
+                await reports.subscribe(subjects.topic(NODE, kind), qos=1)
                 await other.publish(subjects.topic(NODE, kind), b"forged", qos=1)
             await other.subscribe("#", qos=1)
             agent.start()
-            await told.publish(subjects.topic(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
-            await told.publish(subjects.topic(NODE, PODS), node_pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True)
+            await reports.publish(subjects.topic(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
+            await reports.publish(
+                subjects.topic(NODE, PODS), node_pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True
+            )
             await until(lambda: agent.slo_informer.in_force is not None and agent.pods.in_force is not None)
             refusal = Receipt("report", "boot", 1, "its clock is an hour ahead")
-            await told.publish(subjects.topic(NODE, REFUSED), receipt.encode(refusal), qos=1)
+            await reports.publish(subjects.topic(NODE, REFUSED), receipt.encode(refusal), qos=1)
             await until(lambda: agent.outbox.refused == 1)
-            async for message in told.messages:
-                heard.append(bytes(message.payload))
-                if len(heard) == 2:
+            async for message in reports.messages:
+                received.append(bytes(message.payload))
+                if len(received) == 2:
                     break
             assert len(other.messages) == 0
         await agent.stop()
-    assert sorted(heard) == [b"own action", b"own report"]
+    assert sorted(received) == [b"own action", b"own report"]

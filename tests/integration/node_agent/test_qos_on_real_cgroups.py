@@ -1,4 +1,4 @@
-"""The agent's hands on this machine's own cgroups: a process of its own, told over a real bus, judged by what the kernel holds."""
+"""The QoS manager on this machine's own cgroups: an agent process on a real bus, checked by the kernel's values."""
 
 import asyncio
 import os
@@ -29,10 +29,10 @@ KERNEL = Path("/sys/fs/cgroup")
 
 
 class Core:
-    """Stands in for ingest: tells the agent of one best-effort pod and a NodeSLO, and takes its actions.
+    """Acts as ingest: publishes one best-effort pod and a NodeSLO, and accepts the agent's actions.
 
     Attributes:
-        actions: what it was told.
+        actions: the actions received.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -42,32 +42,32 @@ class Core:
         self._bus = bus
 
     async def attend(self, transport: str) -> None:
-        """Takes actions: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
+        """Accepts actions: over NATS as requests; over MQTT, which the server maps to the same subject, as messages."""
         where = subjects.subject(NODE, subjects.ACTION)
         if transport == "nats":
             await self._bus.respond(where, self._take)
             return
         tasks: set[asyncio.Task[bytes]] = set()
 
-        def heard(data: bytes) -> None:
+        def receive(data: bytes) -> None:
             tasks.add(asyncio.get_running_loop().create_task(self._take(data)))
 
-        await self._bus.subscribe(where, heard)
+        await self._bus.subscribe(where, receive)
 
     async def slo(self, **spec: object) -> None:
         self.seq += 1
         await self._bus.publish(subjects.subject(NODE, subjects.SLO), node_slo.encode(NodeSlo(NODE, 1, self.seq, spec)))
 
     async def _take(self, data: bytes) -> bytes:
-        told = actions.decode(data, NODE)
-        if isinstance(told.action, actions.PodsRequested):
+        action = actions.decode(data, NODE)
+        if isinstance(action.action, actions.PodsRequested):
             amounts = {"cpu": str(os.cpu_count()), "memory": "8Gi"}
             node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
             found = NodePods(NODE, 1, self.seq, node, None, self.pods)
             await self._bus.publish(subjects.subject(NODE, subjects.PODS), node_pods.encode(found))
         else:
-            self.actions.append(told.action)
-        return receipt.encode(Receipt("action", told.boot, told.seq))
+            self.actions.append(action.action)
+        return receipt.encode(Receipt("action", action.boot, action.seq))
 
 
 @pytest.fixture
@@ -79,14 +79,14 @@ async def core(server: EmbeddedNats) -> AsyncIterator[Core]:
 
 
 def batch(uid: str) -> Pod:
-    asked = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
+    requests = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
     labels, kube = {"koordinator.sh/qosClass": "BE"}, "BestEffort"
-    return kept_pod("b", uid=uid, labels=labels, requests=asked, limits=asked, phase="Running", qos_class=kube)
+    return kept_pod("b", uid=uid, labels=labels, requests=requests, limits=requests, phase="Running", qos_class=kube)
 
 
 @pytest.mark.skipif(not (KERNEL / "cpuset").is_dir(), reason="needs the kernel's cgroup v1 controllers cpu and cpuset")
 @pytest.mark.parametrize("transport", ["nats", "mqtt"])
-async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
+async def test_a_best_effort_pod_is_limited_as_its_annotation_requests_until_the_end(
     transport: str, server: EmbeddedNats, core: Core, cgroups: PodCgroups, tmp_path: Path
 ) -> None:
     uid = cgroups.add(qos="besteffort", container=CONTAINER)
@@ -115,16 +115,16 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
     )
     process.start()
     try:
-        wanted = {"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "memory.limit_in_bytes": str(256 << 20)}
+        desired = {"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "memory.limit_in_bytes": str(256 << 20)}
         await until(
             lambda: all(
-                held(knob, where) == value for knob, value in wanted.items() for where in (pod, f"{pod}/{CONTAINER}")
+                held(knob, where) == value for knob, value in desired.items() for where in (pod, f"{pod}/{CONTAINER}")
             )
         )
         await core.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
         await until(lambda: held("cpu.cfs_quota_us", folder) != "-1")
         await until(lambda: any(isinstance(action, Suppressed) for action in core.actions))
-        await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is held as a whole, its pods no more
+        await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is limited as a whole, its pods no more
         metrics = await asyncio.to_thread(page, http, "metrics")
         assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', metrics)
         assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', metrics)

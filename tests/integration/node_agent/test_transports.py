@@ -1,4 +1,4 @@
-"""What waits in an outbox gets to ingest, and the NodeSLO to its slo_informer, through a server that comes and goes."""
+"""Messages in an outbox reach ingest, and the NodeSLO reaches its informer, through a server that comes and goes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ def side(transport: str, server: EmbeddedNats, tmp_path: Path) -> AgentEnd:
     return AgentEnd(transport, server, tmp_path)
 
 
-async def test_what_waits_arrives_in_its_order(transport: str, side: AgentEnd, ingest: IngestEnd) -> None:
+async def test_waiting_messages_arrive_in_order(transport: str, side: AgentEnd, ingest: IngestEnd) -> None:
     await ingest.listen(transport)
     side.put(REPORT, 1, 2, 3)
     side.put(ACTION, 1)
@@ -61,7 +61,7 @@ async def test_nothing_is_lost_while_the_server_is_away(
         assert len(side.outbox) >= 3
         await server.start()
         await until(lambda: len(side.outbox) == 0)
-    if transport == "mqtt":  # ingest's own connection may come back later than the broker takes reports
+    if transport == "mqtt":  # ingest's own connection may come back later than the broker accepts reports
         assert side.outbox.sent == 4
     else:
         assert sorted(set(ingest.received[REPORT])) == [1, 2, 3, 4]
@@ -80,7 +80,7 @@ async def test_an_agent_that_starts_before_the_server_finds_it(
         await until(lambda: side.outbox.sent == 1)
 
 
-@pytest.mark.parametrize("transport", ["nats"])  # a broker takes reports, whoever listens
+@pytest.mark.parametrize("transport", ["nats"])  # a broker accepts reports without a subscriber
 async def test_reports_wait_for_an_ingest_that_starts_later(side: AgentEnd, ingest: IngestEnd, transport: str) -> None:
     side.put(REPORT, 1, 2)
     async with side.running():
@@ -90,7 +90,7 @@ async def test_reports_wait_for_an_ingest_that_starts_later(side: AgentEnd, inge
     assert ingest.received[REPORT] == [1, 2]
 
 
-async def test_a_refusal_is_counted_and_what_follows_goes_on(
+async def test_a_rejection_is_counted_and_later_messages_go_on(
     transport: str, side: AgentEnd, ingest: IngestEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
     ingest.refuses[2] = "names another node than its topic"
@@ -99,15 +99,15 @@ async def test_a_refusal_is_counted_and_what_follows_goes_on(
     async with side.running():
         await until(lambda: len(side.outbox) == 0)
         if transport == "mqtt":
-            said = Receipt("report", "boot", 2, ingest.refuses[2])
-            await ingest.bus.publish(subjects.subject(NODE, REFUSED), receipt.encode(said))
+            rejection = Receipt("report", "boot", 2, ingest.refuses[2])
+            await ingest.bus.publish(subjects.subject(NODE, REFUSED), receipt.encode(rejection))
         await until(lambda: side.outbox.refused == 1)
     assert ingest.received[REPORT] == [1, 2, 3]
     assert caplog.text.count("ingest rejects messages of this agent") == 1
 
 
-async def _tell_slo(transport: str, ingest: IngestEnd, server: EmbeddedNats, message: NodeSlo) -> None:
-    """Hands out a NodeSLO as ingest does: kept in the stream, or retained by the broker."""
+async def _publish_slo(transport: str, ingest: IngestEnd, server: EmbeddedNats, message: NodeSlo) -> None:
+    """Publishes a NodeSLO as ingest does: kept in the stream, or retained by the broker."""
     data = node_slo.encode(message)
     if transport == "nats":
         streams = Streams(ingest.bus)
@@ -128,28 +128,28 @@ def threshold(percent: int) -> dict[str, object]:
 async def test_the_newest_node_slo_is_in_force_before_and_after_the_connection(
     transport: str, side: AgentEnd, ingest: IngestEnd, server: EmbeddedNats, tmp_path: Path
 ) -> None:
-    await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 1, threshold(60)))
+    await _publish_slo(transport, ingest, server, NodeSlo(NODE, 5, 1, threshold(60)))
     async with side.running():
         await until(lambda: side.slo_informer.in_force is not None)
-        await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 3, threshold(70)))
+        await _publish_slo(transport, ingest, server, NodeSlo(NODE, 5, 3, threshold(70)))
         await until(lambda: side.slo_informer.in_force is not None and side.slo_informer.in_force.seq == 3)
-        await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 2, threshold(10)))
-        await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 4, threshold(400)))
+        await _publish_slo(transport, ingest, server, NodeSlo(NODE, 5, 2, threshold(10)))
+        await _publish_slo(transport, ingest, server, NodeSlo(NODE, 5, 4, threshold(400)))
         await until(lambda: side.slo_informer.refused == 1)
         assert side.slo_informer.in_force is not None
         assert side.slo_informer.in_force.spec == threshold(70)
-    later = NodeSloInformer(NODE, tmp_path / "state")  # another run of the agent, with no bus at all
+    later = NodeSloInformer(NODE, tmp_path / "state")  # another run of the agent, without any bus
     later.load()
     assert later.in_force == side.slo_informer.in_force
 
 
-async def test_a_node_slo_told_while_the_server_was_away_comes_after_it(
+async def test_a_node_slo_published_while_the_server_was_away_arrives_afterwards(
     transport: str, side: AgentEnd, ingest: IngestEnd, server: EmbeddedNats
 ) -> None:
-    await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 1, threshold(60)))
+    await _publish_slo(transport, ingest, server, NodeSlo(NODE, 5, 1, threshold(60)))
     async with side.running():
         await until(lambda: side.slo_informer.in_force is not None)
         await server.restart()
         await until(lambda: ingest.bus.connected)
-        await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 2, threshold(70)))
+        await _publish_slo(transport, ingest, server, NodeSlo(NODE, 5, 2, threshold(70)))
         await until(lambda: side.slo_informer.in_force is not None and side.slo_informer.in_force.seq == 2)

@@ -1,4 +1,4 @@
-"""The two sides of a transport: an agent's outbox and slo_informer, and ingest."""
+"""Both ends of a transport: an agent's outbox and informer, and ingest."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ STREAM = StreamConfig(
 
 
 class AgentEnd:
-    """An agent's outbox and slo_informer, with the transport of one transport."""
+    """An agent's outbox and informer, with one transport."""
 
     def __init__(self, transport: str, server: EmbeddedNats, folder: Path) -> None:
         self.outbox = Outbox(1_000_000)
@@ -53,7 +53,7 @@ class AgentEnd:
 
 
 class IngestEnd:
-    """The other side: notes what comes on this node's subjects, and answers questions."""
+    """Ingest's end: records the messages on this node's subjects, and answers requests."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus

@@ -1,4 +1,4 @@
-"""Actions, answers and NodeSLOs on the wire."""
+"""Encoding of actions, receipts and NodeSLOs."""
 
 import msgspec
 import pytest
@@ -19,13 +19,13 @@ from shared.agents.receipt import Receipt
         EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node"),
     ],
 )
-def test_a_action_comes_out_as_it_went_in(action: AnyAction) -> None:
-    told = ActionReport("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, action)
-    assert actions.decode(actions.encode(told), "worker-1") == told
+def test_an_action_survives_encoding(action: AnyAction) -> None:
+    report = ActionReport("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, action)
+    assert actions.decode(actions.encode(report), "worker-1") == report
 
 
 @pytest.mark.parametrize(
-    ("told", "text"),
+    ("report", "text"),
     [
         ([2, "n", "b", 1, 1, {}], "action of node n: schema: Invalid value 2"),
         ([1, "n", "b", 1, 1, {"action": "burned"}], "action of node n: action.action: Invalid value 'burned'"),
@@ -40,13 +40,13 @@ def test_a_action_comes_out_as_it_went_in(action: AnyAction) -> None:
         ("action", "action of node n: Expected `array`"),
     ],
 )
-def test_a_bad_action_is_refused_with_node_field_and_reason(told: object, text: str) -> None:
+def test_an_invalid_action_is_rejected_with_node_field_and_reason(report: object, text: str) -> None:
     with pytest.raises(BadAction) as error:
-        actions.decode(msgspec.msgpack.encode(told), "n")
+        actions.decode(msgspec.msgpack.encode(report), "n")
     assert str(error.value).startswith(text)
 
 
-def test_an_answer_says_which_message_it_is_about() -> None:
+def test_a_receipt_names_its_message() -> None:
     refused = Receipt("report", "3f2a", 7, "names another node")
     assert receipt.decode(receipt.encode(refused)) == refused
     assert not refused.accepted
@@ -69,7 +69,7 @@ def test_the_newest_node_slo_is_the_one_with_the_highest_position() -> None:
         (b'{"node":"\xff","epoch":1,"seq":2}', "NodeSLO of node n: "),
     ],
 )
-def test_a_bad_node_slo_is_refused(data: bytes, text: str) -> None:
+def test_an_invalid_node_slo_is_rejected(data: bytes, text: str) -> None:
     with pytest.raises(BadNodeSlo) as error:
         node_slo.decode(data, "n")
     assert str(error.value).startswith(text)

@@ -1,4 +1,4 @@
-"""What agents are told of their pods."""
+"""The pods of a node as agents receive them."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Toleration
 
 
-def test_a_pod_is_told_of_without_what_its_node_does_not_look_at() -> None:
+def test_a_published_pod_has_only_the_fields_that_agents_read() -> None:
     pod = Pod(
         metadata=Metadata(
             name="web", namespace="default", uid="api", labels={"app": "web", "koordinator.sh/qosClass": "LS"}
@@ -26,15 +26,15 @@ def test_a_pod_is_told_of_without_what_its_node_does_not_look_at() -> None:
     assert seen.metadata.labels == {"koordinator.sh/qosClass": "LS"}
     assert seen.spec.containers == (Container(name="c", resources=ResourceRequirements(limits={"cpu": "1"})),)
     assert (seen.spec.tolerations, seen.status.start_time) == ((), None)
-    told = NodePods("n", 1, 7, pods=(seen,))
-    assert node_pods.decode(node_pods.encode(told), "n") == told
+    message = NodePods("n", 1, 7, pods=(seen,))
+    assert node_pods.decode(node_pods.encode(message), "n") == message
 
 
-def test_the_pods_of_another_node_are_refused() -> None:
+def test_the_pods_of_another_node_are_rejected() -> None:
     with pytest.raises(BadNodePods, match="another node than its topic"):
         node_pods.decode(node_pods.encode(NodePods("other", 1, 1)), "n")
 
 
-def test_what_does_not_fit_is_refused_with_its_field() -> None:
+def test_an_invalid_value_is_rejected_with_its_field() -> None:
     with pytest.raises(BadNodePods, match="epoch"):
         node_pods.decode(b'{"node":"n","epoch":"x","seq":1}', "n")

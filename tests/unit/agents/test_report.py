@@ -1,4 +1,4 @@
-"""Reports on the wire."""
+"""Encoding of reports."""
 
 import contextlib
 from typing import Any
@@ -27,7 +27,7 @@ REPORT = Report(
 )
 
 
-def test_a_report_comes_out_as_it_went_in() -> None:
+def test_a_report_survives_encoding() -> None:
     assert decode(encode(REPORT), "worker-1") == REPORT
 
 
@@ -89,7 +89,7 @@ APPLICATION = ApplicationSum("nginx", "koord-prod", "LS", 3_000, 2, GIB, 1)
         (replace(REPORT, pods=(replace(POD, memory_count=0),)), "pods[0f1c-22].memory_sum", "no sum of 0 samples"),
     ],
 )
-def test_a_bad_report_is_refused_with_node_field_and_reason(bad: Report, field: str, reason: str) -> None:
+def test_an_invalid_report_is_rejected_with_node_field_and_reason(bad: Report, field: str, reason: str) -> None:
     with pytest.raises(BadReport) as error:
         decode(encode(bad), "worker-1")
     found = error.value
@@ -98,19 +98,19 @@ def test_a_bad_report_is_refused_with_node_field_and_reason(bad: Report, field: 
 
 
 @pytest.mark.parametrize("data", [b"", b"\x93", b"{}", b"\xff" * 20, b"\xa1x", b"\xc1"])
-def test_what_is_no_report_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_report_are_rejected(data: bytes) -> None:
     with pytest.raises(BadReport, match="report of node worker-1: "):
         decode(data, "worker-1")
 
 
-def test_a_fraction_is_no_amount() -> None:
+def test_a_fraction_is_not_an_amount() -> None:
     plain: list[Any] = msgspec.msgpack.decode(encode(REPORT))
     plain[6][1][1] = 1.5
     with pytest.raises(BadReport, match=r"node_usage.cpu\[.*\]: Expected `int`, got `float`"):
         decode(msgspec.msgpack.encode(plain), "worker-1")
 
 
-def test_a_message_too_large_to_be_one_is_not_read() -> None:
+def test_a_message_above_the_size_limit_is_not_decoded() -> None:
     with pytest.raises(BadReport, match="at most 1048576 are taken"):
         decode(b"\x91" * (2**20 + 1), "worker-1")
 
@@ -123,6 +123,6 @@ THINGS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(s
     st.binary()
     | st.builds(lambda rest: msgspec.msgpack.encode([1, "worker-1", "b", 1, 2**60, *rest]), st.lists(THINGS))
 )
-def test_nothing_that_a_stranger_sends_does_more_than_be_refused(data: bytes) -> None:
+def test_foreign_messages_are_only_rejected(data: bytes) -> None:
     with contextlib.suppress(BadReport):
         decode(data, "worker-1")

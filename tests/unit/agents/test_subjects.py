@@ -15,7 +15,7 @@ def test_a_nodes_name_is_one_token_of_subjects_and_topics() -> None:
 
 
 @given(st.text(min_size=1).filter(lambda text: text.isprintable()))
-def test_a_token_gives_its_node_back_and_holds_no_separator(node: str) -> None:
+def test_a_token_decodes_to_its_node_and_has_no_separator(node: str) -> None:
     token = subjects.token(node)
     assert not set(".*> /+#") & set(token)
     assert subjects.node_of_token(token) == node

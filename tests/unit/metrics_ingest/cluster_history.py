@@ -15,7 +15,7 @@ S = TypeVar("S", bound=State)
 
 
 class Logs:
-    """Contexts with what was appended to them, a second apart."""
+    """Contexts with the events appended to them, a second apart."""
 
     def __init__(self) -> None:
         self.contexts: dict[str, list[RecordedEvent]] = {}
@@ -30,7 +30,7 @@ class Logs:
         return log[-1]
 
     def interleaved(self, random: Random) -> list[RecordedEvent]:
-        """In one order, each context's own kept."""
+        """Returns all events in one order, each context's own kept."""
         left = {name: list(log) for name, log in sorted(self.contexts.items())}
         order = []
         while any(left.values()):

@@ -1,4 +1,4 @@
-"""Actions: checked against who is on the node, recorded once, and an eviction becomes an intent."""
+"""Actions: checked against the pods of the node, recorded once; an eviction becomes an intent."""
 
 from random import Random
 
@@ -43,13 +43,13 @@ from tests.support.pods import observed
 from tests.unit.metrics_ingest.cluster_history import START_NS, Logs, fold, pod
 
 
-def told(action: AnyAction, number: int = 1, node: str = "a", at_ns: int = START_NS) -> ActionReport:
+def action_report(action: AnyAction, number: int = 1, node: str = "a", at_ns: int = START_NS) -> ActionReport:
     return ActionReport(node, "boot", number, at_ns, action)
 
 
 def events(state: ActionIngestState, action: AnyAction, **fields: object) -> list[Event]:
-    asked = told(action, **fields)  # type: ignore[arg-type]
-    return [draft.event for draft in recorded(state, asked, max_clock_skew_s=30, now_ns=START_NS)]
+    report = action_report(action, **fields)  # type: ignore[arg-type]
+    return [draft.event for draft in recorded(state, report, max_clock_skew_s=30, now_ns=START_NS)]
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def state() -> ActionIngestState:
     return fold(ActionIngestState, logs.contexts["cluster"])
 
 
-def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: ActionIngestState) -> None:
-    said = {"node": "a", "boot": "boot", "number": 1, "at_ns": START_NS}
+def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_requested(state: ActionIngestState) -> None:
+    fields = {"node": "a", "boot": "boot", "number": 1, "at_ns": START_NS}
     assert events(state, EvictionRequested("uid-p", "memory is short")) == [
-        AgentEvictionRequested(**said, pod_uid="uid-p", pod="d/p", reason="memory is short"),  # type: ignore[arg-type]
+        AgentEvictionRequested(**fields, pod_uid="uid-p", pod="d/p", reason="memory is short"),  # type: ignore[arg-type]
         intents.EvictionRequested(pod_uid="uid-p", pod="d/p", reason="node a: memory is short"),
     ]
 
@@ -72,12 +72,12 @@ def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: Actio
     ("uid", "why"),
     [("uid-elsewhere", "runs on b"), ("uid-unknown", "no running pod"), ("hash", "static pod"), ("uid-static", "no running pod")],
 )  # fmt: skip
-def test_an_eviction_of_any_other_pod_is_refused(state: ActionIngestState, uid: str, why: str) -> None:
+def test_an_eviction_of_any_other_pod_is_rejected(state: ActionIngestState, uid: str, why: str) -> None:
     with pytest.raises(BadAction, match=why):
         events(state, EvictionRequested(uid, "because"))
 
 
-def test_what_was_done_is_recorded_also_of_a_pod_that_is_not_known_but_not_of_one_elsewhere(
+def test_an_action_is_recorded_for_an_unknown_pod_but_not_for_one_on_another_node(
     state: ActionIngestState,
 ) -> None:
     suppressed, burst, killed = (
@@ -93,7 +93,7 @@ def test_what_was_done_is_recorded_also_of_a_pod_that_is_not_known_but_not_of_on
         events(state, Killed("uid-elsewhere", "oom"))
 
 
-def test_a_action_of_another_time_is_refused(state: ActionIngestState) -> None:
+def test_an_action_too_far_ahead_or_too_old_is_rejected(state: ActionIngestState) -> None:
     with pytest.raises(BadAction, match="ahead of our clock"):
         events(state, Suppressed("cpuset"), at_ns=START_NS + 31 * SECOND)
     with pytest.raises(BadAction, match="back"):
@@ -109,7 +109,7 @@ def test_a_pod_that_has_ended_is_on_no_node() -> None:
 
 
 @given(st.lists(st.integers(1, 600), max_size=700))
-def test_a_action_is_told_once_in_whatever_order_they_come(numbers: list[int]) -> None:
+def test_each_action_is_recorded_once_in_any_order(numbers: list[int]) -> None:
     seen = None
     taken: list[int] = []
     for number in numbers:
@@ -136,7 +136,7 @@ of_nodes = st.builds(
 
 
 @given(st.lists(of_cluster, max_size=20), st.lists(of_nodes, max_size=20), st.integers(), st.integers(0, 40))
-def test_any_interleaving_gives_the_same_bytes_and_so_does_a_snapshot_on_the_way(
+def test_any_interleaving_leads_to_the_same_bytes_even_with_a_snapshot_in_between(
     cluster: list[Event], nodes: list[Event], seed: int, cut: int
 ) -> None:
     logs = Logs()
@@ -153,7 +153,7 @@ def test_any_interleaving_gives_the_same_bytes_and_so_does_a_snapshot_on_the_way
     assert restored.encode() == fold(ActionIngestState, orders[0]).encode()
 
 
-def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: ActionIngestState) -> None:
+def test_an_agents_view_moves_only_with_fields_that_it_reads(state: ActionIngestState) -> None:
     found = state.node_pods("a")
     assert [(pod.metadata.uid, pod.metadata.name) for pod in found.pods] == [("hash", "static"), ("uid-p", "p")]
     logs = Logs()
@@ -167,11 +167,11 @@ def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: ActionIngestS
     assert [pod.metadata.uid for pod in state.node_pods("a").pods] == ["hash"]
 
 
-def test_an_agent_that_asks_for_its_pods_leaves_no_event(state: ActionIngestState) -> None:
+def test_a_request_for_pods_leaves_no_event(state: ActionIngestState) -> None:
     assert events(state, PodsRequested()) == []
 
 
-def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims() -> None:
+def test_a_pod_with_block_io_limits_is_published_with_the_volumes_of_its_claims() -> None:
     held = pod("p", "a")
     held = structs.replace(
         held,
@@ -194,8 +194,8 @@ def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims(
     logs.append("cluster", claim("c", "pv-1"))
     logs.append("cluster", claim("elsewhere", "pv-9"))
     state = fold(ActionIngestState, logs.contexts["cluster"])
-    told_of = state.node_pods("a")
-    assert (told_of.seq, told_of.claims) == (3, {"d/c": "pv-1"})
+    view = state.node_pods("a")
+    assert (view.seq, view.claims) == (3, {"d/c": "pv-1"})
     logs.append("cluster", claim("p-w", "pv-2"))
     assert fold(ActionIngestState, logs.contexts["cluster"]).node_pods("a").claims == {"d/c": "pv-1", "d/p-w": "pv-2"}
     logs.append("cluster", ObjectDeleted(resource=CLAIMS, name="d/c", uid="c"))
@@ -209,7 +209,7 @@ def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims(
 TOPOLOGY = TopologyReported({CPU_BASIC_INFO: "{}"}, "None", (ZoneReported("node-0", {"cpu": ("2", "1500m")}),))
 
 
-def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(state: ActionIngestState) -> None:
+def test_a_changed_topology_is_recorded_and_removed_with_its_node(state: ActionIngestState) -> None:
     assert events(state, TOPOLOGY) == [], "the node is not known: agents tell again"
     logs = Logs()
     logs.append("cluster", NodeObserved(node="a", object=Node(metadata=Metadata(name="a"))))
@@ -242,12 +242,12 @@ def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(
         ({"zones": (ZoneReported("node-0", {"cpu": ("2", "much")}),)}, r"zones\[node-0\].cpu"),
     ],
 )
-def test_a_topology_that_says_what_no_agent_may_is_refused(
+def test_a_topology_with_foreign_annotations_is_rejected(
     state: ActionIngestState, changes: dict[str, object], why: str
 ) -> None:
     with pytest.raises(BadAction, match=why):
         events(state, structs.replace(TOPOLOGY, **changes))
 
 
-def test_a_topology_survives_the_wire() -> None:
-    assert actions.decode(actions.encode(told(TOPOLOGY)), "a") == told(TOPOLOGY)
+def test_a_topology_survives_encoding() -> None:
+    assert actions.decode(actions.encode(action_report(TOPOLOGY)), "a") == action_report(TOPOLOGY)

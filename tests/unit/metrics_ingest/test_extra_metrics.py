@@ -1,4 +1,4 @@
-"""What reports say beside pods, from the wire to the NodeMetric: host applications, zones, GPUs, predictions."""
+"""Extra metrics from report to NodeMetric: host applications, zones, GPUs, predictions."""
 
 import msgspec
 
@@ -38,10 +38,10 @@ def test_host_applications_are_means_over_the_aggregate_window() -> None:
     assert event.applications == (ApplicationReported("nginx", "koord-prod", "LS", 1_000, 3 * GIB // 4),)
 
 
-def test_an_application_that_the_newest_report_does_not_know_is_gone() -> None:
+def test_an_application_absent_from_the_newest_report_is_gone() -> None:
     one, two = report(1, applications=(NGINX,)), report(2, applications=())
     assert recorded(one, two).applications == ()
-    assert recorded(two, one).applications == ()  # in whatever order they came
+    assert recorded(two, one).applications == ()  # in any order of arrival
     assert recorded(report(1)).applications is None
 
 
@@ -71,7 +71,7 @@ def test_zones_and_gpus_are_means_and_gpus_of_pods_name_their_pods() -> None:
     )
 
 
-def test_all_of_it_stands_in_the_nodemetric() -> None:
+def test_all_extra_metrics_are_in_the_nodemetric() -> None:
     event = NodeReported(
         node="n",
         at_ns=START_NS,
@@ -100,7 +100,7 @@ def test_all_of_it_stands_in_the_nodemetric() -> None:
     assert (device["minor"], device["resources"]["koordinator.sh/gpu-memory-ratio"]) == (3, "25")
 
 
-def test_what_a_report_does_not_tell_of_is_left_as_it_stands() -> None:
+def test_values_absent_from_a_report_are_left_unchanged() -> None:
     silent = NodeReported(node="n", at_ns=START_NS, interval_s=60, aggregate_s=300)
     status = _patch(silent)
     assert not status.keys() & {"hostApplicationMetric", "prodReclaimableMetric", "prodPeakMetric"}
@@ -117,7 +117,7 @@ def test_an_event_recorded_by_an_earlier_release_is_read() -> None:
     )
     event = msgspec.json.decode(stored, type=NodeReported)
     assert (event.applications, event.reclaimable, event.gpus) == (None, None, ())
-    assert msgspec.json.encode(event) == stored  # what is new is written only where it says something
+    assert msgspec.json.encode(event) == stored  # new fields are written only where they have a value
 
 
 def _patch(event: NodeReported) -> dict[str, object]:
@@ -127,6 +127,6 @@ def _patch(event: NodeReported) -> dict[str, object]:
     return found
 
 
-def test_zones_stay_in_reports_that_come_between_two_looks_at_them() -> None:
+def test_zones_stay_in_reports_between_two_samples_of_them() -> None:
     zone = ZoneSum(0, 2_000_000, 1, GIB, 1)
     assert recorded(report(1, zones=(zone,)), report(2, applications=())).zones == (ZoneReported(0, Usage(2_000, GIB)),)

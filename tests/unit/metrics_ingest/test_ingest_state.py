@@ -52,7 +52,7 @@ def metric_seen(name: str, interval_s: int) -> NodeMetricObserved:
     return NodeMetricObserved(node=name, object=NodeMetric(metadata=Metadata(name=name), spec=spec))
 
 
-def said(name: str, at_s: int) -> NodeReported:
+def report_event(name: str, at_s: int) -> NodeReported:
     return NodeReported(node=name, at_ns=START_NS + at_s * SECOND, interval_s=60, aggregate_s=300)
 
 
@@ -79,9 +79,9 @@ cluster_events = st.one_of(
     st.builds(lambda name: MissingPermission(name=name, rule="patch nodemetrics"), names),
 )  # fmt: skip
 own_events = st.one_of(
-    st.builds(said, names, numbers),
+    st.builds(report_event, names, numbers),
     st.builds(
-        lambda name, at_s: node_metric_writes(IngestState(), said(name, at_s), SETTINGS, START_NS)[-1].event,
+        lambda name, at_s: node_metric_writes(IngestState(), report_event(name, at_s), SETTINGS, START_NS)[-1].event,
         names,
         numbers,
     ),
@@ -92,7 +92,7 @@ own_events = st.one_of(
 @given(
     st.lists(cluster_events, max_size=30), st.lists(own_events, max_size=10), st.integers(0, 2**32), st.integers(0, 40)
 )
-def test_any_interleaving_gives_the_same_bytes_and_so_does_a_snapshot_on_the_way(
+def test_any_interleaving_leads_to_the_same_bytes_even_with_a_snapshot_in_between(
     cluster: list[object], own: list[object], seed: int, cut: int
 ) -> None:
     logs = Logs()
@@ -126,7 +126,7 @@ def test_pods_are_joined_as_of_the_reports_own_time() -> None:
     assert [pod.pod for of in now.pods for pod in of.pods] == ["d/q"]
 
 
-def test_a_static_pod_is_known_by_the_uid_under_which_its_node_runs_it() -> None:
+def test_a_static_pod_has_the_uid_under_which_its_node_runs_it() -> None:
     logs = Logs()
     logs.append("cluster", pod_seen("apiserver", "a", mirror="hash"))
     state = fold(IngestState, logs.contexts["cluster"])
@@ -135,7 +135,7 @@ def test_a_static_pod_is_known_by_the_uid_under_which_its_node_runs_it() -> None
     )
 
 
-def test_pods_that_are_gone_are_remembered_for_a_while_only() -> None:
+def test_removed_pods_are_kept_for_a_while_only() -> None:
     logs = Logs()
     for name in "ab":
         logs.append("cluster", pod_seen(name, "n"), PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"))
@@ -143,9 +143,9 @@ def test_pods_that_are_gone_are_remembered_for_a_while_only() -> None:
     assert list(fold(IngestState, logs.contexts["cluster"]).known_pods) == ["uid-b"]
 
 
-def test_a_report_is_due_an_interval_after_the_last_and_only_of_a_node_that_is_there() -> None:
+def test_a_report_is_due_an_interval_after_the_last_and_only_of_a_node_in_the_cluster() -> None:
     logs = Logs()
-    logs.append("metrics-0", said("a", 0))
+    logs.append("metrics-0", report_event("a", 0))
     unknown = fold(IngestState, logs.contexts["metrics-0"])
     logs.append("cluster", node_seen("a"))
     state = fold(IngestState, logs.interleaved(Random(1)))
@@ -157,43 +157,45 @@ def test_a_report_is_due_an_interval_after_the_last_and_only_of_a_node_that_is_t
     assert [at_s for at_s in (54, 55, 60) if is_due(state, report(at_s), Policy())] == [55, 60]
 
 
-def test_the_object_is_made_once_and_after_a_refusal_nothing_is_written_for_a_while() -> None:
+def test_the_object_is_created_once_and_after_a_rejection_nothing_is_written_for_a_while() -> None:
     logs = Logs()
     logs.append("cluster", node_seen("a"))
     state = fold(IngestState, logs.contexts["cluster"])
-    kinds = [type(draft.event) for draft in node_metric_writes(state, said("a", 0), SETTINGS, logs.now_ns)]
+    kinds = [type(draft.event) for draft in node_metric_writes(state, report_event("a", 0), SETTINGS, logs.now_ns)]
     assert kinds == [ObjectDesired, FieldsDesired]
     state.apply(logs.append("cluster", metric_seen("a", 60)))
-    kinds = [type(draft.event) for draft in node_metric_writes(state, said("a", 0), SETTINGS, logs.now_ns)]
+    kinds = [type(draft.event) for draft in node_metric_writes(state, report_event("a", 0), SETTINGS, logs.now_ns)]
     assert kinds == [FieldsDesired]
     refusal = DesiredStateRejected(resource=NODE_METRICS, name="a", reason="no such resource")
     state.apply(logs.append("cluster", refusal, cause=Cause("metrics-0", 3)))
-    assert node_metric_writes(state, said("a", 0), SETTINGS, logs.now_ns) == []
+    assert node_metric_writes(state, report_event("a", 0), SETTINGS, logs.now_ns) == []
     later_ns = logs.now_ns + SETTINGS.refused_pause_s * SECOND
-    assert len(node_metric_writes(state, said("a", 0), SETTINGS, later_ns)) == 1
+    assert len(node_metric_writes(state, report_event("a", 0), SETTINGS, later_ns)) == 1
 
 
-def test_objects_are_written_as_seldom_as_asked_although_every_report_is_recorded() -> None:
+def test_objects_are_written_at_their_interval_although_every_report_is_recorded() -> None:
     logs = Logs()
     logs.append("cluster", node_seen("a"))
     status = NodeMetricStatus(update_time=instant_text(START_NS))
     logs.append("cluster", NodeMetricObserved(node="a", object=NodeMetric(metadata=Metadata(name="a"), status=status)))
     state = fold(IngestState, logs.contexts["cluster"])
     seldom = IngestSettings(node_metric_interval_s=600)
-    assert [at_s for at_s in (60, 599, 600) if node_metric_writes(state, said("a", at_s), seldom, logs.now_ns)] == [600]
-    assert node_metric_writes(state, said("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
+    assert [
+        at_s for at_s in (60, 599, 600) if node_metric_writes(state, report_event("a", at_s), seldom, logs.now_ns)
+    ] == [600]
+    assert node_metric_writes(state, report_event("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
 
 
-def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> None:
+def test_a_desired_status_counts_as_written_unless_it_was_rejected() -> None:
     logs, seldom = Logs(), IngestSettings(node_metric_interval_s=600)
     logs.append("cluster", node_seen("a"), metric_seen("a", 60))
     state = fold(IngestState, logs.contexts["cluster"])
-    decided = node_metric_writes(state, said("a", 0), seldom, logs.now_ns)[-1].event
+    decided = node_metric_writes(state, report_event("a", 0), seldom, logs.now_ns)[-1].event
     state.apply(logs.append("metrics-0", decided))
 
     def due() -> list[int]:
         later_ns = logs.now_ns + seldom.refused_pause_s * SECOND
-        return [at_s for at_s in (60, 599, 600) if node_metric_writes(state, said("a", at_s), seldom, later_ns)]
+        return [at_s for at_s in (60, 599, 600) if node_metric_writes(state, report_event("a", at_s), seldom, later_ns)]
 
     assert due() == [600]
     refusal = DesiredStateFailed(resource=NODE_METRICS, name="a", reason="no answer", fields=STATUS)
@@ -204,7 +206,7 @@ def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> 
     assert due() == [600]
 
 
-def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
+def test_a_status_without_usage_removes_that_of_an_earlier_one() -> None:
     event = NodeReported(node="a", at_ns=START_NS, interval_s=60, aggregate_s=300, usage=Usage(5, None))
     written = node_metric_writes(IngestState(), event, SETTINGS, START_NS)[-1].event
     assert isinstance(written, FieldsDesired)
@@ -226,7 +228,7 @@ def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
 def test_only_silent_nodes_that_are_gone_are_forgotten_with_their_object() -> None:
     logs = Logs()
     logs.append("cluster", node_seen("there"), metric_seen("there", 60), metric_seen("gone", 60))
-    logs.append("metrics-0", said("there", 0), said("gone", 5))
+    logs.append("metrics-0", report_event("there", 0), report_event("gone", 5))
     state = fold(IngestState, logs.interleaved(Random(1)))
     drafts = [draft.event for draft in expired_reports(state, ["there", "gone", "unheard"])]
     assert drafts == [
@@ -249,13 +251,13 @@ def test_the_spec_of_the_newest_object_counts() -> None:
     assert policy_of(fold(IngestState, logs.contexts["cluster"]).specs["a"]).interval_s == 120
 
 
-def test_an_agent_is_told_how_memory_counts_where_its_nodemetric_asks_for_another_way() -> None:
+def test_an_agent_receives_the_memory_policy_of_its_nodemetric() -> None:
     def metric(policy: str | None) -> NodeMetricObserved:
         spec = NodeMetricSpec(metric_collect_policy=MetricCollectPolicy(node_memory_collect_policy=policy))
         return NodeMetricObserved(node="a", object=NodeMetric(metadata=Metadata(name="a"), spec=spec))
 
     logs = Logs()
-    logs.append("cluster", metric("usageWithoutPageCache"))  # the default is no news
+    logs.append("cluster", metric("usageWithoutPageCache"))  # the default is no change
     assert fold(IngestState, logs.contexts["cluster"]).slos == {}
     logs.append("cluster", metric("usageWithPageCache"))
     logs.append("cluster", ObjectObserved(resource=NODE_SLOS, name="a", uid="s", object={"spec": {"x": 1}}))

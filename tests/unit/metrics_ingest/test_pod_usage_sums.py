@@ -1,4 +1,4 @@
-"""Sums over the reports of a window equal sums made anew from those reports."""
+"""Sums over a window equal sums computed afresh from its reports."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ counts = st.integers(0, 60)
 
 @st.composite
 def pods(draw: st.DrawFn) -> list[PodSum]:
-    """What one report says: some of four pods, some of them not measured in one way or in both."""
+    """The pods of one report: some of four, some of them not measured in one way or in both."""
     found = []
     for uid in draw(st.lists(st.sampled_from("abcd"), unique=True)):
         cpu, memory = draw(counts), draw(counts)
@@ -22,7 +22,7 @@ def pods(draw: st.DrawFn) -> list[PodSum]:
 
 
 def means(reports: list[list[PodSum]]) -> dict[str, Usage]:
-    """The same, in words."""
+    """The same as a plain computation."""
     found = {}
     for uid in "abcd":
         those = [pod for report in reports for pod in report if pod.uid == uid]

@@ -1,4 +1,4 @@
-"""Percentiles, means and cold starts: the spec's worked examples, and any reports against ten plain lines."""
+"""Percentiles, means and cold starts: the spec's worked examples, and random reports against a plain reference."""
 
 from random import Random
 
@@ -42,7 +42,7 @@ def test_a_window_is_empty_until_its_samples_span_half_of_it_a9_to_a11(span_s: i
     assert bool(window) is shown
 
 
-def test_amounts_are_cut_off_a8() -> None:
+def test_amounts_are_truncated_a8() -> None:
     found = samples([(0, 900, 10), (1, 900, 11)]).mean(0, 1000)
     assert found == Usage(0, 10)
 
@@ -63,7 +63,7 @@ def summary(values: list[int]) -> list[int]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Report]:
-    """Reports that follow each other, some of them lost, in the order in which they were sent."""
+    """Consecutive reports, some of them lost, in the order in which they were sent."""
     made, end_s = [], START_S
     for seq in range(1, draw(st.integers(1, 12)) + 1):
         seconds = draw(st.sampled_from([1, 7, 20, 60]))
@@ -142,7 +142,7 @@ def test_windows_equal_a_plain_reference_whatever_the_order_in_which_reports_com
             assert found.pods[uid].cpu_milli == cpu_milli
 
 
-def test_what_is_kept_of_a_node_is_bounded_however_long_it_reports() -> None:
+def test_windows_of_a_node_are_bounded_however_long_it_reports() -> None:
     windows = NodeWindows("n")
     offsets = tuple(range(1_000, 60_001, 1_000))
     series = Series(offsets, (CORE,) * 60, (1 << 30,) * 60)
@@ -163,14 +163,14 @@ def spec(**policy: object) -> NodeMetricSpec:
     return NodeMetricSpec(metric_collect_policy=MetricCollectPolicy(**policy))  # type: ignore[arg-type]
 
 
-def test_the_defaults_hold_where_a_spec_is_silent() -> None:
+def test_the_defaults_hold_for_absent_fields() -> None:
     assert policy_of(None) == policy_of(NodeMetricSpec()) == policy_of(spec()) == Policy(300, 60, (300, 600, 1800))
 
 
-def test_agents_keep_floors_k2() -> None:
+def test_agents_keep_lower_bounds_k2() -> None:
     assert policy_of(spec(report_interval_seconds=20, aggregate_duration_seconds=0)) == Policy(60, 30)
 
 
-def test_windows_are_those_of_the_spec_and_what_is_no_duration_is_passed_over_k4() -> None:
-    stated = AggregatePolicy(durations=("1m0s", "soon", "2h"))
-    assert policy_of(spec(node_aggregate_policy=stated)).windows_s == (60, 7200)
+def test_windows_are_those_of_the_spec_and_invalid_durations_are_skipped_k4() -> None:
+    policy = AggregatePolicy(durations=("1m0s", "soon", "2h"))
+    assert policy_of(spec(node_aggregate_policy=policy)).windows_s == (60, 7200)

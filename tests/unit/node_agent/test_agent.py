@@ -1,4 +1,4 @@
-"""The agent without a connection: what it puts into its outbox, and when."""
+"""The agent without a connection: messages in its outbox, and their times."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ from tests.unit.node_agent.collectors.node_on_files import Machine
 
 
 class Made:
-    """An agent on a machine made of files, with the real clock."""
+    """An agent on a node made of files, with the real clock."""
 
     def __init__(self, folder: Path) -> None:
         machine = Machine(folder / "machine")
@@ -66,8 +66,8 @@ async def test_reports_follow_each_other_without_gap_and_the_last_one_comes_at_t
 
 
 async def test_actions_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
-    asked = EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node")
-    made.agent.report_action(asked)
+    request = EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node")
+    made.agent.report_action(request)
     made.agent.report_action(Suppressed("cfsQuota", 4_000))
     found = []
     while len(made.outbox):
@@ -75,11 +75,11 @@ async def test_actions_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
         assert message.kind == ACTION
         found.append(actions.decode(message.data, "worker-1"))
         made.outbox.done(message)
-    assert [(told.seq, told.action) for told in found] == [(1, asked), (2, Suppressed("cfsQuota", 4_000))]
+    assert [(report.seq, report.action) for report in found] == [(1, request), (2, Suppressed("cfsQuota", 4_000))]
     assert found[0].boot == found[1].boot
 
 
-def test_what_it_shows_of_itself_begins_empty(made: Made) -> None:
+def test_its_figures_begin_empty(made: Made) -> None:
     figures = made.agent.figures()
     assert (figures.node, figures.usage, figures.slo, figures.rounds) == ("worker-1", None, None, 0)
 

@@ -1,4 +1,4 @@
-"""What the agent reads from the environment, and what it is made of."""
+"""The agent's settings and imports."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def test_the_nodes_name_comes_from_its_own_setting_or_from_node_name() -> None:
         load({})
 
 
-def test_a_setting_that_does_not_fit_is_named() -> None:
+def test_an_invalid_setting_is_named() -> None:
     with pytest.raises(BadSetting, match="KOORD_NODE_AGENT_COLLECT_INTERVAL_S is '0'"):
         load({"NODE_NAME": "a", "KOORD_NODE_AGENT_COLLECT_INTERVAL_S": "0"})
     with pytest.raises(TooManySamples, match="a report holds at most 7200 samples"):

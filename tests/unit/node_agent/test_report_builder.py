@@ -1,4 +1,4 @@
-"""What rounds add up to."""
+"""Reports from samples."""
 
 from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, UsageSnapshot, ZoneUsage
 from services.node_agent.report_builder import Forecasts, ReportBuilder, Sender
@@ -26,7 +26,7 @@ def test_samples_keep_their_time_and_pods_add_up() -> None:
     assert decode(encode(made), "worker-1") == made
 
 
-def test_what_is_not_measured_is_absent() -> None:
+def test_unmeasured_values_are_absent() -> None:
     interval = ReportBuilder(BEGIN_NS)
     interval.add(a_round(1, Usage(None, 10), {"a": Usage(None, 2)}))
     made = interval.report(SENDER, 1, BEGIN_NS + SECOND_NS, WALL_NS)

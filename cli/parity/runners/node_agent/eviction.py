@@ -34,7 +34,10 @@ def evictions(op: str, given: Given) -> dict[str, Any]:
 
 
 def upstreams(op: str, given: Given) -> dict[str, Any]:
-    """Predicts upstream's rounds: no eviction releases `cpu` or `memory` as such, and cpu of a node that has some counts 1000 times."""
+    """Runs the cases as upstream does.
+
+    No eviction releases native `cpu` or `memory`, and cpu of a node that has some counts 1000 times.
+    """
     return {"rounds": [each for each, _ in _rounds(op, given, _as_upstream)]}
 
 

@@ -101,7 +101,7 @@ def _normalized(pod: Pod, rule: Normalization) -> dict[str, Any]:
 
 
 def _reconciled_as(pod: Pod) -> str:
-    """Returns the class under which upstream's reconciler files a pod: one without a class that has CPUs of its own is LSR."""
+    """Returns a pod's class in upstream's reconciler: a pod without a class, but with CPUs of its own, counts as LSR."""
     qos = raw_qos(pod)
     return QoS.LSR.value if qos is QoS.NONE and resource_status(pod).cpuset else qos.value
 

@@ -1,4 +1,4 @@
-"""RecordedEvent metric stores, with the queries over a window that strategies make."""
+"""Recorded metric stores, with the window queries of strategies."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Cgroups to write to: the kernel's own where this machine lets us make them, and folders of plain files in the layout of each version."""
+"""Cgroups to write to: the kernel's own where this machine allows it, and plain files in the layout of each version."""
 
 import contextlib
 import os
@@ -27,10 +27,10 @@ V2_FILES = {
 
 
 class Clock:
-    """Moved by hand.
+    """A clock that is moved by hand.
 
     Attributes:
-        now_ns: what it shows.
+        now_ns: its time.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Files:
     """A tree of plain files, laid out as the kernel's.
 
     Attributes:
-        tree: as the executor takes it.
+        tree: for the executor.
     """
 
     def __init__(self, root: Path, version: int, kube: str = "kubepods") -> None:
@@ -52,25 +52,25 @@ class Files:
         self.make(kube)
 
     def make(self, folder: str) -> None:
-        """A cgroup with every file."""
+        """Makes a cgroup with every file."""
         for name, text in (V1_FILES if self.tree.version == 1 else V2_FILES).items():
             for path in self._paths(name, folder):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"{text}\n" if text else "")
 
     def text(self, knob: str, folder: str) -> str:
-        """What a knob's file holds."""
+        """Returns the content of a knob's file."""
         return self.tree.path(KNOBS[knob], folder).read_text().strip("\n")
 
     def put(self, knob: str, folder: str, text: str) -> None:
-        """Another hand writes."""
+        """Writes a file as other software would."""
         path = self.tree.path(KNOBS[knob], folder)
         path.write_text(text)
         if knob == "cpuset.cpus" and self.tree.version == 2:
             path.with_name("cpuset.cpus.effective").write_text(text)
 
     def executor(self, state_dir: Path | None = None, clock: Clock | None = None) -> Executor:
-        """An executor over it."""
+        """Returns an executor over it."""
         found = OriginalValues(state_dir)
         found.load()
         return Executor(self.tree, clock or Clock(), found)
@@ -83,7 +83,7 @@ class Files:
 
 
 def kernel_v1() -> str:
-    """Why the kernel's own v1 cgroups cannot be used here; empty when they can."""
+    """Returns the reason why the kernel's own v1 cgroups cannot be used here; empty when they can."""
     if os.geteuid() != 0:
         return "needs root"
     missing = [name for name in ("cpu", "cpuset", "memory") if not os.access(KERNEL / name, os.W_OK)]
@@ -92,7 +92,7 @@ def kernel_v1() -> str:
 
 @contextlib.contextmanager
 def kernel_tree(folders: tuple[str, ...]) -> Iterator[tuple[Tree, str]]:
-    """Cgroups in the kernel's own hierarchies, below a folder of this process; gone afterwards.
+    """Makes cgroups in the kernel's own hierarchies, below a folder of this process; removed afterwards.
 
     Args:
         folders: parents first, below kubepods.

@@ -23,13 +23,13 @@ def test_e4_a_weight_as_shares(of: int, found: int) -> None:
 
 
 @pytest.mark.parametrize("of", [0, 1, 262_145])
-def test_shares_that_are_none_have_no_weight(of: int) -> None:
+def test_invalid_shares_have_no_weight(of: int) -> None:
     with pytest.raises(OutOfRange, match=r"outside of 2\.\.262144"):
         weight(of)
 
 
 @pytest.mark.parametrize("of", [0, 10_001])
-def test_weights_that_are_none_have_no_shares(of: int) -> None:
+def test_invalid_weights_have_no_shares(of: int) -> None:
     with pytest.raises(OutOfRange, match=r"outside of 1\.\.10000"):
         shares_of_weight(of)
 

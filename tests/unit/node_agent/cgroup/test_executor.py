@@ -1,4 +1,4 @@
-"""Writes to cgroups: on plain files in the layout of both versions, and on the kernel's own v1 files where they can be had."""
+"""Writes to cgroups: on plain files in the layout of both versions, and on the kernel's own v1 files where possible."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +37,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
         ("memory.oom.group", "1", "1", "1"),
     ],
 )
-def test_each_knob_is_written_in_the_words_of_its_version(
-    files: Files, knob: str, value: str, v1: str, v2: str
-) -> None:
+def test_each_knob_is_written_in_terms_of_its_version(files: Files, knob: str, value: str, v1: str, v2: str) -> None:
     assert files.executor().update(CgroupValue(knob, POD, value)) is WriteResult.WRITTEN
     assert files.text(knob, POD) == (v1 if files.tree.version == 1 else v2)
 
@@ -50,7 +48,7 @@ def test_no_limit_is_max_in_v2(files: Files) -> None:
     assert files.text("cpu.cfs_quota_us", POD) == ("-1" if files.tree.version == 1 else "max")
 
 
-def test_what_is_there_already_is_not_written(files: Files) -> None:
+def test_values_in_place_are_not_written(files: Files) -> None:
     executor = files.executor()
     same = (("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1"), ("memory.high", str(2**63 - 1)))
     for knob, value in (*same, ("memory.min", "0"), ("cpuset.cpus", "0,1-7")):
@@ -64,7 +62,7 @@ def test_a_quota_with_its_period_equals_the_bare_number(tmp_path: Path) -> None:
     assert files.executor().update(CgroupValue("cpu.cfs_quota_us", "kubepods", "150000")) is WriteResult.SAME
 
 
-def test_a_value_is_looked_at_again_after_a_while_only(files: Files) -> None:
+def test_a_value_is_read_again_only_after_a_while(files: Files) -> None:
     clock = Clock()
     executor = files.executor(clock=clock)
     executor.update(CgroupValue("cpu.shares", POD, "512"))
@@ -75,7 +73,7 @@ def test_a_value_is_looked_at_again_after_a_while_only(files: Files) -> None:
     assert executor.update(CgroupValue("cpu.shares", POD, "512")) is WriteResult.WRITTEN
 
 
-def test_what_does_not_fit_is_refused_and_nothing_is_written(files: Files) -> None:
+def test_an_invalid_value_is_rejected_and_nothing_is_written(files: Files) -> None:
     executor = files.executor()
     wrong = (
         ("cpu.shares", "1"), ("cpu.bvt_warp_ns", "3"), ("cpuset.cpus", ""), ("cpuset.cpus", "a-b"), ("memory.min", "-1"),
@@ -108,7 +106,7 @@ def test_v2_has_no_blkio_files(tmp_path: Path) -> None:
     )
 
 
-def test_a_device_is_written_once_and_taken_away_only_if_there(tmp_path: Path) -> None:
+def test_a_device_is_written_once_and_removed_only_if_present(tmp_path: Path) -> None:
     files = Files(tmp_path, 1)
     executor, knob = files.executor(), "blkio.throttle.read_bps_device"
     assert executor.update(CgroupValue(knob, "kubepods", "8:0 0"), cached=False) is WriteResult.SAME
@@ -119,16 +117,16 @@ def test_a_device_is_written_once_and_taken_away_only_if_there(tmp_path: Path) -
 
 
 class RecordedEvent(Executor):
-    """An executor that keeps the order of its writes."""
+    """An executor that records the order of its writes."""
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree, Clock(), OriginalValues())
         self.order: list[tuple[str, str]] = []
 
-    def _write(self, wanted: CgroupValue) -> WriteResult:
-        done = super()._write(wanted)
+    def _write(self, desired: CgroupValue) -> WriteResult:
+        done = super()._write(desired)
         if done is WriteResult.WRITTEN:
-            self.order.append((wanted.folder.rpartition("/")[2], wanted.value))
+            self.order.append((desired.folder.rpartition("/")[2], desired.value))
         return done
 
 
@@ -137,7 +135,7 @@ def levels(knob: str, *values: str) -> list[list[CgroupValue]]:
     return [[CgroupValue(knob, folder, value)] for folder, value in zip(folders, values, strict=True)]
 
 
-def test_e28_what_shrinks_is_written_child_first_and_what_grows_parent_first(files: Files) -> None:
+def test_e28_shrinking_values_are_written_child_first_and_growing_ones_parent_first(files: Files) -> None:
     executor = RecordedEvent(files.tree)
     executor.update_levels(levels("memory.min", "100", "100", "100"))
     executor.order.clear()
@@ -159,12 +157,12 @@ def test_cpus_are_widened_from_above_and_then_narrowed_from_below(files: Files) 
 
 
 def test_one_bad_value_hinders_no_other(files: Files) -> None:
-    wanted = [[CgroupValue("memory.min", POD, "-5"), CgroupValue("memory.low", POD, "4096")]]
-    counts = files.executor().update_levels(wanted)
+    desired = [[CgroupValue("memory.min", POD, "-5"), CgroupValue("memory.low", POD, "4096")]]
+    counts = files.executor().update_levels(desired)
     assert counts == {WriteResult.REFUSED: 1, WriteResult.WRITTEN: 1}
 
 
-def test_what_was_found_is_put_back(files: Files) -> None:
+def test_original_values_are_restored(files: Files) -> None:
     executor = files.executor()
     before = {
         (knob, folder): files.text(knob, folder)
@@ -182,7 +180,7 @@ def test_what_was_found_is_put_back(files: Files) -> None:
         assert now == text or {now, text} <= same, (knob, folder)
 
 
-def test_a_set_of_cpus_of_its_own_is_taken_away_again_in_v2(tmp_path: Path) -> None:
+def test_a_cpuset_of_its_own_is_removed_again_in_v2(tmp_path: Path) -> None:
     files = Files(tmp_path, 2)
     executor = files.executor()
     executor.update(CgroupValue("cpuset.cpus", "kubepods", "0-3"))
@@ -191,7 +189,7 @@ def test_a_set_of_cpus_of_its_own_is_taken_away_again_in_v2(tmp_path: Path) -> N
     assert files.text("cpuset.cpus", "kubepods") == ""
 
 
-def test_what_another_hand_has_changed_since_is_left_alone(files: Files) -> None:
+def test_values_changed_by_others_are_left_alone(files: Files) -> None:
     executor = files.executor()
     executor.update(CgroupValue("memory.min", POD, "4096"))
     executor.update(CgroupValue("memory.low", POD, "4096"))
@@ -200,7 +198,7 @@ def test_what_another_hand_has_changed_since_is_left_alone(files: Files) -> None
     assert (files.text("memory.min", POD), files.text("memory.low", POD)) == ("12288", "0")
 
 
-def test_what_was_found_outlasts_a_crash(files: Files, tmp_path: Path) -> None:
+def test_original_values_survive_a_crash(files: Files, tmp_path: Path) -> None:
     state = tmp_path / "state"
     files.executor(state).update(CgroupValue("memory.min", POD, "4096"))
     again = files.executor(state)
@@ -227,13 +225,13 @@ def kernel() -> Iterator[tuple[Tree, str]]:
         yield made
 
 
-def test_the_kernel_takes_what_is_written_and_gets_back_what_was_found(kernel: tuple[Tree, str]) -> None:
+def test_the_kernel_accepts_writes_and_original_values_are_restored(kernel: tuple[Tree, str]) -> None:
     tree, kube = kernel
     executor = Executor(tree, Clock(), OriginalValues())
     folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]
-    wanted = (("cpu.shares", "512"), ("cpu.cfs_quota_us", "50000"), ("memory.limit_in_bytes", str(64 << 20)))
-    before = {(knob, folder): executor.read(knob, folder) for knob, _ in wanted for folder in folders}
-    for knob, value in wanted:
+    desired = (("cpu.shares", "512"), ("cpu.cfs_quota_us", "50000"), ("memory.limit_in_bytes", str(64 << 20)))
+    before = {(knob, folder): executor.read(knob, folder) for knob, _ in desired for folder in folders}
+    for knob, value in desired:
         counts = executor.update_levels([[CgroupValue(knob, folder, value)] for folder in folders])
         assert counts == {WriteResult.WRITTEN: 3}, (knob, counts)
         assert {executor.read(knob, folder) for folder in folders} == {value}
@@ -241,7 +239,7 @@ def test_the_kernel_takes_what_is_written_and_gets_back_what_was_found(kernel: t
     assert {key: executor.read(*key) for key in before} == before
 
 
-def test_the_kernel_refuses_no_levelled_update_of_cpus(kernel: tuple[Tree, str]) -> None:
+def test_the_kernel_accepts_every_levelled_update_of_cpus(kernel: tuple[Tree, str]) -> None:
     tree, kube = kernel
     executor = Executor(tree, Clock(), OriginalValues())
     folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]

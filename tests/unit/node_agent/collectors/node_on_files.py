@@ -1,4 +1,4 @@
-"""A machine made of files: /proc and cgroups laid out as kernels and kubelets do, with a clock that is moved by hand."""
+"""A node made of files: /proc and cgroups laid out as kernels and kubelets do, with a clock that is moved by hand."""
 
 from pathlib import Path
 from typing import Literal
@@ -74,7 +74,7 @@ class Machine:
             self.make_kubepods()
 
     def trees(self) -> list[tuple[str, Path]]:
-        """(controller, its folder) of those that the machine has."""
+        """Yields (controller, its folder) of those that the node has."""
         if self._version == 2:
             return [(name, self.cgroup / self._parent) for name in ("cpu", *self._controllers[1:])]
         names = {"cpu": "cpuacct", "memory": "memory"}
@@ -92,14 +92,14 @@ class Machine:
         )
 
     def node(self, *, ticks: int, available_kib: int, total_kib: int = 65_536_000) -> None:
-        """Sets the node's counters; the ticks are spread over all that count, and guest and steal stand beside them."""
+        """Sets the node's counters; ticks are spread over all that count, and guest and steal get some too."""
         parts = {"user": ticks // 2, "nice": ticks // 10, "system": ticks // 5, "irq": ticks // 10}
         parts["softirq"] = ticks - sum(parts.values())
         (self.proc / "stat").write_text(STAT.format(**parts))
         (self.proc / "meminfo").write_text(MEMINFO.format(total=total_kib, available=available_kib))
 
     def pod_folders(self, uid: str, qos: str) -> list[tuple[str, Path]]:
-        """(controller, folder) of a pod, or of the QoS class when the uid is empty."""
+        """Yields (controller, folder) of a pod, or of the QoS class when the uid is empty."""
         inner = self._folder(qos)
         if uid and self._driver == "systemd":
             inner /= "-".join(filter(None, ("kubepods", qos, f"pod{uid.replace('-', '_')}.slice")))
@@ -108,7 +108,7 @@ class Machine:
         return [(name, tree / inner) for name, tree in self.trees()]
 
     def use(self, uid: str, *, qos: str = "", cpu_ns: int, memory: int) -> None:
-        """Sets a pod's counters; it is made when absent."""
+        """Sets a pod's counters; makes it when absent."""
         for name, folder in self.pod_folders(uid, qos):
             folder.mkdir(parents=True, exist_ok=True)
             if name == "memory":
@@ -128,7 +128,7 @@ class Machine:
                 folder.rmdir()
 
     def after(self, seconds: float, collector: Collector) -> UsageSnapshot:
-        """Lets time pass, then measure."""
+        """Lets time pass, then collects."""
         self.now_ns += int(seconds * SECOND_NS)
         return collector.collect()
 

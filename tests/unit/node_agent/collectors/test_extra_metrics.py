@@ -1,4 +1,4 @@
-"""What is measured besides usage: on files laid out as the kernel's, and on this machine's own where it has them."""
+"""Metrics besides usage: on files laid out as the kernel's, and on this machine's own where it has them."""
 
 import os
 import time
@@ -35,7 +35,7 @@ def shown(made: ExtraMetrics) -> dict[tuple[str, ...], float]:
     return {(each.name, *each.labels.values()): each.value for each in made.gauges()}
 
 
-def test_e30_throttling_is_the_part_of_the_periods_since_the_last_look(tmp_path: Path) -> None:
+def test_e30_throttling_is_the_share_of_periods_since_the_last_sample(tmp_path: Path) -> None:
     now, made = [0], None
     for folder in (POD, CONTAINER):
         (tmp_path / "cpu" / folder).mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def test_e30_throttling_is_the_part_of_the_periods_since_the_last_look(tmp_path:
     }
 
 
-def test_e30_a_kernel_that_does_not_say_full_has_zeros() -> None:
+def test_e30_a_kernel_without_full_has_zeros() -> None:
     assert pressure_stall.parsed("some avg10=1.50 avg60=0.00 avg300=0.00 total=7\n") == Stall(1.5, 0.0, has_full=False)
     with pytest.raises(ValueError, match="some"):
         pressure_stall.parsed("full avg10=1.50\n")
@@ -67,7 +67,7 @@ def test_this_kernels_own_pressure_is_read() -> None:
     assert 0 <= stall.full <= stall.some <= 100
 
 
-def test_pressure_of_pods_and_containers_stands_by_resource_and_degree(tmp_path: Path) -> None:
+def test_pressure_of_pods_and_containers_has_resource_and_degree(tmp_path: Path) -> None:
     folder = tmp_path / POD
     folder.mkdir(parents=True)
     for file in ("cpu.pressure", "memory.pressure"):
@@ -131,7 +131,7 @@ def test_cycles_are_counted_for_ten_seconds_of_each_minute_or_not_at_all(
     made.close()
 
 
-def test_a_machine_without_a_pmu_is_asked_once(cgroup: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_machine_without_a_pmu_is_tried_once(cgroup: Path, caplog: pytest.LogCaptureFixture) -> None:
     try:
         Counters(cgroup, (CYCLES,), (0,)).close()
     except PerfUnavailable:
@@ -145,13 +145,13 @@ def test_a_machine_without_a_pmu_is_asked_once(cgroup: Path, caplog: pytest.LogC
         pytest.skip("this machine has a PMU")
 
 
-def test_an_unknown_processor_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unknown_processor_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(perf_events, "_CALLS", {})
     with pytest.raises(PerfUnavailable, match="number on"):
         Counters(tmp_path, (CYCLES,), (0,))
 
 
-def test_what_classes_use_of_caches_and_bandwidth_is_read(tmp_path: Path) -> None:
+def test_cache_and_bandwidth_usage_of_classes_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "sys/fs/resctrl/BE/mon_data/mon_L3_01"
     folder.mkdir(parents=True)
     (folder / "llc_occupancy").write_text("163840\n")
@@ -167,7 +167,7 @@ def test_what_classes_use_of_caches_and_bandwidth_is_read(tmp_path: Path) -> Non
     assert shown(made)["koordlet_resctrl_llc_occupancy", "BE", "1"] == 163_840
 
 
-def test_the_kernel_looks_for_cold_pages_while_the_agent_runs(tmp_path: Path) -> None:
+def test_the_kernel_scans_for_cold_pages_while_the_agent_runs(tmp_path: Path) -> None:
     cold = ColdMemoryScan(tmp_path)
     cold.start()
     assert shown_of(cold) is False  # no kidled

@@ -1,4 +1,4 @@
-"""GPU usage, from a library that is laid out as NVIDIA's and answers for one GPU: two processes compute, one of them was seen on its cores."""
+"""GPU usage, from a library like NVIDIA's with one GPU: two processes compute, one of them was sampled on its cores."""
 
 import shutil
 import subprocess
@@ -67,7 +67,7 @@ def test_only_processes_that_compute_and_were_seen_count_by_their_newest_sample(
         f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-ab.scope\n",
     ],
 )
-def test_what_a_process_uses_is_its_pods_and_the_nodes(library: str, cgroup: str, tmp_path: Path) -> None:
+def test_gpu_usage_of_a_process_counts_for_its_pod_and_the_node(library: str, cgroup: str, tmp_path: Path) -> None:
     (tmp_path / "71").mkdir()
     (tmp_path / "71/cgroup").write_text(cgroup)
     gpus = GpuCollector(Nvml(library), tmp_path)

@@ -1,4 +1,4 @@
-"""Host applications: where their cgroups are, what they use, and that it is not the system's."""
+"""Host applications: paths of their cgroups, and their usage apart from the system's."""
 
 from pathlib import Path
 from typing import Literal
@@ -39,13 +39,13 @@ def test_its_cgroup_follows_from_its_class_or_its_path(app: HostApplication, fol
     assert host_application_paths.folder(app, KUBE) == folder
 
 
-def test_a_path_below_pods_is_nowhere_while_there_are_no_pods() -> None:
+def test_a_path_below_kubepods_is_none_while_there_are_no_pods() -> None:
     app = HostApplication(name="a", cgroup_path=CgroupPath(base="Kubepods", relative_path="x"))
     assert host_application_paths.folder(app, None) is None
 
 
 def use(machine: Machine, version: int, *, cpu_ns: int, memory: int) -> None:
-    """Sets what nginx has used."""
+    """Sets the usage of nginx."""
     for controller in ("cpuacct", "memory") if version == 1 else ("",):
         folder = machine.cgroup / controller / "host-latency-sensitive/nginx"
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,9 @@ def use(machine: Machine, version: int, *, cpu_ns: int, memory: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_it_uses_is_measured_and_is_not_the_systems(version: Literal[1, 2], tmp_path: Path) -> None:  # A12
+def test_usage_of_an_application_is_measured_apart_from_the_systems(
+    version: Literal[1, 2], tmp_path: Path
+) -> None:  # A12
     machine = Machine(tmp_path, version=version, parent="kind")
     collector = machine.collector()
     use(machine, version, cpu_ns=0, memory=GIB)
@@ -91,7 +93,7 @@ def test_one_that_does_not_run_has_no_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_page_cache_counts_where_the_nodemetric_asks_for_it(version: Literal[1, 2], tmp_path: Path) -> None:  # E2
+def test_page_cache_counts_under_the_nodemetrics_policy(version: Literal[1, 2], tmp_path: Path) -> None:  # E2
     machine = Machine(tmp_path, version=version)
     (machine.proc / "meminfo").write_text("MemTotal: 65536000 kB\nMemFree: 10000000 kB\nMemAvailable: 40000000 kB\n")
     use(machine, version, cpu_ns=0, memory=GIB)
@@ -103,6 +105,6 @@ def test_page_cache_counts_where_the_nodemetric_asks_for_it(version: Literal[1, 
     assert (found.node.memory, found.node.reported) == (26_148_864_000, 56_868_864_000)
     assert found.applications["nginx"].reported == GIB + 6 * MIB
     assert found.system is not None
-    assert found.system.counted is None  # the system's memory is without page cache whatever is asked for
+    assert found.system.counted is None  # the system's memory is without page cache under every policy
     machine.now_ns += SECOND_NS
-    assert collector.collect((NGINX,)).node is None  # another way of counting begins anew
+    assert collector.collect((NGINX,)).node is None  # another policy primes again

@@ -53,7 +53,7 @@ def test_a15_zones_share_the_systems_cpu_as_they_share_all(machine: Path) -> Non
     assert zones.sample(COLLECT_INTERVAL_NS + SECOND_NS, Usage(2_000_000, 0), {}) == {}
 
 
-def test_numbers_with_a_hole_measure_nothing(machine: Path) -> None:
+def test_zone_numbers_with_a_gap_measure_nothing(machine: Path) -> None:
     (machine / "sys/devices/system/node/node1").rename(machine / "sys/devices/system/node/node2")
     zones = NumaUsageCollector(machine / "proc", machine / "sys", Hierarchy(1, None, None), 1, lambda: 5)
     assert zones.sample(COLLECT_INTERVAL_NS, Usage(1, 1), {}) == {}

@@ -1,4 +1,4 @@
-"""Rounds of measuring on machines made of files. Examples E1 and E2, A12 to A14 are the specification's."""
+"""Collection cycles on nodes made of files. Examples E1 and E2, A12 to A14 are the specification's."""
 
 import itertools
 import logging
@@ -26,7 +26,7 @@ def test_a_nodes_cpu_is_its_ticks_in_the_time_between(tmp_path: Path) -> None:  
     assert found.cpu == 3_500_000
 
 
-def test_a_nodes_memory_is_what_is_not_available(tmp_path: Path) -> None:  # E2
+def test_a_nodes_memory_is_total_less_available(tmp_path: Path) -> None:  # E2
     machine = Machine(tmp_path)
     collector = machine.collector()
     machine.after(0, collector)
@@ -154,7 +154,7 @@ def test_pods_come_and_go_and_no_file_stays_open(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_a_counter_that_begins_anew_primes_again(tmp_path: Path) -> None:
+def test_a_counter_that_is_reset_primes_again(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.use(POD, cpu_ns=50 * SECOND_NS, memory=GIB)
     collector = machine.collector()
@@ -165,7 +165,7 @@ def test_a_counter_that_begins_anew_primes_again(tmp_path: Path) -> None:
     assert machine.after(1, collector).pods == {POD: Usage(MICRO, GIB)}
 
 
-def test_a_last_value_is_of_use_for_twenty_intervals(tmp_path: Path) -> None:
+def test_a_last_value_is_valid_for_twenty_intervals(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.use(POD, cpu_ns=0, memory=GIB)
     collector = machine.collector(interval_s=2)
@@ -229,7 +229,7 @@ def test_the_cgroup_of_all_pods_may_go_and_come_back(tmp_path: Path) -> None:
         (tree / "kubepods").rename(tree / "away")
     found = machine.after(1, collector)
     assert found.node is not None
-    assert found.system is None  # pods cannot be told from the rest in this round
+    assert found.system is None  # pods cannot be distinguished from the rest in this cycle
     assert machine.after(1, collector).system is not None
     for _, tree in machine.trees():
         (tree / "away").rename(tree / "kubepods")

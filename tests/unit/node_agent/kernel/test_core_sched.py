@@ -1,4 +1,7 @@
-"""CookieApi of core scheduling. Few test machines have a kernel with them, so a table stands for it that refuses what it refuses."""
+"""Cookies of core scheduling.
+
+Few test machines have a kernel with them, so a table rejects the calls that it rejects.
+"""
 
 import errno
 from collections.abc import Iterable
@@ -84,7 +87,7 @@ def test_new_processes_join_a_sibling_that_still_lives(cookies: CoreSchedGroups,
     assert table.made == 1
 
 
-def test_a_group_whose_processes_have_all_ended_begins_anew(
+def test_a_group_whose_processes_have_all_ended_gets_a_new_cookie(
     cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
     cookies.round(RULE, [pod(tmp_path, "a", 1)])
@@ -106,7 +109,7 @@ def test_a_pod_that_leaves_its_group_changes_its_cookie_or_loses_it(
     assert table.cookies[2] == 0
 
 
-def test_an_agent_that_comes_back_finds_what_it_gave_and_takes_it_away_at_the_end(
+def test_a_restarted_agent_adopts_its_cookies_and_clears_them_at_the_end(
     cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
     table.cookies[1] = 77
@@ -116,7 +119,7 @@ def test_an_agent_that_comes_back_finds_what_it_gave_and_takes_it_away_at_the_en
     assert set(table.cookies.values()) == {0}
 
 
-def test_this_kernel_has_cookies_or_says_why_not() -> None:
+def test_this_kernel_has_cookies_or_a_reason_why_not() -> None:
     try:
         assert KernelCookieApi().get(0) >= 0
     except CoreSchedUnavailable as error:

@@ -1,4 +1,4 @@
-"""Shares of the network: E25 and E26 of spec/node-agent.md 8, and traffic control on a network card of a name space of its own."""
+"""Network QoS: E25 and E26 of spec/node-agent.md 8, and traffic control on a network card of a namespace of its own."""
 
 import ipaddress
 import os
@@ -48,7 +48,7 @@ def pod_cgroups(name: str, qos: str, annotation: str = "", *, host: bool = False
     return PodCgroups(f"kubepods/pod{name}", {"1": f"kubepods/pod{name}/c"}, NodePod(pod, {}, frozenset()))
 
 
-def test_e25_what_terway_is_told_of_the_node() -> None:
+def test_e25_terways_file_of_the_node() -> None:
     text = terway_qos.node_text(network_qos.shares(spec("terway-qos")))
     found = dict(line.split() for line in text.splitlines())
     assert list(found)[:4] == ["hw_tx_bps_max", "hw_rx_bps_max", "offline_l1_tx_bps_min", "offline_l1_tx_bps_max"]
@@ -57,7 +57,7 @@ def test_e25_what_terway_is_told_of_the_node() -> None:
     assert found["offline_l2_tx_bps_min"] == "0"  # not enabled
 
 
-def test_e25_what_terway_is_told_of_pods() -> None:
+def test_e25_terways_file_of_pods() -> None:
     limit = '{"ingressLimit":"10M","egressLimit":"20M"}'
     text = terway_qos.pods_text(
         [pod_cgroups("a", "BE", limit), pod_cgroups("b", ""), pod_cgroups("c", "LS", '{"egressLimit":"x"}')]
@@ -66,7 +66,7 @@ def test_e25_what_terway_is_told_of_pods() -> None:
     assert '"prio":2' in text
     assert '"cgroupDir":"/sys/fs/cgroup/net_cls/kubepods/poda"' in text
     assert '"podUID":"b"' in text
-    assert '"c"' not in text  # it cannot be read
+    assert '"c"' not in text  # invalid
 
 
 @pytest.mark.parametrize(("minor", "number"), [(2, 65_538), (3, 65_539), (4, 65_540)])
@@ -80,7 +80,7 @@ def test_shares_beyond_the_total_are_none() -> None:
     assert network_qos.limits_of(pod_cgroups("a", "LS", '{"egressLimit":"20M"}').pod) == PodLimits(0, 20_000_000)
 
 
-def test_the_commands_keep_what_is_kept_and_bound_what_is_bound() -> None:
+def test_the_commands_set_guaranteed_and_maximal_rates() -> None:
     own = PodClass(5, 8_000_000, 3, ("10.0.0.7", "fd00::7"))
     assert list(classes("eth0", network_qos.shares(spec()), (own,))) == [
         "class replace dev eth0 parent 1: classid 1:1 htb rate 10000000000bit ceil 10000000000bit prio 0",
@@ -111,7 +111,7 @@ def run(*words: str) -> str:
 
 @pytest.fixture
 def space() -> Iterator[str]:
-    """A network name space of its own, with a card of a pair."""
+    """A network namespace of its own, with a card of a pair."""
     if os.geteuid() != 0 or not shutil.which("tc") or not shutil.which("ip"):
         pytest.skip("no network name space may be made here, or tc and ip are not installed")
     name = f"koord-{os.getpid()}"
@@ -131,7 +131,7 @@ def space() -> Iterator[str]:
         run("ip", "netns", "del", name)
 
 
-def test_a_real_card_is_shared_and_given_back(space: str, tmp_path: Path) -> None:
+def test_a_real_network_card_is_shared_and_restored(space: str, tmp_path: Path) -> None:
     (tmp_path / "1/net").mkdir(parents=True)
     (tmp_path / "1/net/route").write_text("Iface\ncard0\t00000000\t0\t3\t0\t0\t0\t00000000\t0\t0\t0\n")
     for name, pid, address in (("a", 71, "10.0.0.7"), ("b", 72, "10.0.0.8")):
@@ -167,7 +167,7 @@ def test_a_real_card_is_shared_and_given_back(space: str, tmp_path: Path) -> Non
 
 
 def test_addresses_of_this_machines_first_process_are_read() -> None:
-    """The addresses are those that the system calls show of this process's name space."""
+    """The addresses equal those that system calls return in this process's namespace."""
     up = {name for name, card in psutil.net_if_stats().items() if card.isup}
     shown = {
         ipaddress.ip_address(each.address.partition("%")[0])
@@ -179,7 +179,7 @@ def test_addresses_of_this_machines_first_process_are_read() -> None:
     assert set(found) == {str(one) for one in shown if not one.is_loopback and not one.is_link_local}
 
 
-def test_addresses_that_stay_inside_and_those_of_networks_are_left_out(tmp_path: Path) -> None:
+def test_loopback_and_network_addresses_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "7/net").mkdir(parents=True)
     (tmp_path / "7/net/fib_trie").write_text(
         "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.0\n        /24 link UNICAST\n     |-- 10.0.0.7\n        /32 host LOCAL\n"

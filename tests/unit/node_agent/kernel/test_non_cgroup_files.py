@@ -53,12 +53,12 @@ def pod_cgroups(qos: str, **annotations: str) -> PodCgroups:
 
 
 @pytest.mark.parametrize(("factor", "found"), [(100, "671088"), (1, None)])
-def test_e24_what_the_kernel_keeps_free(factor: int, found: str | None) -> None:
-    wanted = system_config.desired_settings(SystemStrategy(min_free_kbytes_factor=factor), 64 << 30)
-    assert wanted.get("proc/sys/vm/min_free_kbytes") == found
+def test_e24_min_free_kbytes(factor: int, found: str | None) -> None:
+    desired = system_config.desired_settings(SystemStrategy(min_free_kbytes_factor=factor), 64 << 30)
+    assert desired.get("proc/sys/vm/min_free_kbytes") == found
 
 
-def test_kernel_settings_are_set_and_put_back(files: NonCgroupFiles, tmp_path: Path) -> None:
+def test_kernel_settings_are_set_and_restored(files: NonCgroupFiles, tmp_path: Path) -> None:
     spec = in_force(NodeSloSpec(system_strategy=SystemStrategy(min_free_kbytes_factor=100, watermark_scale_factor=150)))
     files.round(spec, NODE, [])
     file = tmp_path / "proc/sys/vm/min_free_kbytes"
@@ -68,7 +68,7 @@ def test_kernel_settings_are_set_and_put_back(files: NonCgroupFiles, tmp_path: P
     assert file.read_text() == "67584"
 
 
-def test_classes_share_the_cache_as_the_node_says(files: NonCgroupFiles, tmp_path: Path) -> None:
+def test_classes_share_the_cache_as_the_node_slo_requires(files: NonCgroupFiles, tmp_path: Path) -> None:
     be = QosClass(resctrl_qos=ResctrlQos(enable=True, cat_range_end_percent=30))
     spec = in_force(NodeSloSpec(resource_qos_strategy=ResourceQos(be_class=be)))
     files.round(spec, NODE, [pod_cgroups("BE")])
@@ -76,13 +76,13 @@ def test_classes_share_the_cache_as_the_node_says(files: NonCgroupFiles, tmp_pat
     assert (tmp_path / "sys/fs/resctrl/BE/tasks").read_text() == "42"
 
 
-def test_processes_get_the_score_that_their_pod_states(files: NonCgroupFiles, tmp_path: Path) -> None:
+def test_processes_get_the_score_of_their_pods_annotation(files: NonCgroupFiles, tmp_path: Path) -> None:
     files.round(in_force(NodeSloSpec()), NODE, [pod_cgroups("LS", oom_score_adj="-500")])
     assert (tmp_path / "proc/42/oom_score_adj").read_text() == "-500"
 
 
 @pytest.mark.usefixtures("files")
-def test_what_is_off_is_left_alone(tmp_path: Path) -> None:
+def test_files_of_disabled_gates_are_left_alone(tmp_path: Path) -> None:
     spec = in_force(NodeSloSpec(system_strategy=SystemStrategy(min_free_kbytes_factor=100)))
     made(tmp_path, feature_gates.parse("")).round(spec, NODE, [pod_cgroups("LS", oom_score_adj="-500")])
     assert (tmp_path / "proc/sys/vm/min_free_kbytes").read_text() == "67584\n"
@@ -90,12 +90,12 @@ def test_what_is_off_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "sys/fs/resctrl/BE").exists()
 
 
-def test_features_of_the_scheduler_are_switched_and_put_back(files: NonCgroupFiles, tmp_path: Path) -> None:
+def test_features_of_the_scheduler_are_switched_and_restored(files: NonCgroupFiles, tmp_path: Path) -> None:
     debug = tmp_path / "sys/kernel/debug/sched"
     debug.mkdir(parents=True)
     (debug / "features").write_text("GENTLE_FAIR_SLEEPERS NO_HRTICK WAKEUP_PREEMPTION\n")
-    wanted = {"HRTICK": True, "WAKEUP_PREEMPTION": True, "UNKNOWN": True}
-    files.round(in_force(NodeSloSpec(system_strategy=SystemStrategy(sched_features=wanted))), NODE, [])
+    desired = {"HRTICK": True, "WAKEUP_PREEMPTION": True, "UNKNOWN": True}
+    files.round(in_force(NodeSloSpec(system_strategy=SystemStrategy(sched_features=desired))), NODE, [])
     assert (debug / "features").read_text() == "HRTICK"  # one word a write; the kernel keeps the others
     files.release()
     assert (debug / "features").read_text() == "NO_HRTICK"
@@ -144,7 +144,7 @@ def test_a_pod_may_have_a_share_of_the_cache_of_its_own_which_goes_with_it(
         assert group.exists() is there
 
 
-def test_a_share_is_worked_out_cache_by_cache() -> None:
+def test_a_share_is_computed_cache_by_cache() -> None:
     found = resctrl.of_pod(OWN, "7ff", (0, 1), "GenuineIntel")
     assert found.masks((0, 1)) == {0: 0x3F, 1: 0x3C}
     assert found.bandwidths((0, 1)) == {0: 40, 1: 40}
@@ -153,12 +153,12 @@ def test_a_share_is_worked_out_cache_by_cache() -> None:
 
 
 @pytest.mark.parametrize(("text", "why"), [("[]", "Expected"), (OWN.replace('"cacheID":1', '"cacheID":7'), "cache 7")])
-def test_a_share_that_cannot_be_is_said(text: str, why: str) -> None:
+def test_an_impossible_share_is_logged(text: str, why: str) -> None:
     with pytest.raises(resctrl.BadShare, match=why):
         resctrl.of_pod(text, "7ff", (0, 1), "GenuineIntel")
 
 
-def test_terways_files_are_there_while_the_policy_is_chosen(files: NonCgroupFiles, tmp_path: Path) -> None:
+def test_terways_files_exist_while_the_policy_is_set(files: NonCgroupFiles, tmp_path: Path) -> None:
     terway = made(tmp_path, feature_gates.parse("TerwayQoS=true"))
     qos = ResourceQos(policies=QosPolicies(net_qos_policy="terway-qos"))
     spec = NodeSloSpec(resource_qos_strategy=qos, system_strategy=SystemStrategy(total_network_bandwidth="10G"))

@@ -1,4 +1,4 @@
-"""What is predicted of prod pods from rounds. PR1, PR2, PR4 of spec/slo-controller.md 11.4 by way of samples."""
+"""Predictions for prod pods from samples. PR1, PR2, PR4 of spec/slo-controller.md 11.4."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def slo_informer(folder: Path, *found: Pod) -> NodePodsInformer:
 
 
 def play(predictor: PeakPredictor, used: dict[str, tuple[float, int]], seconds: int, begin: int = 0) -> Forecasts:
-    """Seconds in which pods use cores and bytes, and the node one core more."""
+    """Runs seconds in which pods use cores and bytes, and the node one core more."""
     for second in range(begin, begin + seconds + 1):
         of_pods = {name: Usage(int(cores * MICRO), size) for name, (cores, size) in used.items()}
         node = Usage(
@@ -60,7 +60,7 @@ def play(predictor: PeakPredictor, used: dict[str, tuple[float, int]], seconds: 
     return predictor.forecasts
 
 
-def test_what_a_prod_pod_does_not_use_of_its_request_is_reclaimable(tmp_path: Path) -> None:
+def test_the_unused_request_of_a_prod_pod_is_reclaimable(tmp_path: Path) -> None:
     known = slo_informer(tmp_path, pod("web", "8", "16Gi"), pod("young", "2", "4Gi", created="2026-04-30T13:00:00Z"))
     predictor = PeakPredictor(known, SETTINGS, None, lambda: NOW_NS)
     assert play(predictor, {"web": (2.0, 2 * GIB)}, 59) == Forecasts()
@@ -73,18 +73,18 @@ def test_what_a_prod_pod_does_not_use_of_its_request_is_reclaimable(tmp_path: Pa
     assert found.peak.cpu_milli == max(2_201 + 2_000, int((2_001 + 1_035 + 25) * 1.1))
 
 
-def test_batch_pods_have_nothing_that_could_be_sold_again(tmp_path: Path) -> None:
+def test_batch_pods_have_nothing_to_reclaim(tmp_path: Path) -> None:
     known = slo_informer(tmp_path, pod("job", "8", "16Gi", priority=5500))
     found = play(PeakPredictor(known, SETTINGS, None, lambda: NOW_NS), {"job": (1.0, GIB)}, 61)
     assert found.reclaimable == Forecast(0, 0)
 
 
-def test_before_it_was_told_of_pods_it_says_nothing(tmp_path: Path) -> None:
+def test_without_pods_nothing_is_predicted(tmp_path: Path) -> None:
     predictor = PeakPredictor(NodePodsInformer("n", tmp_path), SETTINGS, None, lambda: NOW_NS)
     assert play(predictor, {"web": (2.0, GIB)}, 130) == Forecasts()
 
 
-def test_what_was_learned_outlasts_a_restart_and_goes_with_its_pod(tmp_path: Path) -> None:
+def test_histograms_survive_a_restart_and_are_removed_with_their_pod(tmp_path: Path) -> None:
     known = slo_informer(tmp_path, pod("web", "8", "16Gi"), pod("gone", "1", "1Gi"))
     play(PeakPredictor(known, SETTINGS, tmp_path, lambda: NOW_NS), {"web": (6.0, 8 * GIB), "gone": (0.5, GIB)}, 61)
     files = {path.name for path in (tmp_path / FOLDER).iterdir()}
@@ -97,7 +97,7 @@ def test_what_was_learned_outlasts_a_restart_and_goes_with_its_pod(tmp_path: Pat
     found = play(again, {"web": (0.1, GIB)}, 61)
     assert found.reclaimable is not None
     assert found.reclaimable.cpu_milli is not None
-    assert found.reclaimable.cpu_milli < 2_000  # six cores were seen before
+    assert found.reclaimable.cpu_milli < 2_000  # six cores were used before
     left = {path.name for path in (tmp_path / FOLDER).iterdir()}
     assert not left & {"gone", "torn", "web.tmp"}
 
@@ -111,7 +111,7 @@ def test_p90_is_upstreams(count: int, place: int, tmp_path: Path) -> None:
     assert _p90(array("q", range(count))) == place
 
 
-def test_an_amount_that_is_none_costs_a_minute_and_not_the_agent(tmp_path: Path) -> None:
+def test_an_invalid_amount_costs_a_minute_and_not_the_agent(tmp_path: Path) -> None:
     known = slo_informer(tmp_path, pod("web", "8", "much"))
     predictor = PeakPredictor(known, SETTINGS, None, lambda: NOW_NS)
     with pytest.raises(KoordError):

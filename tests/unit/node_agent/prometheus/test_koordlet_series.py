@@ -1,4 +1,4 @@
-"""Series of koordlet's page, on a node made of files: what is known, what is held, what was asked for."""
+"""Series of koordlet's page, on a node made of files: resources, limits, evictions."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def shown(machine: ManagedNode) -> Shown:
     return dict(zip(keys, (each.value for each in found), strict=True))
 
 
-def test_what_containers_ask_for_and_who_uses_the_cpu(tmp_path: Path) -> None:
+def test_requests_of_containers_and_cpu_usage(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1)
     machine.files.make("kubepods/besteffort/pododd")
     odd = pod(
@@ -45,7 +45,7 @@ def test_what_containers_ask_for_and_who_uses_the_cpu(tmp_path: Path) -> None:
     assert shown(machine)["container_resource_limits", "kubernetes.io/batch-cpu", "integer", *of] == 500
 
 
-def test_what_best_effort_is_held_to_by_either_policy(tmp_path: Path) -> None:
+def test_the_limit_of_best_effort_under_either_policy(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1)
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65})
     machine.round(node=4.0, ls=2.5, be=1.0)
@@ -77,7 +77,7 @@ def test_evictions_by_their_reason(tmp_path: Path) -> None:
     assert shown(machine)["pod_eviction", "trigger by koordlet feature BEMemoryEvict"] == 1
 
 
-def test_quotas_that_cpu_burst_has_raised_and_scores_that_pods_state(tmp_path: Path) -> None:
+def test_quotas_that_cpu_burst_has_raised_and_scores_of_annotations(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1)
     meta = msgspec.structs.replace(WEB.metadata, annotations={"koordinator.sh/oom-score-adj": "-5"})
     machine.pods(BATCH, msgspec.structs.replace(WEB, metadata=meta))
@@ -89,5 +89,5 @@ def test_quotas_that_cpu_burst_has_raised_and_scores_that_pods_state(tmp_path: P
     assert ("container_scaled_cfs_quota_us", *of) not in found
     assert found["container_oom_score_adj", "ls", "default", "ls", "c"] == -5
     (tmp_path / "cgroup/cpu" / LS / CID["ls"] / "cpu.cfs_quota_us").write_text("240000\n")
-    machine.clock.now_ns += 120 * 10**9  # the file is looked at again
+    machine.clock.now_ns += 120 * 10**9  # the file is read again
     assert shown(machine)["container_scaled_cfs_quota_us", *of] == 240_000

@@ -1,4 +1,4 @@
-"""A node made of files under the qos_manager: cgroups of both versions, a clock moved by hand, pods and NodeSLO as the bus brings them."""
+"""A node made of files under the QoS manager: cgroups of both versions, a clock moved by hand, messages of ingest."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +65,7 @@ class ManagedNode:
     """A node of 8 CPUs with one best-effort and one latency-sensitive pod.
 
     Attributes:
-        actions: the actions.
+        actions: reported so far.
     """
 
     def __init__(self, folder: Path, version: int, gates: str = "") -> None:
@@ -133,11 +133,11 @@ class ManagedNode:
         self.qos_manager.round(found, hierarchy, kube, kubepods_paths.pods(listed, kube))
 
     def cpus(self, folder: str) -> str:
-        """What the kernel would say: a v2 set that is written is in effect."""
+        """Returns the CPUs in effect: in v2 a written set is in effect at once."""
         return self.files.text("cpuset.cpus", folder)
 
     def settle(self) -> None:
-        """Does what a v2 kernel does: bring sets into effect."""
+        """Brings written sets into effect, as a v2 kernel does."""
         if self.files.tree.version == 2:
             for path in (self._folder / "cgroup").rglob("cpuset.cpus"):
                 if text := path.read_text().strip():

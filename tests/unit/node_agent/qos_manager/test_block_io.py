@@ -45,7 +45,7 @@ def strategy(name: str) -> ResourceQos:
     return ResourceQos(be_class=QosClass(blkio_qos=BlkioQos(enable=True, blocks=(block,))))
 
 
-def test_best_effort_is_held_on_a_disk_and_let_go_at_the_end(tmp_path: Path, sys: Path) -> None:
+def test_best_effort_is_limited_on_a_disk_and_released_at_the_end(tmp_path: Path, sys: Path) -> None:
     files = Files(tmp_path / "cgroup", 1)
     files.make("kubepods/besteffort")
     devices = BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet")
@@ -69,7 +69,7 @@ def test_a_block_that_names_no_device_leaves_its_target_alone(
     assert "/dev/nvme9n1" in caplog.text
 
 
-def test_a_pod_is_held_on_the_volume_that_its_claim_is_bound_to_and_on_an_inline_one(tmp_path: Path, sys: Path) -> None:
+def test_a_pods_block_io_is_limited_on_bound_claims_and_inline_volumes(tmp_path: Path, sys: Path) -> None:
     files, kubelet = Files(tmp_path / "cgroup", 1), tmp_path / "kubelet"
     files.make("kubepods/podx")
     volumes = kubelet / "pods/x/volumes/kubernetes.io~csi"
@@ -100,7 +100,7 @@ def test_a_pod_is_held_on_the_volume_that_its_claim_is_bound_to_and_on_an_inline
 
 
 def test_this_machines_mounts_are_read(tmp_path: Path) -> None:
-    """The mounts of devices are those that this process sees, taken for the node's first process."""
+    """The mounts of devices are those of this process, taken for the node's first process."""
     (tmp_path / "1").symlink_to("/proc/self")
     shown = {each.mountpoint: each.device for each in psutil.disk_partitions(all=True)}
     assert mounts(tmp_path) == {point: device for point, device in shown.items() if device.startswith("/dev/")}

@@ -19,13 +19,13 @@ from tests.support.pods import kept_pod
 
 
 def each(cpu: str, qos: str = "LS") -> NodePod:
-    asked = {"cpu": cpu}
-    pod = kept_pod(uid="uid", labels={"koordinator.sh/qosClass": qos}, requests=asked, limits=asked, phase="Running")
+    limits = {"cpu": cpu}
+    pod = kept_pod(uid="uid", labels={"koordinator.sh/qosClass": qos}, requests=limits, limits=limits, phase="Running")
     return NodePod(pod, {"c": "id"}, frozenset({"c"}))
 
 
 @pytest.mark.parametrize(("cpu", "percent", "burst"), [("2", 1000, 2_000_000), ("500m", 200, 100_000)])
-def test_e15_what_may_be_saved_up(cpu: str, percent: int, burst: int) -> None:
+def test_e15_burst_buffer(cpu: str, percent: int, burst: int) -> None:
     strategy = CpuBurst(policy="cpuBurstOnly", cpu_burst_percent=percent)
     decision = Bursts(lambda *_: 0).decide(
         each(cpu), strategy, NodeState.IDLE, lambda _: CurrentLimits(None, None), lambda _: Measured(None, None), 0
@@ -54,7 +54,7 @@ def test_e16_a_throttled_container_grows_step_by_step_and_shrinks_when_the_node_
     assert quotas[""] == 450_000
 
 
-def test_e17_the_bucket_of_what_goes_beyond_the_limit() -> None:
+def test_e17_the_token_bucket_above_the_limit() -> None:
     bucket = Limiter(60_000, 1_000, 0, 600 * SECOND)
     once = bucket.spent(150, 10 * SECOND)
     twice = once.spent(150, 20 * SECOND)
@@ -66,7 +66,7 @@ def test_e17_the_bucket_of_what_goes_beyond_the_limit() -> None:
 @pytest.mark.parametrize(
     ("node_cores", "state"), [(22.0, NodeState.COOLING), (21.5, NodeState.IDLE), (23.0, NodeState.OVERLOAD)]
 )
-def test_e18_how_busy_the_shared_cpus_are(node_cores: float, state: NodeState) -> None:
+def test_e18_load_of_the_shared_cpus(node_cores: float, state: NodeState) -> None:
     lsr = each("8", "LSR").pod
     be = Pod(metadata=Metadata(name="be", uid="be", labels={"koordinator.sh/qosClass": "BE"}))
     assert node_state(50, 32, node_cores, {"uid": 6.0, "be": 5.0}, [lsr, be]) is state

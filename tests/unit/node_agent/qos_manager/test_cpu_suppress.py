@@ -1,4 +1,4 @@
-"""The worked examples E6 to E9 of spec/node-agent.md 8, and what rounds do where upstream would crash."""
+"""The worked examples E6 to E9 of spec/node-agent.md 8, and cycles in which upstream would crash."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
     return kept_pod(uid, namespace="default", labels=labels, annotations=notes, phase="Running", qos_class=kube)
 
 
-def test_e6_what_best_effort_may_use() -> None:
+def test_e6_cpu_for_best_effort() -> None:
     usage = Usage(40 * CORE, {"ls": 20_500_000_000, "be": 12 * CORE}, {"nginx": CORE})
     pods, apps = (pod("ls", "LS"), pod("be", "BE")), (HostApp("nginx", best_effort=False),)
     found = share(NODE, pods, usage, apps, threshold_percent=65, least_percent=None)
@@ -47,7 +47,7 @@ def test_e6_what_best_effort_may_use() -> None:
 @pytest.mark.parametrize(
     ("milli", "now", "cpus"), [(24_000, 10, 18), (-5_000, 10, 2), (2_001, 10, 3), (24_000, 20, 24)]
 )
-def test_e7_how_many_cpus(milli: int, now: int, cpus: int) -> None:
+def test_e7_number_of_cpus(milli: int, now: int, cpus: int) -> None:
     assert how_many(milli, now, 80) == cpus
 
 
@@ -80,7 +80,7 @@ def test_a_node_whose_cpus_all_belong_to_lse_pods_leaves_best_effort_as_it_is() 
     assert decision.cpus == ()
 
 
-def test_what_the_node_says_about_its_own_cpus_is_kept_from_best_effort() -> None:
+def test_reserved_cpus_of_the_node_are_kept_from_best_effort() -> None:
     held = ReservedCpus.of({"node.koordinator.sh/reservation": '{"reservedCPUs":"0,4"}'})
     decision = cpu_suppress.decide(ResourceThreshold(enable=False), situation(pod("be", "BE"), held=held), {})
     assert decision.cpus[0].folders == frozenset({1, 2, 3, 5, 6, 7})
@@ -93,14 +93,14 @@ def test_without_a_sample_or_a_switch_nothing_happens() -> None:
         assert (decision.cpus, decision.quota_us, decision.status) == ((), None, {})
 
 
-def test_the_quota_is_taken_away_once_only() -> None:
+def test_the_quota_is_removed_once_only() -> None:
     first = cpu_suppress.decide(ResourceThreshold(enable=True), situation(pod("be", "BE")), {})
     again = cpu_suppress.decide(ResourceThreshold(enable=True), situation(pod("be", "BE")), first.status)
     assert (first.quota_us, again.quota_us) == (-1, None)
     assert again.status == {"cpuset": Policy.USING, "cfsQuota": Policy.RECOVERED}
 
 
-def test_a_static_kubelet_keeps_its_levels_whole_and_only_containers_are_held() -> None:
+def test_with_a_static_kubelet_only_containers_are_suppressed() -> None:
     held = ReservedCpus.of({"kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static"}'})
     whole, narrow = cpu_suppress.decide(ResourceThreshold(enable=True), situation(pod("be", "BE"), held=held), {}).cpus
     assert cpu_list(whole.folders or ()) == "0-7"

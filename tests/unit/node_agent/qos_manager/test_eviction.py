@@ -1,4 +1,4 @@
-"""The worked examples E11 to E14 of spec/node-agent.md 8, and how tasks share what they release."""
+"""The worked examples E11 to E14 of spec/node-agent.md 8, and releases that count for several tasks."""
 
 import pytest
 from msgspec.structs import replace
@@ -40,14 +40,14 @@ def node(**allocatable: str) -> Node:
 
 
 @pytest.mark.parametrize(("quota", "limit"), [(1_200_000, 12_000), (-1, 18_000), (2_400_000, 18_000)])
-def test_e10_what_best_effort_is_held_to(quota: int, limit: int) -> None:
+def test_e10_limit_of_best_effort(quota: int, limit: int) -> None:
     assert cpu_evict.real_limit([frozenset(range(18)), frozenset(range(24))], quota) == limit
 
 
 @pytest.mark.parametrize(
     ("last", "released"), [(BestEffort(7_500, 20_000, 8_000), 8_000), (BestEffort(9_000, 20_000, 10_000), 6_000)]
 )
-def test_e11_best_effort_that_is_held_too_short(last: BestEffort, released: int) -> None:
+def test_e11_best_effort_far_below_its_request(last: BestEffort, released: int) -> None:
     threshold = ResourceThreshold(
         cpu_evict_be_satisfaction_lower_percent=50, cpu_evict_be_satisfaction_upper_percent=80
     )
@@ -57,7 +57,7 @@ def test_e11_best_effort_that_is_held_too_short(last: BestEffort, released: int)
     assert task.release == {"kubernetes.io/batch-cpu": released}
 
 
-def test_e12_a_node_that_is_too_busy() -> None:
+def test_e12_a_node_with_high_cpu_usage() -> None:
     threshold = ResourceThreshold(cpu_evict_threshold_percent=85, evict_enabled_priority_threshold=5999)
     pods = [pod("a"), pod("b"), pod("c"), pod("d")]
     cores = {"a": 0.4, "b": 1.2, "c": 0.5, "d": 0.1}
@@ -68,13 +68,13 @@ def test_e12_a_node_that_is_too_busy() -> None:
     assert [each.pod.metadata.name for each in evictions] == ["b", "c", "a"]
 
 
-def test_e13_a_node_that_runs_short_of_memory() -> None:
+def test_e13_a_node_with_high_memory_usage() -> None:
     threshold = ResourceThreshold(memory_evict_threshold_percent=70)
     assert memory_evict.to_release(threshold, node(), 50 * GIB) == 6_871_947_673
     assert memory_evict.to_release(threshold, node(), 40 * GIB) is NoTask.NONE
 
 
-def test_e14_more_is_promised_than_there_is() -> None:
+def test_e14_requests_beyond_allocatable() -> None:
     cpu = ResourceThreshold(
         cpu_allocatable_evict_threshold_percent=120,
         cpu_allocatable_evict_lower_percent=100,
@@ -95,7 +95,7 @@ def test_e14_more_is_promised_than_there_is() -> None:
     assert task.release == {"kubernetes.io/batch-memory": 21_474_836_480}
 
 
-def test_cpu_as_such_that_is_promised_beyond_the_node_evicts_no_more_than_that() -> None:
+def test_native_cpu_requested_beyond_the_node_evicts_no_more_than_that() -> None:
     threshold = ResourceThreshold(
         cpu_allocatable_evict_threshold_percent=100,
         cpu_allocatable_evict_lower_percent=90,
@@ -108,7 +108,7 @@ def test_cpu_as_such_that_is_promised_beyond_the_node_evicts_no_more_than_that()
     assert len(eviction_order.evict_until_released([task], lambda *_: True, lambda _: False)) == 1
 
 
-def test_what_one_task_releases_counts_for_the_next_of_its_kind() -> None:
+def test_the_release_of_one_task_counts_for_the_next_of_its_kind() -> None:
     big, small = Candidate(pod("big"), 2_000), Candidate(pod("small"), 500)
 
     def used(each: Candidate) -> dict[str, int]:
@@ -123,7 +123,7 @@ def test_what_one_task_releases_counts_for_the_next_of_its_kind() -> None:
     ]
 
 
-def test_a_refused_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_asked_for_again() -> None:
+def test_a_failed_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_repeated() -> None:
     pods = [Candidate(pod(name), 1_000) for name in ("refused", "leaving", "next")]
     task = Task("CPUEvict", Kind.USED, {"cpu": 2_000}, pods, lambda each: {"cpu": each.used})
     found = eviction_order.evict_until_released(
@@ -133,7 +133,7 @@ def test_a_refused_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_ask
 
 
 @pytest.mark.parametrize(("policy", "allowed"), [('["CPUEvict"]', True), ("[]", False), ("broken", False)])
-def test_a_pod_may_say_what_may_evict_it(policy: str, allowed: bool) -> None:
+def test_a_pods_annotation_restricts_the_features_that_may_evict_it(policy: str, allowed: bool) -> None:
     meta = Metadata(name="p", annotations={"koordinator.sh/eviction-policy": policy})
     assert eviction_order.allows(Pod(metadata=meta), "CPUEvict") is allowed
 
@@ -146,7 +146,7 @@ MID_SHORT = ResourceThreshold(
 
 
 def mid_and(*pods: Pod) -> list[Pod]:
-    """A mid pod that asks for more than the node has and may not be evicted, and others."""
+    """A mid pod that requests more than the node has and may not be evicted, and others."""
     return [pod("mid", 7500, requests={"kubernetes.io/mid-cpu": "4k"}, labels={eviction_order.ENABLED: "false"}), *pods]
 
 
@@ -156,7 +156,7 @@ def order_of(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize(("second", "order"), [("251", ["b", "a"]), ("250", ["a", "b"]), ("249", ["a", "b"])])
-def test_of_equal_priority_the_larger_request_goes_first_also_where_its_resource_is_not_short(
+def test_of_equal_priority_the_larger_request_is_evicted_first_even_if_its_resource_is_not_short(
     second: str, order: list[str]
 ) -> None:
     pods = mid_and(
@@ -174,7 +174,7 @@ def test_the_order_by_request_takes_no_account_of_usage() -> None:
 
 
 @pytest.mark.parametrize(("overhead", "short"), [("1", False), ("1001m", True)])
-def test_cpu_as_such_counts_with_init_containers_and_overhead(overhead: str, short: bool) -> None:
+def test_native_cpu_counts_with_init_containers_and_overhead(overhead: str, short: bool) -> None:
     free = pod("free", 3500, requests={"cpu": "5"})
     init = Container(name="i", resources=ResourceRequirements(requests={"cpu": "9"}))
     free = replace(free, spec=replace(free.spec, init_containers=(init,), overhead={"cpu": overhead}))
@@ -189,7 +189,7 @@ def test_a_resource_that_neither_the_node_has_nor_a_pod_requests_evicts_nobody()
     assert eviction_order.evict_until_released([task], lambda *_: True, lambda _: False) == []
 
 
-def test_a_pause_ends_with_its_last_instant_and_begins_anew_with_an_eviction() -> None:
+def test_a_pause_ends_with_its_last_instant_and_restarts_with_an_eviction() -> None:
     strategies = memory_strategies()
     assert not strategies.is_cooling(0)
     task = Task("MemoryEvict", Kind.USED, {"memory": 1}, [Candidate(pod("a"), 1)], lambda each: {"memory": each.used})

@@ -1,4 +1,4 @@
-"""Whatever pods and nodes state in annotations, a round of strategies goes on for the others."""
+"""Invalid annotations of pods and nodes do not stop a cycle of strategies for the others."""
 
 import tempfile
 from pathlib import Path
@@ -54,7 +54,7 @@ def stating(pod: Pod, annotations: dict[str, str]) -> Pod:
     st.dictionaries(st.sampled_from(NAMES), TEXTS, max_size=4),
     st.dictionaries(st.sampled_from(TOPOLOGY), TEXTS, max_size=3),
 )
-def test_a_round_goes_on(annotations: dict[str, str], topology: dict[str, str]) -> None:
+def test_a_cycle_goes_on(annotations: dict[str, str], topology: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         machine = ManagedNode(Path(folder), 1, GATES)
         groups = Path(folder) / "sys/fs/resctrl"

@@ -24,7 +24,7 @@ def each(uid: str, qos: str, kube: str, request: str, limit: str = "", annotatio
 
 
 def strategy(**classes: MemoryQos) -> ResourceQos:
-    of = {name: QosClass(memory_qos=stated) for name, stated in classes.items()}
+    of = {name: QosClass(memory_qos=config) for name, config in classes.items()}
     return ResourceQos(lsr_class=of.get("lsr"), ls_class=of.get("ls"), be_class=of.get("be"))
 
 
@@ -36,14 +36,14 @@ def strategy(**classes: MemoryQos) -> ResourceQos:
     ],
 )
 def test_e19_a_container(low: int, min_: int, throttling: int, expected: dict[str, int]) -> None:
-    stated = MemoryQos(min_limit_percent=min_, low_limit_percent=low, throttling_percent=throttling)
+    config = MemoryQos(min_limit_percent=min_, low_limit_percent=low, throttling_percent=throttling)
     found = memory_qos.desired_values(
-        strategy(ls=stated), [each("p", "LS", "Burstable", "1Gi", "2Gi")], 64 * GIB, 4096, 2
+        strategy(ls=config), [each("p", "LS", "Burstable", "1Gi", "2Gi")], 64 * GIB, 4096, 2
     )
     assert found.containers["p"] == expected
 
 
-def test_e20_what_is_kept_for_classes_as_a_whole() -> None:
+def test_e20_memory_protection_of_classes() -> None:
     classes = strategy(
         ls=MemoryQos(min_limit_percent=50), lsr=MemoryQos(min_limit_percent=100), be=MemoryQos(min_limit_percent=0)
     )
@@ -53,7 +53,7 @@ def test_e20_what_is_kept_for_classes_as_a_whole() -> None:
     assert found.kube["Guaranteed"]["memory.min"] == 2_684_354_560
 
 
-def test_a_pod_may_state_its_own() -> None:
+def test_a_pods_annotation_overlays_the_strategy() -> None:
     classes = strategy(ls=MemoryQos(min_limit_percent=50, wmark_ratio=95))
     off, own = (
         memory_qos.desired_values(classes, [each("p", "LS", "Burstable", "1Gi", annotation=text)], GIB, 4096, 2).pods[

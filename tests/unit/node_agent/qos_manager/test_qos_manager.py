@@ -1,4 +1,4 @@
-"""The strategies on a node made of files: cgroups of both versions, a clock moved by hand, pods and NodeSLO as the bus would bring them."""
+"""The QoS manager on a node made of files: cgroups of both versions, a clock moved by hand, messages of ingest."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_batch_resources_become_shares_quota_and_limit_of_a_best_effort_pod(mach
     assert machine.files.text("cpu.shares", LS) == ("1024" if v1 else "100")
 
 
-def test_suppress_holds_best_effort_to_what_is_left_and_gives_it_back(machine: ManagedNode) -> None:
+def test_suppress_limits_best_effort_and_restores_it(machine: ManagedNode) -> None:
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65})
     machine.round(node=4.0, ls=2.5, be=1.0)  # 5.2 - 2.5 - 0.5 = 2.2 cores: 3 CPUs
     folders = ("kubepods/besteffort", BE, f"{BE}/{CID['be']}")
@@ -43,7 +43,7 @@ def test_suppress_holds_best_effort_to_what_is_left_and_gives_it_back(machine: M
     assert machine.actions[-1] == Suppressed("cpuset")
 
 
-def test_what_moves_each_second_is_written_each_second_and_told_now_and_then(tmp_path: Path) -> None:
+def test_changes_are_written_each_second_and_reported_at_intervals(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1)
     machine.slo(resourceUsedThresholdWithBE={"enable": True})
     sets = set()
@@ -54,7 +54,7 @@ def test_what_moves_each_second_is_written_each_second_and_told_now_and_then(tmp
     assert len(machine.actions) == 2
 
 
-def test_host_applications_are_left_their_part_and_get_identity_and_cpus_of_their_class(machine: ManagedNode) -> None:
+def test_host_applications_count_apart_and_get_identity_and_cpus_of_their_class(machine: ManagedNode) -> None:
     folders = ("host-latency-sensitive/nginx", "host-best-effort/spark")
     for folder in folders:
         machine.files.make(folder)
@@ -70,9 +70,9 @@ def test_host_applications_are_left_their_part_and_get_identity_and_cpus_of_thei
     )
     hosts = {"nginx": Usage(1_000_000, GIB), "spark": Usage(500_000, GIB)}
     machine.round(node=5.0, ls=1.0, be=1.0, hosts=hosts)  # 5.2 - 1.0 - 1.5 - 1.5 of the system
-    (told,) = machine.actions
-    assert isinstance(told, Suppressed)
-    assert told.cpu_milli == 1_200
+    (action,) = machine.actions
+    assert isinstance(action, Suppressed)
+    assert action.cpu_milli == 1_200
     assert [machine.files.text("cpu.bvt_warp_ns", folder) for folder in folders] == ["2", "0"]
     assert machine.cpus(folders[0]) == "2-7"
     machine.settle()
@@ -103,7 +103,7 @@ def test_at_the_end_cgroups_are_as_they_were(machine: ManagedNode) -> None:
             assert path.read_text().strip() == text.strip() or {path.read_text().strip(), text.strip()} <= same, path
 
 
-def test_an_agent_that_was_killed_still_knows_what_it_found(machine: ManagedNode) -> None:
+def test_a_killed_agent_still_has_the_original_values(machine: ManagedNode) -> None:
     machine.round(node=1, ls=0.5, be=0.3)
     machine.qos_manager = machine.new_qos_manager()
     machine.round(node=1, ls=0.5, be=0.3)
@@ -111,7 +111,7 @@ def test_an_agent_that_was_killed_still_knows_what_it_found(machine: ManagedNode
     assert machine.files.text("cpu.shares", BE) == ("1024" if machine.files.tree.version == 1 else "100")
 
 
-def test_without_a_bus_the_last_word_stays_in_force_also_after_a_restart(tmp_path: Path) -> None:
+def test_without_a_bus_the_newest_node_slo_stays_in_force_after_a_restart(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1)
     machine.slo(resourceUsedThresholdWithBE={"enable": True})
     restarted = NodeSloInformer("n", tmp_path / "state"), NodePodsInformer("n", tmp_path / "state")
@@ -123,13 +123,15 @@ def test_without_a_bus_the_last_word_stays_in_force_also_after_a_restart(tmp_pat
     assert machine.cpus(BE) == "0-1,4"
 
 
-def test_memory_pressure_asks_for_the_eviction_of_best_effort_with_its_reason(tmp_path: Path) -> None:
+def test_memory_pressure_requests_the_eviction_of_best_effort_with_its_reason(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 2, "BEMemoryEvict=true")
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
     machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
     machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
-    asked = [action for action in machine.actions if isinstance(action, EvictionRequested)]
-    assert asked == [EvictionRequested("be", "trigger by koordlet feature BEMemoryEvict: to release memory 2233382993")]
+    requested = [action for action in machine.actions if isinstance(action, EvictionRequested)]
+    assert requested == [
+        EvictionRequested("be", "trigger by koordlet feature BEMemoryEvict: to release memory 2233382993")
+    ]
 
 
 def test_a_throttled_container_gets_a_larger_quota_and_loses_it_again(tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_memory_qos_is_written_where_its_gate_is_on(tmp_path: Path) -> None:
     assert machine.files.text("memory.min", f"{LS}/{CID['ls']}") == str(GIB // 2)
 
 
-def test_what_nobody_asks_for_is_not_touched(machine: ManagedNode) -> None:
+def test_features_that_the_node_slo_does_not_set_are_not_touched(machine: ManagedNode) -> None:
     machine.pods(WEB)
     machine.round(node=1, ls=0.5, be=0.3)
     assert machine.qos_manager.executor is not None
@@ -171,6 +173,6 @@ def test_what_nobody_asks_for_is_not_touched(machine: ManagedNode) -> None:
     assert machine.actions == []
 
 
-def test_a_gate_that_is_not_known_is_named() -> None:
+def test_an_unknown_gate_is_named() -> None:
     with pytest.raises(feature_gates.BadFeatures, match="CPUBrust"):
         feature_gates.parse("CPUBrust=true")

@@ -61,11 +61,11 @@ def batch_pod(*limits: str) -> Pod:
         Container(
             name=f"c{number}",
             resources=ResourceRequirements(
-                requests=asked,
+                requests=request,
                 limits={"kubernetes.io/batch-cpu": limit, "kubernetes.io/batch-memory": "1Gi"} if limit else None,
             ),
         )
-        for number, (asked, limit) in enumerate(zip(requests, limits, strict=True))
+        for number, (request, limit) in enumerate(zip(requests, limits, strict=True))
     )
     return kept_pod("b", labels={"koordinator.sh/qosClass": "BE"}, containers=containers)
 
@@ -91,13 +91,13 @@ def test_e22_one_container_without_a_limit_frees_the_pod() -> None:
     assert batch_resource.pod_values(found, BatchRule(quota=True))[1:] == (-1, -1)
 
 
-def test_suppress_by_quota_leaves_none_to_pods() -> None:
+def test_suppress_by_quota_removes_quotas_of_pods() -> None:
     found = batch_resource.batch_requests(batch_pod("1000", "1500"))
     assert found is not None
     assert batch_resource.pod_values(found, BatchRule(quota=False)).quota_us == -1
 
 
-def test_a_ratio_that_is_none_keeps_the_last_good_one() -> None:
+def test_an_invalid_ratio_keeps_the_last_good_one() -> None:
     rule = Normalization().with_annotation("1.2")
     with pytest.raises(BadRatio, match="last good one"):
         rule.with_annotation("fast")
@@ -129,12 +129,12 @@ def test_the_cpus_of_a_container(of: Pod, cpus: str) -> None:
     assert cpuset.container_cpus(of, RULE) == cpus
 
 
-def test_without_a_topology_only_what_the_scheduler_gave_counts() -> None:
+def test_without_a_topology_only_the_schedulers_allocation_counts() -> None:
     assert cpuset.container_cpus(pod("LS"), None) is None
     assert cpuset.container_cpus(pod("LSE", annotations={STATUS: '{"cpuset":"3"}'}), None) == "3"
 
 
-def test_a_static_kubelet_keeps_what_it_gave_out() -> None:
+def test_a_static_kubelet_keeps_its_assignments() -> None:
     assert cpuset.container_cpus(pod(), RULE._replace(static=True)) is None
 
 
@@ -156,6 +156,6 @@ def test_the_oom_score_of_a_container(annotations: dict[str, str] | None, score:
 @pytest.mark.parametrize(
     "text", ['{"cpuset":7}', '{"numaNodeResources":5}', '{"numaNodeResources":[{"node":"x"}]}', "[]", "{", '"1-2"']
 )
-def test_an_annotation_that_is_not_what_it_should_be_states_nothing(text: str) -> None:
+def test_an_invalid_annotation_counts_as_absent(text: str) -> None:
     assert cpuset.container_cpus(pod("LSE", annotations={STATUS: text}), None) is None
     assert not cpuset.unlimited(pod("LSE", annotations={STATUS: text}))

@@ -66,7 +66,7 @@ def test_an_object_that_is_gone_brings_the_defaults_back(tmp_path: Path) -> None
         (b"no JSON", "NodeSLO of node n: "),
     ],
 )
-def test_a_bad_one_is_refused_and_the_last_good_one_stays(
+def test_an_invalid_node_slo_is_rejected_and_the_last_good_one_stays(
     bad: bytes, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     slo_informer = NodeSloInformer("n", tmp_path)
@@ -74,10 +74,10 @@ def test_a_bad_one_is_refused_and_the_last_good_one_stays(
     assert not slo_informer.receive(bad)
     assert (percent(slo_informer), slo_informer.refused) == (60, 1)
     assert text in caplog.records[-1].why  # type: ignore[attr-defined]
-    assert slo_informer.receive(message(5, 901, suppress(61)))  # a bad one does not block those that follow
+    assert slo_informer.receive(message(5, 901, suppress(61)))  # an invalid one does not block later ones
 
 
-def test_what_the_object_has_more_passes(tmp_path: Path) -> None:
+def test_unknown_fields_of_the_object_are_ignored(tmp_path: Path) -> None:
     slo_informer = NodeSloInformer("n", tmp_path)
     spec = {
         "resourceUsedThresholdWithBE": {"cpuEvictBESatisfactionLowerPercent": 60, "someday": 1},
@@ -98,7 +98,7 @@ def test_what_the_object_has_more_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [b"", b"{", message(5, 900, suppress(400)), node_slo.encode(NodeSlo("other", 9, 9))])
-def test_a_file_that_cannot_be_used_is_said_and_replaced_by_the_next_one(
+def test_an_invalid_file_is_logged_and_replaced_by_the_next_message(
     kept: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(kept)
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_used_is_said_and_replaced_by_the_next_one(
     assert (tmp_path / FILE).read_bytes() == message(1, 1, suppress(60))
 
 
-def test_without_a_place_to_keep_it_it_is_in_force_all_the_same(
+def test_a_node_slo_that_cannot_be_stored_is_in_force_all_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""What an agent states of its node's topology, on machines made of files."""
+"""Topology reports of an agent, on nodes made of files."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ NO_KUBELET = Kubelet(None, {})
 
 
 def node(labels: dict[str, str] | None = None, **annotations: Any) -> Node:
-    notes = {f"node.koordinator.sh/{name.replace('_', '-')}": json.dumps(said) for name, said in annotations.items()}
+    notes = {f"node.koordinator.sh/{name.replace('_', '-')}": json.dumps(note) for name, note in annotations.items()}
     status = NodeStatus(capacity={"cpu": "8", "memory": "16Gi"}, allocatable={"cpu": "7500m", "memory": "15Gi"})
     return Node(metadata=Metadata(name="n", labels=labels, annotations=notes or None), status=status)
 
@@ -42,7 +42,7 @@ def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
     return kept_pod(uid, labels={"koordinator.sh/qosClass": qos}, annotations=notes)
 
 
-def said(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Hardware = MACHINE) -> TopologyReported:
+def reported(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Hardware = MACHINE) -> TopologyReported:
     found = topology_report(machine, kubelet, of, pods, huge_pages=False)
     assert found is not None
     assert found.annotations.keys() == names.REPORTED_ANNOTATIONS
@@ -58,7 +58,7 @@ def pools(found: TopologyReported, name: str) -> list[str]:
 
 
 def test_a_node_without_anything_shares_all_its_cpus() -> None:
-    found = said(node())
+    found = reported(node())
     whole = [{"socket": 0, "node": 0, "cpuset": "0-3"}, {"socket": 1, "node": 1, "cpuset": "4-7"}]
     assert note(found, names.SHARED_POOLS) == note(found, names.BE_SHARED_POOLS) == whole
     assert note(found, names.CPU_TOPOLOGY)["detail"] == [
@@ -71,7 +71,7 @@ def test_a_node_without_anything_shares_all_its_cpus() -> None:
 
 
 def test_cpus_that_pods_have_leave_the_pools_and_those_of_lse_pods_leave_best_effort_too() -> None:
-    found = said(node(), pod("r", "LSR", "0,2"), pod("e", "LSE", "4-5"), pod("s", "LS"))
+    found = reported(node(), pod("r", "LSR", "0,2"), pod("e", "LSE", "4-5"), pod("s", "LS"))
     assert pools(found, names.SHARED_POOLS) == ["1,3", "6-7"]
     assert pools(found, names.BE_SHARED_POOLS) == ["0-3", "6-7"]
 
@@ -85,8 +85,8 @@ def test_cpus_that_pods_have_leave_the_pools_and_those_of_lse_pods_leave_best_ef
         ({"resources": {"memory": "1Gi"}}, ""),
     ],
 )
-def test_what_a_node_holds_back_is_told_as_cpus_and_leaves_both_pools(reservation: Any, reserved: str) -> None:
-    found = said(node(reservation=reservation))
+def test_the_nodes_reservation_is_reported_as_cpus_and_leaves_both_pools(reservation: Any, reserved: str) -> None:
+    found = reported(node(reservation=reservation))
     assert note(found, names.RESERVATION) == reservation | ({"reservedCPUs": reserved} if reserved else {})
     left = {"6-7": ["0-3", "4-5"], "0,2": ["1,3", "4-7"], "0-2": ["3", "4-7"], "": ["0-3", "4-7"]}[reserved]
     assert pools(found, names.SHARED_POOLS) == pools(found, names.BE_SHARED_POOLS) == left
@@ -94,16 +94,16 @@ def test_what_a_node_holds_back_is_told_as_cpus_and_leaves_both_pools(reservatio
 
 @pytest.mark.parametrize(("exclusive", "left"), [(True, ["2-3", "4-7"]), (False, ["0-3", "4-7"])])
 def test_cpus_of_system_pods_leave_the_pools_when_they_are_exclusive(*, exclusive: bool, left: list[str]) -> None:
-    found = said(node(system_qos_resource={"cpuset": "0-1", "cpusetExclusive": exclusive}))
+    found = reported(node(system_qos_resource={"cpuset": "0-1", "cpusetExclusive": exclusive}))
     assert note(found, names.SYSTEM_QOS) == {"cpuset": "0-1", "cpusetExclusive": exclusive}
     assert pools(found, names.SHARED_POOLS) == left
 
 
-def test_what_a_static_kubelet_gave_is_told_by_pod_and_leaves_the_pools() -> None:
+def test_cpus_assigned_by_a_static_kubelet_are_reported_by_pod_and_leave_the_pools() -> None:
     config = KubeletConfig("static", {"full-pcpus-only": "true"}, kube_reserved={"cpu": "500m"})
     given = {"g": {"a": "4", "b": "6"}, "ls": {"a": "5"}, "r": {"a": "7"}, "gone": {"a": "1"}, "shares": {"a": ""}}
     pods = pod("g", ""), pod("ls", "LS"), pod("r", "LSR", "7"), pod("shares", "")
-    found = said(node(), *pods, kubelet=Kubelet(config, given))
+    found = reported(node(), *pods, kubelet=Kubelet(config, given))
     assert note(found, names.POD_CPU_ALLOCS) == [
         {"namespace": "d", "name": "g", "uid": "g", "cpuset": "4,6", "managedByKubelet": True},
         {"uid": "gone", "cpuset": "1", "managedByKubelet": True},
@@ -114,7 +114,7 @@ def test_what_a_static_kubelet_gave_is_told_by_pod_and_leaves_the_pools() -> Non
         "reservedCPUs": "0",
     }
     assert pools(found, names.SHARED_POOLS) == ["0,2-3", "5"], "what the kubelet holds back stays shared"
-    found = said(node(), *pods, kubelet=Kubelet(KubeletConfig("none"), given))
+    found = reported(node(), *pods, kubelet=Kubelet(KubeletConfig("none"), given))
     assert note(found, names.POD_CPU_ALLOCS) is None
 
 
@@ -130,26 +130,28 @@ def test_what_a_static_kubelet_gave_is_told_by_pod_and_leaves_the_pools() -> Non
 )
 def test_the_policy_is_that_of_the_kubelet(policy: str, scope: str, expected: str) -> None:
     kubelet = Kubelet(KubeletConfig(topology_policy=policy, topology_scope=scope), {})
-    assert said(node(), kubelet=kubelet).policy == expected
+    assert reported(node(), kubelet=kubelet).policy == expected
 
 
-def test_e29_what_the_kubelet_holds_back_is_taken_off_each_zone_when_the_node_asks_for_it() -> None:
+def test_e29_the_kubelets_reservation_is_subtracted_from_each_zone_when_the_label_requests_it() -> None:
     sixty_four = tuple(Processor(cpu, cpu, cpu // 32, cpu // 32) for cpu in range(64))
     machine = Hardware(sixty_four, BasicInfo(), MACHINE.memory)
     amounts = {"cpu": "64", "memory": "16Gi"}, {"cpu": "61", "memory": "15Gi"}
-    asks = Metadata(name="n", labels={names.NUMA_RESERVATION: "true"})
-    found = said(Node(metadata=asks, status=NodeStatus(capacity=amounts[0], allocatable=amounts[1])), machine=machine)
+    labelled = Metadata(name="n", labels={names.NUMA_RESERVATION: "true"})
+    found = reported(
+        Node(metadata=labelled, status=NodeStatus(capacity=amounts[0], allocatable=amounts[1])), machine=machine
+    )
     assert found.numa_reservation == "true"
     assert [zone.name for zone in found.zones] == ["node-0", "node-1"]
     for zone in found.zones:
         assert zone.resources["cpu"] == ("32", "30500m")
         assert zone.resources["memory"] == ("8Gi", "7680Mi")
         assert zone.resources["hugepages-2Mi"] == ("0", "0")
-    whole = said(node(), machine=machine)
+    whole = reported(node(), machine=machine)
     assert {zone.resources["cpu"] for zone in whole.zones} == {("32", "32")}
 
 
-def test_huge_pages_are_counted_apart_where_the_gate_says_so() -> None:
+def test_huge_pages_are_counted_apart_under_their_gate() -> None:
     huge = {"hugepages-1Gi": 2 * GIB, "hugepages-2Mi": 4 << 20}
     machine = MACHINE._replace(memory={0: ZoneMemory(8 * GIB, huge), 1: ZoneMemory(8 * GIB, dict.fromkeys(huge, 0))})
     found = topology_report(machine, NO_KUBELET, node(), (), huge_pages=True)
@@ -163,7 +165,7 @@ def test_huge_pages_are_counted_apart_where_the_gate_says_so() -> None:
 
 
 @pytest.mark.parametrize("memory", [{}, {0: ZoneMemory(GIB, {})}, {0: ZoneMemory(GIB, {}), 2: ZoneMemory(GIB, {})}])
-def test_nothing_is_stated_where_cpus_and_memory_tell_of_other_zones(memory: dict[int, ZoneMemory]) -> None:
+def test_nothing_is_reported_where_cpus_and_memory_disagree_about_zones(memory: dict[int, ZoneMemory]) -> None:
     assert topology_report(MACHINE._replace(memory=memory), NO_KUBELET, node(), (), huge_pages=False) is None
 
 
@@ -175,7 +177,7 @@ def test_cpus_are_taken_by_whole_cores_first(count: int, taken: set[int]) -> Non
 
 
 class Files:
-    """A node's /proc, /sys and kubelet, as files; and what its topology_reporter tells."""
+    """A node's /proc, /sys and kubelet, as files; and the reports of its TopologyReporter."""
 
     def __init__(self, root: Path, **gates: bool) -> None:
         self.root = root
@@ -194,10 +196,10 @@ class Files:
         self.write("sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "8")
         self.write("sys/devices/system/node/node1/cpulist", "")
         self.write("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       0 kB\n")
-        self.told: list[TopologyReported] = []
+        self.reports: list[TopologyReported] = []
         gates = {"NodeTopologyReport": True, "HugePageReport": False} | gates
         places = (root / "proc", root / "sys", root / "kubelet", root / "kubelet/config.yaml")
-        self.topology_reporter = TopologyReporter(*places, gates, self.told.append)
+        self.topology_reporter = TopologyReporter(*places, gates, self.reports.append)
 
     def write(self, name: str, text: str) -> None:
         path = self.root / name
@@ -205,10 +207,10 @@ class Files:
         path.write_text(text + "\n")
 
     def policy(self) -> Mapping[str, Any]:
-        return json.loads(self.told[-1].annotations[names.CPU_MANAGER_POLICY])  # type: ignore[no-any-return]
+        return json.loads(self.reports[-1].annotations[names.CPU_MANAGER_POLICY])  # type: ignore[no-any-return]
 
 
-def test_a_machine_is_what_its_kernel_says(tmp_path: Path) -> None:
+def test_hardware_is_read_from_procfs_and_sysfs(tmp_path: Path) -> None:
     Files(tmp_path)
     found = read_hardware(tmp_path / "proc", tmp_path / "sys")
     assert found.basic == BasicInfo("Xeon", "GenuineIntel", hyper_threads=True, turbo=True, cache_mask="7ff")
@@ -218,27 +220,27 @@ def test_a_machine_is_what_its_kernel_says(tmp_path: Path) -> None:
     assert nothing == Hardware((), BasicInfo(), {})
 
 
-def test_it_is_told_when_it_changes_and_again_now_and_then(tmp_path: Path) -> None:
+def test_it_is_reported_on_each_change_and_repeated_at_intervals(tmp_path: Path) -> None:
     files = Files(tmp_path)
     known = NodePods("n", 1, 1, node())
     files.topology_reporter.round(NodePods("n", 1, 0), 0)
-    assert files.told == [], "the node is not known yet"
+    assert files.reports == [], "the node is not known yet"
     files.topology_reporter.round(known, 0)
     files.topology_reporter.round(known, KUBELET_POLL_INTERVAL_NS)
-    assert len(files.told) == 1
+    assert len(files.reports) == 1
     files.topology_reporter.round(
         NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), KUBELET_POLL_INTERVAL_NS + 1
     )
-    assert pools(files.told[-1], names.SHARED_POOLS) == ["0"]
-    assert len(files.told) == 2
+    assert pools(files.reports[-1], names.SHARED_POOLS) == ["0"]
+    assert len(files.reports) == 2
     files.topology_reporter.round(
         NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), KUBELET_POLL_INTERVAL_NS + REPEAT_INTERVAL_NS + 1
     )
-    assert len(files.told) == 3
-    assert files.told[1] == files.told[2]
+    assert len(files.reports) == 3
+    assert files.reports[1] == files.reports[2]
 
 
-def test_a_kubelet_file_that_cannot_be_read_changes_nothing_and_is_said_once(
+def test_an_unreadable_kubelet_file_changes_nothing_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = Files(tmp_path)
@@ -247,16 +249,16 @@ def test_a_kubelet_file_that_cannot_be_read_changes_nothing_and_is_said_once(
     files.write("kubelet/cpu_manager_state", '{"policyName":"static","entries":{"g":{"c":"0"}},"checksum":1}')
     files.topology_reporter.round(known, 0)
     assert files.policy() == {"policy": "static", "reservedCPUs": "1"}
-    assert pools(files.told[-1], names.SHARED_POOLS) == ["1"]
+    assert pools(files.reports[-1], names.SHARED_POOLS) == ["1"]
     for number, (name, text) in enumerate(
         (("config.yaml", "- a list"), ("config.yaml", "a: ["), ("cpu_manager_state", "{")), start=1
     ):
         files.write(f"kubelet/{name}", text)
         files.topology_reporter.round(known, number * KUBELET_POLL_INTERVAL_NS)
         files.topology_reporter.round(known, number * KUBELET_POLL_INTERVAL_NS + KUBELET_POLL_INTERVAL_NS // 2)
-        assert len(files.told) == 1
-    said = [record.why.partition(": ")[0].rpartition("/")[2] for record in caplog.records]  # type: ignore[attr-defined]
-    assert said == ["config.yaml", "config.yaml"]
+        assert len(files.reports) == 1
+    logged = [record.why.partition(": ")[0].rpartition("/")[2] for record in caplog.records]  # type: ignore[attr-defined]
+    assert logged == ["config.yaml", "config.yaml"]
     files.write("kubelet/config.yaml", "cpuManagerPolicy: static")
     files.topology_reporter.round(known, 4 * KUBELET_POLL_INTERVAL_NS)
     assert "cpu_manager_state" in caplog.records[-1].why  # type: ignore[attr-defined]
@@ -265,7 +267,7 @@ def test_a_kubelet_file_that_cannot_be_read_changes_nothing_and_is_said_once(
     assert files.policy() == {"policy": "static"}
 
 
-def test_nothing_is_told_with_the_gate_off(tmp_path: Path) -> None:
+def test_nothing_is_reported_with_the_gate_off(tmp_path: Path) -> None:
     files = Files(tmp_path, NodeTopologyReport=False)
     files.topology_reporter.round(NodePods("n", 1, 1, node()), 0)
-    assert files.told == []
+    assert files.reports == []

@@ -1,4 +1,4 @@
-"""What waits to be sent."""
+"""The order and the bound of waiting messages."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ async def test_actions_go_first_and_each_kind_in_its_order() -> None:
     assert (outbox.sent, outbox.waiting_bytes) == (5, 0)
 
 
-async def test_without_room_the_oldest_reports_go_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_space_the_oldest_reports_are_dropped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     outbox = Outbox(50)
     outbox.put(message(1, ACTION))
     for seq in range(1, 9):
@@ -40,14 +40,14 @@ async def test_without_room_the_oldest_reports_go_and_it_is_said(caplog: pytest.
     assert await drained(outbox) == [(ACTION, 1), (REPORT, 5), (REPORT, 6), (REPORT, 7), (REPORT, 8)]
 
 
-async def test_a_message_larger_than_the_room_is_kept_alone() -> None:
+async def test_a_message_larger_than_the_limit_is_kept_alone() -> None:
     outbox = Outbox(50)
     outbox.put(message(1))
     outbox.put(message(2, size=80))
     assert await drained(outbox) == [(REPORT, 2)]
 
 
-async def test_who_waits_is_woken() -> None:
+async def test_a_waiting_sender_is_woken() -> None:
     outbox = Outbox(50)
     waiting = asyncio.create_task(outbox.next())
     await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def test_who_waits_is_woken() -> None:
     assert (await waiting).seq == 1
 
 
-async def test_what_was_dropped_while_it_was_sent_takes_nothing_else_with_it() -> None:
+async def test_a_message_dropped_while_it_is_sent_removes_no_other() -> None:
     outbox = Outbox(20)
     outbox.put(message(1))
     under_way = await outbox.next()
@@ -65,9 +65,9 @@ async def test_what_was_dropped_while_it_was_sent_takes_nothing_else_with_it() -
     assert await drained(outbox) == [(REPORT, 2), (REPORT, 3)]
 
 
-async def test_a_refused_message_is_not_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rejected_message_is_not_sent_again(caplog: pytest.LogCaptureFixture) -> None:
     outbox = Outbox(50)
     outbox.put(message(7))
     outbox.done(await outbox.next(), "its clock is an hour ahead")
     assert (len(outbox), outbox.sent, outbox.refused) == (0, 0, 1)
-    assert "refuses" in caplog.text
+    assert "rejects" in caplog.text
