@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeGuard
 from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.explain.schedule_explanation import answers
+from services.scheduler.explain.schedule_explanation import explanation_drafts
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
@@ -124,7 +124,7 @@ async def lead(runtime: Runtime) -> None:
                 drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.
                 if not questions_ns <= now_ns < questions_ns + int(QUESTIONS_INTERVAL_S * SECOND):
-                    drafts += answers(cache, now_ns)
+                    drafts += explanation_drafts(cache, now_ns)
                     questions_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=prepared.config_digest)

@@ -1,6 +1,6 @@
-"""Why a pod that waits is not being tried at the moment: for people who look at a pod that stays Pending.
+"""The reason why a pending pod is not being scheduled at the moment, for people.
 
-A function of the settled index and `now`, like the cycles themselves; nothing of it is recorded, for it changes as time passes.
+A function of the settled cache and `now`, like a cycle. It is not recorded, since it changes as time passes.
 
 Source: spec/scheduler-core.md 1.3.
 """
@@ -14,7 +14,7 @@ from shared.kube.instants import instant_text
 
 
 def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Reason | None:
-    """Why the pod is not attempted, or when it will be; None for one that needs no node any more."""
+    """Returns the reason why the pod is not tried, or when it will be; None for a pod that needs no node any more."""
     view, pod_class = cache.view, pod_record.pod_class
     if pod_record.node or pod_record.ended or pod_class is None:
         return None
@@ -36,8 +36,8 @@ def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int
     return Reason(code, instant_text(until_ns) if until_ns else "")
 
 
-def told(cache: SchedulingCache, name: str, now_ns: int) -> dict[str, Any] | None:
-    """A pod's standing as JSON, by `namespace/name`; None when there is no such pod."""
+def pending_status(cache: SchedulingCache, name: str, now_ns: int) -> dict[str, Any] | None:
+    """Returns a pod's status as JSON, by `namespace/name`; None when there is no such pod."""
     cache.settle()
     pod_record = next(
         (pod_record for pod_record in cache.view.pods.values() if pod_record.name == name and pod_record.since), None

@@ -1,10 +1,10 @@
-"""ScheduleExplanation objects: questions whether and where a pod, or a pod made from a template, could be placed; answered in their status.
+"""Answers ScheduleExplanation objects: whether and where a pod, or a pod made from a template, could be placed now.
 
-A question about a pod that runs or is placed is answered with its node; about one that waits, and about a template, by judging it as
-things stand. An answer is written when it changed, and once a minute besides, so that a reader sees that it is fresh. A question is
-removed when its `ttl` is over. Gangs are not asked about yet: such a key is answered with that.
+For a pod that runs or is placed the answer is its node; a pod that waits, and a template, are evaluated on the present State. The
+status is written when the answer changed, and once a minute besides, so that a reader sees that it is recent. The object is deleted
+when its `ttl` is over. The key of a gang is answered with a message: gangs are not part of this release.
 
-Source: spec/api.md 1.11; what upstream declares of templates and does not answer is answered here.
+Source: spec/api.md 1.11. Upstream declares templates and does not answer them; they are answered here.
 """
 
 from collections import defaultdict
@@ -30,33 +30,33 @@ from shared.kube.pod import Pod, PodSpec
 FIELDS = "answer"
 HEARTBEAT_NS = 60 * SECOND
 DEFAULT_TTL_NS = 24 * 3600 * SECOND
-MOST_AT_ONCE = 20
-"""Questions answered in one go, so that the service is never held for long; the oldest answers first."""
-MOST_NAMED = 1_000
-"""Nodes named for one reason."""
+MAX_PER_CYCLE = 20
+"""Objects evaluated in one cycle, so that the service is never held for long; those with the oldest answers come first."""
+MAX_NODES_PER_REASON = 1_000
+"""Names of nodes listed for one reason."""
 
 Json = dict[str, Any]
 
 
-def answers(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
-    """What is to be said to the questions there are: nothing for most, most of the time. Judges each of them: not for each cycle."""
+def explanation_drafts(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
+    """Returns the status writes and deletions that are due; mostly none. Evaluates all nodes for each object: not for every cycle."""
     view = cache.view
     if not view.explanations:
         return ()
     drafts: list[Draft] = []
-    pods = _asked_about(view)
+    pods = _named_pods(view)
     by_age = sorted(
-        (before.at_ns if (before := _before(view.explanation_answers, key, question)) else 0, key)
-        for key, question in view.explanations.items()
+        (before.at_ns if (before := _before(view.explanation_answers, key, explanation)) else 0, key)
+        for key, explanation in view.explanations.items()
     )
-    for _, key in by_age[:MOST_AT_ONCE]:
-        question = view.explanations[key]
-        uid = question["metadata"].get("uid", "")
-        if _is_over(question, now_ns):
+    for _, key in by_age[:MAX_PER_CYCLE]:
+        explanation = view.explanations[key]
+        uid = explanation["metadata"].get("uid", "")
+        if _is_over(explanation, now_ns):
             drafts.append(Draft(ObjectDesired(resource=EXPLANATIONS, name=key, body=None)))
             continue
-        answer = _answer(cache, pods, key, question, now_ns)
-        before, digest = _before(view.explanation_answers, key, question), digest_of(answer)
+        answer = _answer(cache, pods, key, explanation, now_ns)
+        before, digest = _before(view.explanation_answers, key, explanation), digest_of(answer)
         if before is None or before.digest != digest or now_ns - before.at_ns >= HEARTBEAT_NS:
             status = {**answer, "lastUpdateTime": instant_text(now_ns // SECOND * SECOND)}
             drafts.append(
@@ -74,23 +74,23 @@ def answers(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
     return tuple(drafts)
 
 
-def _before(answered: Mapping[str, LastAnswer], key: str, question: Json) -> LastAnswer | None:
+def _before(answered: Mapping[str, LastAnswer], key: str, explanation: Json) -> LastAnswer | None:
     before = answered.get(key)
-    return before if before is not None and before.uid == question["metadata"].get("uid", "") else None
+    return before if before is not None and before.uid == explanation["metadata"].get("uid", "") else None
 
 
-def _is_over(question: Json, now_ns: int) -> bool:
-    created, stated = question["metadata"].get("creationTimestamp"), (question.get("spec") or {}).get("ttl")
+def _is_over(explanation: Json, now_ns: int) -> bool:
+    created, ttl = explanation["metadata"].get("creationTimestamp"), (explanation.get("spec") or {}).get("ttl")
     try:
-        ttl_ns = duration_ns(stated) if stated not in (None, "") else DEFAULT_TTL_NS
+        ttl_ns = duration_ns(ttl) if ttl not in (None, "") else DEFAULT_TTL_NS
         return bool(created) and 0 < ttl_ns < now_ns - instant_ns(created)
     except BadTime:
-        return False  # kept until it is mended: the answer says what is wrong
+        return False  # the object stays until its ttl is corrected; its status has the error
 
 
-def _asked_about(view: ClusterView) -> dict[str, PodRecord]:
-    """The pods that questions name, by `namespace/name`: one look at all pods for all questions."""
-    names = {(question.get("spec") or {}).get("questionObjectKey") for question in view.explanations.values()}
+def _named_pods(view: ClusterView) -> dict[str, PodRecord]:
+    """Returns the pods that the objects name, by `namespace/name`, in one pass over all pods."""
+    names = {(explanation.get("spec") or {}).get("questionObjectKey") for explanation in view.explanations.values()}
     found: dict[str, PodRecord] = {}
     for pod_record in view.pods.values():
         if pod_record.name in names and pod_record.since:
@@ -98,22 +98,22 @@ def _asked_about(view: ClusterView) -> dict[str, PodRecord]:
     return found
 
 
-def _answer(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, question: Json, now_ns: int) -> Json:
+def _answer(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, explanation: Json, now_ns: int) -> Json:
     try:
-        return _asked(cache, pods, key, question.get("spec") or {}, now_ns)
+        return _answer_spec(cache, pods, key, explanation.get("spec") or {}, now_ns)
     except BadQuery as error:
         return {"schedulable": False, "schedulableAfterPreemption": False, "failedMessage": str(error)}
 
 
-def _asked(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, spec: Json, now_ns: int) -> Json:
+def _answer_spec(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, spec: Json, now_ns: int) -> Json:
     if spec.get("questionObjectTemplate"):
-        return _judged(cache, _from_template(key, spec["questionObjectTemplate"]), now_ns)
-    asked = str(spec.get("questionObjectKey") or "")
-    if not asked:
+        return _evaluated(cache, _from_template(key, spec["questionObjectTemplate"]), now_ns)
+    pod_name = str(spec.get("questionObjectKey") or "")
+    if not pod_name:
         raise BadQuery("give spec.questionObjectKey, as namespace/pod, or spec.questionObjectTemplate")
-    pod_record = pods.get(asked)
+    pod_record = pods.get(pod_name)
     if pod_record is None:
-        raise BadQuery(f"there is no pod {asked}; gangs and jobs are not asked about in this release")
+        raise BadQuery(f"there is no pod {pod_name}; gangs and jobs are not part of this release")
     return _of_pod(cache, pod_record, now_ns)
 
 
@@ -135,23 +135,28 @@ def _of_pod(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Json:
         name=pod_record.name.partition("/")[2],
         uid=pod_record.uid,
     )
-    return _judged(cache, msgspec.structs.replace(pod_record.pod_class.pod, metadata=metadata), now_ns)
+    return _evaluated(cache, msgspec.structs.replace(pod_record.pod_class.pod, metadata=metadata), now_ns)
 
 
-def _judged(cache: SchedulingCache, pod: Pod, now_ns: int) -> Json:
+def _evaluated(cache: SchedulingCache, pod: Pod, now_ns: int) -> Json:
     query = EvaluationQuery(cache, pod, now_ns)
     evaluation, names = query.evaluation, cache.table.names
     row = evaluation.choose(name_hash(pod.metadata.uid))
     refused: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for number in range(cache.table.size):
         if evaluation.by[number] > FEASIBLE:
-            why, unresolvable = query.why_not(names[number])
-            refused[evaluation.profile.filters[int(evaluation.by[number])].name, why, not unresolvable].append(
+            reasons, is_unresolvable = query.rejection(names[number])
+            refused[evaluation.profile.filters[int(evaluation.by[number])].name, reasons, not is_unresolvable].append(
                 names[number]
             )
     details = [
-        {"failedPlugin": plugin, "reason": why, "preemptMightHelp": helps, "failedNodes": sorted(nodes)[:MOST_NAMED]}
-        for (plugin, why, helps), nodes in sorted(refused.items())
+        {
+            "failedPlugin": plugin,
+            "reason": reasons,
+            "preemptMightHelp": helps,
+            "failedNodes": sorted(nodes)[:MAX_NODES_PER_REASON],
+        }
+        for (plugin, reasons, helps), nodes in sorted(refused.items())
     ]
     results = [_result(pod.metadata.key, pod.metadata.uid, names[row])] if row >= 0 else []
     failed = "" if results else message(evaluation.record(name_hash(pod.metadata.uid)), REGISTRY.texts)

@@ -1,1 +1,1 @@
-"""What the leading scheduler serves over HTTP: kube-scheduler's extender protocol and the views of a node."""
+"""The HTTP ports of the leading scheduler: kube-scheduler's extender protocol and the views of nodes and pods."""

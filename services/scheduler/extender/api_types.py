@@ -1,4 +1,4 @@
-"""kube-scheduler's extender protocol, as its JSON has it. Source: k8s.io/kube-scheduler/extender/v1."""
+"""Messages of kube-scheduler's extender protocol. Source: k8s.io/kube-scheduler/extender/v1."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ MAX_EXTENDER_SCORE = 10
 
 
 class UpstreamStruct(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
-    """Base: the protocol's names are Go's own."""
+    """Base: the protocol's JSON has Go's field names."""
 
 
 class NodeItems(msgspec.Struct, frozen=True):
-    """A NodeList whose items stay as they came."""
+    """A NodeList; its items stay encoded."""
 
     items: tuple[msgspec.Raw, ...] = ()
 
 
 class ExtenderArgs(UpstreamStruct, frozen=True):
-    """Which of the nodes may take the pod, or how good they are: by name from a caller that says we know the nodes, else whole."""
+    """A pod and the nodes to filter or to score: by name from a caller that sets `nodeCacheCapable`, else as objects."""
 
     pod: Pod
     nodes: NodeItems | None = None
@@ -28,10 +28,10 @@ class ExtenderArgs(UpstreamStruct, frozen=True):
 
 
 class ExtenderFilterResult(UpstreamStruct, frozen=True, omit_defaults=False):
-    """The nodes that may, in the form they were asked in; the others with a reason.
+    """The nodes that passed, in the form of the request; the others with a reason.
 
     Attributes:
-        failed_and_unresolvable_nodes: those where no preemption would help.
+        failed_and_unresolvable_nodes: nodes where no preemption would help.
     """
 
     nodes: dict[str, Any] | None = None
@@ -42,14 +42,14 @@ class ExtenderFilterResult(UpstreamStruct, frozen=True, omit_defaults=False):
 
 
 class HostPriority(UpstreamStruct, frozen=True, omit_defaults=False):
-    """How good a node is, 0..10."""
+    """The score of a node, 0..10."""
 
     host: str
     score: int
 
 
 class ExtenderBindingArgs(UpstreamStruct, frozen=True):
-    """Bind a pod to a node."""
+    """A pod and the node to bind it to."""
 
     pod_name: str
     pod_namespace: str
@@ -58,7 +58,7 @@ class ExtenderBindingArgs(UpstreamStruct, frozen=True):
 
 
 class ExtenderBindingResult(UpstreamStruct, frozen=True, omit_defaults=False):
-    """Empty when it is bound."""
+    """The reason why the pod is not bound; empty when it is."""
 
     error: str = ""
 
@@ -83,26 +83,26 @@ class Victims(UpstreamStruct, frozen=True):
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
     def meta(self) -> MetaVictims:
-        """The same by uid."""
+        """Returns the same by uid."""
         uids = tuple(MetaPod(uid=pod.metadata.uid) for pod in self.pods or ())
         return MetaVictims(pods=uids, num_pdb_violations=self.num_pdb_violations)
 
 
 class ExtenderPreemptionArgs(UpstreamStruct, frozen=True):
-    """On which nodes which pods would have to go for the pod."""
+    """A pod, and candidate nodes with their victims."""
 
     pod: Pod
     node_name_to_victims: dict[str, Victims] | None = None
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
 
     def candidates(self) -> dict[str, MetaVictims]:
-        """Node -> victims by uid, in whichever form they came."""
+        """Returns node -> victims by uid, from either form of the request."""
         if self.node_name_to_meta_victims is not None:
             return self.node_name_to_meta_victims
         return {node: victims.meta() for node, victims in (self.node_name_to_victims or {}).items()}
 
 
 class ExtenderPreemptionResult(UpstreamStruct, frozen=True, omit_defaults=False):
-    """The nodes that are left, with their victims."""
+    """The nodes that help, with their victims."""
 
     node_name_to_meta_victims: dict[str, MetaVictims] = {}

@@ -1,7 +1,7 @@
-"""How the nodes stand for one pod, asked from outside: any pod, whether or not this cluster has it.
+"""Evaluates all nodes for one pod outside of a cycle: for an extender's caller, a ScheduleExplanation, or a person.
 
-A pure function of the settled index, the pod and `now`; the same judge as a cycle's, and as in a cycle capacity that is kept for a nominated
-pod is free for pods of higher priority alone.
+A pure function of the settled cache, the pod and `now`; the pod need not exist in the cluster. The evaluation is that of a cycle:
+capacity that is kept for a nominated pod is free for pods of higher priority alone.
 """
 
 from collections.abc import Iterable
@@ -22,18 +22,18 @@ from shared.kube.pod import Pod
 
 
 class BadQuery(KoordError):
-    """A question that cannot be answered: names the pod and what is wrong."""
+    """A query that cannot be evaluated; names the pod and the fault."""
 
 
 class EvaluationQuery:
-    """One pod against all nodes.
+    """The evaluation of all nodes for one pod.
 
     Attributes:
-        evaluation: verdicts and totals.
+        evaluation: filter results and totals.
     """
 
     def __init__(self, cache: SchedulingCache, pod: Pod, now_ns: int, profile: str = "") -> None:
-        """Judge the pod by the named profile; else by the one it asks for, else by the first.
+        """Evaluates by the named profile; else by the one of the pod's scheduler, else by the first.
 
         Raises:
             BadQuery: the pod's requests cannot be read, or there is no such profile.
@@ -59,21 +59,21 @@ class EvaluationQuery:
             self._state.nominate(nominated, pod_class, cache.profiles[pod_class.scheduler], row, leaving)
 
     def feasible(self, node: str) -> bool:
-        """Whether the node may take the pod."""
+        """Returns True when the node passes every filter."""
         row = self._row(node)
         return row >= 0 and bool(self.evaluation.total[row] >= 0)
 
     def score(self, node: str) -> int:
-        """The node's total; -1 when it may not take the pod."""
+        """Returns the node's total; -1 when it does not pass."""
         row = self._row(node)
         return int(self.evaluation.total[row]) if row >= 0 else -1
 
-    def given(self, node: str) -> dict[str, str] | None:
-        """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
+    def allocation(self, node: str) -> dict[str, str] | None:
+        """Returns the CPUs and devices for the pod on a node that passed, as annotations; None when they cannot be allocated after all."""
         return self._state.reservers.reserve(self.evaluation, self._row(node))
 
     def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
-        """Whether the node may take the pod once these pods have left it. Pods that do not run there change nothing."""
+        """Returns True when the node passes once these pods have left it. Pods that do not run there change nothing."""
         row = self._row(node)
         if row < 0:
             return False
@@ -89,23 +89,23 @@ class EvaluationQuery:
             self._state.move(assignment, row, +1)
         return not refused
 
-    def why_not(self, node: str) -> tuple[str, bool]:
-        """Why the node may not take the pod, in words, and whether no preemption would help."""
+    def rejection(self, node: str) -> tuple[str, bool]:
+        """Returns the reasons of a node that does not pass, as text, and True where no preemption would help."""
         row = self._row(node)
         if row < 0:
             return text(NODE_UNKNOWN), True
         plugin = self.evaluation.profile.filters[int(self.evaluation.by[row])]
-        words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.evaluation.refusals(row))
-        return words, plugin.unresolvable(self.pod_class, int(self.evaluation.result[row]))
+        reasons = ", ".join(text(refusal.code, refusal.detail) for refusal in self.evaluation.refusals(row))
+        return reasons, plugin.unresolvable(self.pod_class, int(self.evaluation.result[row]))
 
     def _row(self, node: str) -> int:
         row = self._cache.table.rows.get(node, -1)
         return -1 if row < 0 or self.evaluation.by[row] == NO_NODE else row
 
 
-def _profile(cache: SchedulingCache, name: str, asked: str) -> Profile:
+def _profile(cache: SchedulingCache, name: str, scheduler: str) -> Profile:
     if not name:
-        return cache.profiles.get(asked) or next(iter(cache.profiles.values()))
+        return cache.profiles.get(scheduler) or next(iter(cache.profiles.values()))
     profile = cache.profiles.get(name)
     if profile is None:
         raise BadQuery(f"there is no profile {name!r}; the configuration has {', '.join(cache.profiles)}")

@@ -167,9 +167,9 @@ class ExtenderService:
         assert pod_record.pod_class is not None, "_known returns only pods that have been read"
         view, now_ns = self.cache.view, self.runtime.now_ns()
         query = EvaluationQuery(self.cache, pod_record.pod_class.pod, now_ns, self.profile)
-        given = query.given(args.node) if query.feasible(args.node) else None
-        if given is None:
-            return f"node {args.node} does not take pod {pod}: {query.why_not(args.node)[0]}"
+        allocation = query.allocation(args.node) if query.feasible(args.node) else None
+        if allocation is None:
+            return f"node {args.node} does not take pod {pod}: {query.rejection(args.node)[0]}"
         seen, number = dict(view.positions), view.cycle + 1
         evaluated = query.evaluation.record(name_hash(pod_record.uid))
         outcome = PodOutcome(pod_uid=pod_record.uid, class_index=0, node=args.node)
@@ -181,7 +181,7 @@ class ExtenderService:
             cycle=number,
             request=pod_record.pod_class.request,
             score=query.score(args.node),
-            annotations=given,
+            annotations=allocation,
         )
         drafts = (Draft(decided), Draft(placed, Cause("cluster", pod_record.since), pod_record.uid))
         preemptor = QuotaPreemptor(self.cache)

@@ -1,6 +1,6 @@
-"""The scheduler's own HTTP ports: the extender's verbs and the services engine's views.
+"""The scheduler's HTTP ports: the extender's verbs and the views of nodes and pods.
 
-A replica that does not lead answers 503. Both ports serve the same; the insecure one is off unless it is asked for.
+A replica that does not lead responds 503. Both ports serve the same; the insecure one is off unless it is configured.
 """
 
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.explain.pending_status import told
+from services.scheduler.explain.pending_status import pending_status
 from services.scheduler.extender import node_views
 from services.scheduler.extender.api_types import (
     ExtenderArgs,
@@ -29,18 +29,18 @@ from shared.kube.pod import Pod
 from shared.runtime.http_server import Ports, for_leaders, json_response, listening
 from shared.runtime.service import Runtime
 
-LARGEST_QUESTION = 64 * 1024 * 1024
-"""A question with 5,000 whole nodes is some 30 MiB."""
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""A request with 5,000 nodes as objects is some 30 MiB."""
 
 TOP = 20
-"""Nodes in a dump of scores, unless the caller says how many."""
+"""Nodes in a dump of scores without `?top=`."""
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
 async def serving(runtime: Runtime) -> AsyncIterator[ExtenderService]:
-    """Serve from the replica's start to its end.
+    """Serves from the start of the replica to its end.
 
     Raises:
         NoCertificate: the secure port is on and no certificate is given.
@@ -53,26 +53,26 @@ async def serving(runtime: Runtime) -> AsyncIterator[ExtenderService]:
 
 
 class _Handlers:
-    """Requests in, answers out; `_leading` has seen to it that there is an index."""
+    """Decodes requests and encodes responses; `for_leaders` rejects requests while there is no cache."""
 
     def __init__(self, extender: ExtenderService) -> None:
         self._service = extender
 
     @property
     def cache(self) -> SchedulingCache:
-        assert self._service.cache is not None, "asked only while leading"
+        assert self._service.cache is not None, "requests are served only while leading"
         return self._service.cache
 
     async def filter(self, request: web.Request) -> web.Response:
-        ask = await _read(request, ExtenderArgs)
+        args = await _read(request, ExtenderArgs)
         try:
-            return json_response(filter_result(ask, await self._service.query_after_evictions(ask)))
+            return json_response(filter_result(args, await self._service.query_after_evictions(args)))
         except BadQuery as error:
             return json_response(ExtenderFilterResult(error=str(error)))
 
     async def prioritize(self, request: web.Request) -> web.Response:
-        ask = await _read(request, ExtenderArgs)
-        return json_response(priorities(ask, self._query(ask.pod)))
+        args = await _read(request, ExtenderArgs)
+        return json_response(priorities(args, self._query(args.pod)))
 
     async def bind(self, request: web.Request) -> web.Response:
         return json_response(
@@ -80,9 +80,9 @@ class _Handlers:
         )
 
     async def preempt(self, request: web.Request) -> web.Response:
-        ask = await _read(request, ExtenderPreemptionArgs)
+        args = await _read(request, ExtenderPreemptionArgs)
         try:
-            left = await self._service.preempt(ask.pod, ask.candidates())
+            left = await self._service.preempt(args.pod, args.candidates())
         except BadQuery as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         return json_response(ExtenderPreemptionResult(node_name_to_meta_victims=left))
@@ -99,9 +99,9 @@ class _Handlers:
             raise web.HTTPNotFound(text=f"there is no view {route}\n")
         return _found(view(name), name)
 
-    async def standing(self, request: web.Request) -> web.Response:
+    async def pod_status(self, request: web.Request) -> web.Response:
         pod = f"{request.match_info['namespace']}/{request.match_info['pod']}"
-        found = told(self.cache, pod, self._service.runtime.now_ns())
+        found = pending_status(self.cache, pod, self._service.runtime.now_ns())
         return (
             json_response({"message": f"cannot find pod {pod}"}, status=404) if found is None else json_response(found)
         )
@@ -147,14 +147,14 @@ _GETS = {
     "/apis/v1/__services__": "services",
     "/apis/v1/nodes/{node}": "node",
     "/apis/v1/plugins/{plugin}/{view}/{node}": "plugin_node",
-    "/apis/v1/pods/{namespace}/{pod}": "standing",
+    "/apis/v1/pods/{namespace}/{pod}": "pod_status",
     "/configz": "configz",
 }
 
 
 def _application(extender: ExtenderService) -> web.Application:
     handlers = _Handlers(extender)
-    app = for_leaders(lambda: extender.cache is not None, largest=LARGEST_QUESTION)
+    app = for_leaders(lambda: extender.cache is not None, largest=MAX_REQUEST_BYTES)
     app.add_routes([web.get(path, getattr(handlers, name)) for path, name in _GETS.items()])
     app.add_routes([web.post(path, getattr(handlers, name)) for path, name in _POSTS.items()])
     return app
@@ -167,5 +167,5 @@ async def _read(request: web.Request, kind: type[T]) -> T:
         raise web.HTTPBadRequest(text=f"{request.path}: {error}\n") from error
 
 
-def _found(told: node_views.Json | None, name: str) -> web.Response:
-    return json_response({"message": f"cannot find node {name}"}, status=404) if told is None else json_response(told)
+def _found(view: node_views.Json | None, name: str) -> web.Response:
+    return json_response({"message": f"cannot find node {name}"}, status=404) if view is None else json_response(view)

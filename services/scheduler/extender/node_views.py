@@ -1,4 +1,4 @@
-"""Upstream's services engine: what the scheduler holds of a node, for people and their tools. Source: spec/api.md 6.2."""
+"""Views of a node as the scheduler sees it, as upstream's services engine serves them. Source: spec/api.md 6.2."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 def node_info(cache: SchedulingCache, name: str) -> Json | None:
-    """What a node offers, what its pods hold of it, and what remains; None when there is no such node."""
+    """Returns the node's allocatable amounts, those requested of it and the rest; None when there is no such node."""
     cache.settle()
     table = cache.table
     row = table.rows.get(name)
@@ -18,7 +18,7 @@ def node_info(cache: SchedulingCache, name: str) -> Json | None:
         return None
     allocatable = {resource: int(table.allocatable[row, column]) for resource, column in table.columns.items()}
     requested = {resource: int(table.requested[row, column]) for resource, column in table.columns.items()}
-    held = sorted(
+    pods = sorted(
         pod_record.name
         for pod_record in cache.view.pods.values()
         if (at := pod_record.assignment()) and at.node == name
@@ -28,14 +28,14 @@ def node_info(cache: SchedulingCache, name: str) -> Json | None:
         "allocatable": _some(allocatable),
         "requested": _some(requested),
         "remaining": _some({resource: amount - requested[resource] for resource, amount in allocatable.items()}),
-        "pods": held,
+        "pods": pods,
         "allowedPods": int(table.allowed_pods[row]),
         "unschedulable": bool(table.unschedulable[row]),
     }
 
 
 def scores(query: EvaluationQuery, top: int) -> str:
-    """The best nodes for a pod as a table in Markdown, with each plugin's part: upstream's dump of scores."""
+    """Returns the best nodes for a pod as a Markdown table with each plugin's score: upstream's dump of scores."""
     evaluation = query.evaluation
     rows = sorted((int(row) for row in evaluation.feasible()), key=lambda row: -int(evaluation.total[row]))[:top]
     candidates = evaluation.candidates(rows)
@@ -49,12 +49,12 @@ def scores(query: EvaluationQuery, top: int) -> str:
 
 
 def failures(query: EvaluationQuery, names: Mapping[str, int]) -> Json:
-    """Node -> why it may not take the pod: upstream's dump of filter failures."""
-    return {name: query.why_not(name)[0] for name in sorted(names) if name and not query.feasible(name)}
+    """Returns node -> reasons of the nodes that do not pass: upstream's dump of filter failures."""
+    return {name: query.rejection(name)[0] for name in sorted(names) if name and not query.feasible(name)}
 
 
 def plugin_views(cache: SchedulingCache) -> dict[str, Callable[[str], Json | None]]:
-    """Route below /apis/v1/plugins/ -> view of a node, of the plugins that declare one."""
+    """Returns route below /apis/v1/plugins/ -> view of a node, for the plugins that declare one."""
     views: dict[str, Callable[[str], Json | None]] = {}
     for plugin, plugin_cache in cache.plugin_caches.items():
         if plugin.spec.view and plugin_cache is not None:

@@ -1,7 +1,7 @@
-"""Who was asked to go for pods of others, until they are seen to have gone.
+"""Evictions requested for pods of other schedulers, until the victims have left.
 
-The caller reads the cluster for itself, and may see them leave before we do: it must not be told meanwhile that the pod fits nowhere, or
-pods of another node would go for nothing.
+The caller reads the cluster itself and may see the victims leave before this scheduler does. A response that the pod fits nowhere
+would meanwhile make it evict pods of another node for nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from services.scheduler.state.pod_record import PodRecord
 
 
 class PendingEviction(NamedTuple):
-    """A node, and who was asked to go from it."""
+    """A node, and the uids of the victims on it."""
 
     node: str
     victims: tuple[str, ...]
 
     def is_pending(self, pods: Mapping[str, PodRecord]) -> bool:
-        """Whether some of them are still there, and all of those are on their way."""
+        """Returns True while some victims are still there, and all of these are terminating."""
         here = [
             pod_record for uid in self.victims if (pod_record := pods.get(uid)) is not None and not pod_record.ended
         ]
@@ -25,19 +25,19 @@ class PendingEviction(NamedTuple):
 
 
 class PendingEvictions:
-    """Pod by uid -> the eviction that makes room for it."""
+    """The pending eviction of each pod that victims are evicted for."""
 
     def __init__(self) -> None:
         self._pending_evictions: dict[str, PendingEviction] = {}
 
     def note(self, pod_uid: str, node: str, victims: Sequence[str], pods: Mapping[str, PodRecord]) -> None:
-        """Remember who was asked to go for a pod; what was noted for others and has come about is forgotten."""
+        """Records the victims of a pod, and forgets evictions for others that have ended."""
         self._pending_evictions = {
             uid: eviction for uid, eviction in self._pending_evictions.items() if eviction.is_pending(pods)
         }
         self._pending_evictions[pod_uid] = PendingEviction(node, tuple(victims))
 
     def node_of(self, pod_uid: str, pods: Mapping[str, PodRecord]) -> str:
-        """The node on which room for the pod is on its way; empty for none, and once all have gone or one stays."""
+        """Returns the node that victims are leaving for the pod; empty for none, once all have left, and where one stays."""
         eviction = self._pending_evictions.get(pod_uid)
         return eviction.node if eviction is not None and eviction.is_pending(pods) else ""

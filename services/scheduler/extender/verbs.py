@@ -1,4 +1,4 @@
-"""The extender's verbs as functions of what is known. Source: k8s.io/kube-scheduler/extender/v1; spec/scheduler-core.md 1.5."""
+"""The extender's verbs, as pure functions of a query. Source: k8s.io/kube-scheduler/extender/v1; spec/scheduler-core.md 1.5."""
 
 from collections.abc import Callable
 
@@ -23,33 +23,33 @@ class _Item(msgspec.Struct):
     metadata: _Named
 
 
-def names_of(ask: ExtenderArgs) -> tuple[str, ...]:
-    """The nodes a question is about."""
-    if ask.node_names is not None:
-        return ask.node_names
-    return tuple(_name(item) for item in (ask.nodes or NodeItems()).items)
+def names_of(args: ExtenderArgs) -> tuple[str, ...]:
+    """Returns the names of the nodes in a request."""
+    if args.node_names is not None:
+        return args.node_names
+    return tuple(_name(item) for item in (args.nodes or NodeItems()).items)
 
 
-def filter_result(ask: ExtenderArgs, query: EvaluationQuery) -> ExtenderFilterResult:
-    """Which nodes may take the pod, and why the others may not."""
-    fits = {name for name in names_of(ask) if query.feasible(name)}
+def filter_result(args: ExtenderArgs, query: EvaluationQuery) -> ExtenderFilterResult:
+    """Returns the nodes that pass every filter, and the reasons of the others."""
+    fits = {name for name in names_of(args) if query.feasible(name)}
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
-    for name in names_of(ask):
+    for name in names_of(args):
         if name not in fits:
-            why, no_use = query.why_not(name)
-            (unresolvable if no_use else failed)[name] = why
-    if ask.node_names is not None:
-        names = tuple(name for name in ask.node_names if name in fits)
+            reasons, is_unresolvable = query.rejection(name)
+            (unresolvable if is_unresolvable else failed)[name] = reasons
+    if args.node_names is not None:
+        names = tuple(name for name in args.node_names if name in fits)
         return ExtenderFilterResult(node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
-    items = [item for item in (ask.nodes or NodeItems()).items if _name(item) in fits]
+    items = [item for item in (args.nodes or NodeItems()).items if _name(item) in fits]
     nodes = {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items}
     return ExtenderFilterResult(nodes=nodes, failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
 
 
-def priorities(ask: ExtenderArgs, query: EvaluationQuery) -> list[HostPriority]:
-    """The nodes' totals on the protocol's scale: the best of those asked about gets 10, the worst 0."""
-    scores = {name: query.score(name) for name in names_of(ask)}
+def priorities(args: ExtenderArgs, query: EvaluationQuery) -> list[HostPriority]:
+    """Returns the nodes' totals on the protocol's scale: 10 for the best node of the request, 0 for the worst."""
+    scores = {name: query.score(name) for name in names_of(args)}
     able = [score for score in scores.values() if score >= 0]
     low, high = (min(able), max(able)) if able else (0, 0)
 
@@ -62,7 +62,7 @@ def priorities(ask: ExtenderArgs, query: EvaluationQuery) -> list[HostPriority]:
 
 
 def feasible_candidates(candidates: dict[str, MetaVictims], query: EvaluationQuery) -> dict[str, MetaVictims]:
-    """The candidates on which our rules let the pod once the victims are gone."""
+    """Returns the candidates that pass every filter of this scheduler once their victims have left."""
     return {
         node: victims
         for node, victims in candidates.items()
@@ -71,13 +71,13 @@ def feasible_candidates(candidates: dict[str, MetaVictims], query: EvaluationQue
 
 
 def cheapest(candidates: dict[str, MetaVictims], is_evicted: Callable[[str], bool]) -> str:
-    """The node with the fewest victims that are not asked to go already and break disruption budgets, then of any kind, then by name.
+    """Returns the node with the fewest new victims beyond their disruption budgets, then with the fewest new victims, then by name.
 
     Args:
-        is_evicted: whether a pod, by uid, is on its way.
+        is_evicted: True for a pod, by uid, whose eviction is requested already.
 
     Returns:
-        Empty for no candidates.
+        The node; empty for no candidates.
     """
 
     def cost(node: str) -> tuple[int, int, str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.explain.schedule_explanation import answers
+from services.scheduler.explain.schedule_explanation import explanation_drafts
 from services.scheduler.state.explanation_requests import EXPLANATIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -23,7 +23,7 @@ def answer(world: World) -> dict[str, Any] | None:
     """What is said now, folded; None when nothing is."""
     cache = world.indexed()
     cache.settle()
-    drafts = answers(cache, world.now_ns)
+    drafts = explanation_drafts(cache, world.now_ns)
     world.say(drafts)
     events = [draft.event for draft in drafts]
     if not events:
@@ -119,11 +119,11 @@ def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name
     submit(world, {"questionObjectTemplate": template("1"), "ttl": "1m"})
     assert answer(world)
     world.wait(90)
-    (draft,) = answers(world.indexed(), world.now_ns)
+    (draft,) = explanation_drafts(world.indexed(), world.now_ns)
     assert draft.event == ObjectDesired(resource=EXPLANATIONS, name="d/q", body=None)
     world.observe(ObjectDeleted(resource=EXPLANATIONS, name="d/q", uid="uid-q"))
     world.read()
-    assert answers(world.indexed(), world.now_ns) == ()
+    assert explanation_drafts(world.indexed(), world.now_ns) == ()
 
 
 def test_what_was_asked_and_said_outlives_a_restart(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.explain.pending_status import pending_status_of, told
+from services.scheduler.explain.pending_status import pending_status, pending_status_of
 from services.scheduler.plugins.registry import text
 from services.scheduler.queue import queueing_hints
 from services.scheduler.state.cluster_view import ClusterView
@@ -215,9 +215,9 @@ def test_a_pods_standing_is_told_in_both_languages() -> None:
     world.add_pod(pod("p", cpu="2"))
     world.read()
     world.rounds()
-    found = told(world.indexed(), "d/p", world.now_ns)
+    found = pending_status(world.indexed(), "d/p", world.now_ns)
     assert found is not None
     assert (found["code"], found["attempts"]) == ("BackingOff", 1)
     assert found["refusedBy"] == [{"plugin": "NodeResourcesFit", "code": "InsufficientResource"}]
     assert found["text"]["zh"].startswith("上次调度失败")
-    assert told(world.indexed(), "d/nobody", world.now_ns) is None
+    assert pending_status(world.indexed(), "d/nobody", world.now_ns) is None
