@@ -9,4 +9,4 @@ MANIFEST = Manifest(
     follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "audit"),
     serves=(SUBJECT,),
 )
-"""A context that comes to append intents is added to `follows`."""
+"""A context that begins to append intents is added to `follows`."""
