@@ -7,20 +7,22 @@ weights of the histograms, from which the next writer continues.
 Source: spec/slo-controller.md 11.5, which leaves the algorithm open; parameters as of 11.1.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from services.slo_controller.overcommit.change_threshold import differs
 from services.slo_controller.state.pod_template import PodTemplate
-from services.slo_controller.state.pods_on_nodes import PodOnNode
+from services.slo_controller.state.pods_on_nodes import RunningPod
 from services.slo_controller.state.slo_state import SloState
 from shared.domain.cpu_memory import MILLI, Amount, scaled
 from shared.domain.node_selection import selects
 from shared.events import Draft
 from shared.events.intents import FieldsDesired
 from shared.events.slo import RecommendationEnded, RecommendationUpdated
+from shared.kube.compact_uid import Uid
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import NANO, bytes_text, milli, milli_text, nanos, value
 from shared.kube.resource_names import RECOMMENDATIONS
@@ -58,7 +60,7 @@ class Recommender:
         self._settings = settings or PredictionSettings()
         self._models: dict[str, dict[str, Model]] = {}
         self._since: dict[str, int] = {}
-        self._sampled: dict[str, int] = {}  # uid -> instant of its newest sample
+        self._sampled: dict[Uid, int] = {}  # uid -> instant of its newest sample
         self._updated_ns = 0
 
     def update(self, state: SloState, now_ns: int) -> list[Draft]:
@@ -71,10 +73,11 @@ class Recommender:
             self._models.pop(name, None)
             self._since.pop(name, None)
             drafts.append(Draft(RecommendationEnded(name=name)))
-        sampled: dict[str, int] = {}
+        sampled: dict[Uid, int] = {}
+        groups = state.pods.running_by_template({name.partition("/")[0] for name in state.recommendations})
         for name, target in state.recommendations.items():
             self._restore(state, name)
-            pods = dict(matching(state, name, target))
+            pods = matching(groups.get(name.partition("/")[0], ()), target)
             self._learn(state, name, pods, sampled)
             drafts += self._recommend(state, name, target, is_matched=bool(pods), now_ns=now_ns)
         self._sampled = sampled
@@ -96,10 +99,10 @@ class Recommender:
                 continue  # the container starts with an empty histogram
             models[container] = model
 
-    def _learn(self, state: SloState, name: str, pods: Mapping[str, PodOnNode], sampled: dict[str, int]) -> None:
-        for uid, pod in pods.items():
+    def _learn(self, state: SloState, name: str, pods: Iterable[RunningPod], sampled: dict[Uid, int]) -> None:
+        for _, uid, pod in pods:
             report, _ = state.usage_report(pod.node)
-            found = report.pods.get(pod.record.key)
+            found = report.pods.get(pod.key)
             sampled[uid] = max(sampled.get(uid, 0), report.at_ns)
             if found is None or report.at_ns <= self._sampled.get(uid, 0):
                 continue
@@ -148,20 +151,23 @@ class Recommender:
         return drafts
 
 
-def matching(state: SloState, name: str, target: Mapping[str, Any]) -> Iterator[tuple[str, PodOnNode]]:
-    """Yields the pods on nodes that a Recommendation selects: (uid, pod)."""
-    namespace = name.partition("/")[0]
+def matching(groups: Sequence[Sequence[RunningPod]], target: Mapping[str, Any]) -> list[RunningPod]:
+    """Returns the pods that a Recommendation selects, in the order of their observation.
+
+    Args:
+        groups: the running pods of its namespace, by template.
+    """
     workload = target.get("workload") or {}
     selector = _selector(target)
-    for uid in state.pods.by_namespace.get(namespace, ()):
-        pod = state.pods.by_uid[uid]
-        if pod.gone_ns:
-            continue
+    found: list[RunningPod] = []
+    for group in groups:
+        template = group[0].pod.template
         if target.get("type") == "podSelector":
-            if selector is not None and selects(selector, dict(pod.template.labels)):
-                yield uid, pod
-        elif pod.template.owner == (workload.get("kind"), workload.get("name")):
-            yield uid, pod
+            if selector is not None and selects(selector, dict(template.labels)):
+                found += group
+        elif template.owner == (workload.get("kind"), workload.get("name")):
+            found += group
+    return sorted(found, key=itemgetter(0))
 
 
 def usage_by_container(template: PodTemplate, usage: Amount) -> list[tuple[str, float, float]]:

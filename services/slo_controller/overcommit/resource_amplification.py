@@ -15,8 +15,8 @@ AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
 def amplification_ratios(config: AmplificationConfig, node: Metadata) -> str | None:
     """Returns the text of the annotation; None: it is removed.
 
-    The cpu's ratio is multiplied by the normalization ratio in the node's current annotation: a new normalization ratio takes
-    effect in the next calculation (quirk Q14).
+    The cpu's ratio is multiplied by the normalization ratio in the node's current annotation: a new normalization ratio
+    takes effect in the next calculation (quirk Q14).
 
     Raises:
         NoRatio: a ratio below 1.

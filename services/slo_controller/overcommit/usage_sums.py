@@ -21,7 +21,6 @@ RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 _LOW = frozenset({Priority.BATCH.value, Priority.FREE.value})
 _PROD = frozenset({Priority.PROD.value, Priority.NONE.value})
 _LSE = QoS.LSE.value
-_LIVE = frozenset({"Running", "Pending"})
 
 
 class _NumaNode(msgspec.Struct, frozen=True):
@@ -35,31 +34,37 @@ class _ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
 _resource_status = msgspec.json.Decoder(_ResourceStatus)
 
 
-class PodRecord(NamedTuple):
-    """The fields of a pod that the sums depend on.
+class PodDemand(NamedTuple):
+    """The fields of a pod that the sums depend on, besides its name. Pods of one workload share it.
 
     Attributes:
-        live: Running or Pending, also while it is terminating.
         numa: the NUMA nodes in its annotation, in their order; None when the annotation cannot be read.
     """
 
-    key: str
     request: Amount
     priority: str
     qos: str
-    live: bool
     numa: tuple[int, ...] | None = None
 
 
-def pod_record(pod: Pod) -> PodRecord:
-    """Reads the record of a pod."""
+class CountedPod(msgspec.Struct, array_like=True, eq=False, gc=False):
+    """A live pod as it is counted on its node.
+
+    Attributes:
+        key: `namespace/name`, by which reports name it.
+    """
+
+    key: str
+    demand: PodDemand
+
+
+def pod_demand(pod: Pod) -> PodDemand:
+    """Reads the demand of a pod."""
     requests = pod_requests(pod)
-    return PodRecord(
-        key=pod.metadata.key,
+    return PodDemand(
         request=Amount(requests.get("cpu", 0), requests.get("memory", 0)),
         priority=priority(pod).value,
         qos=qos(pod).value,
-        live=pod.status.phase in _LIVE,
         numa=_numa(pod),
     )
 
@@ -85,12 +90,12 @@ class UsageSums(NamedTuple):
     zones: tuple[PodSums, ...] = ()
 
 
-def sum_usage(pods: Iterable[PodRecord], report: UsageReport, zones: int = 0) -> UsageSums:
+def sum_usage(pods: Iterable[CountedPod], report: UsageReport, zones: int = 0) -> UsageSums:
     """Sums up a node.
 
     An LSE pod counts with its requested cpu, whatever it uses. A pod that was not measured counts with its request, but
-    not in the node's sum of maxima (quirk Q1; in its zone's it does). Measured usage of pods that are not live counts
-    by the class in the report, without a request (quirk Q5).
+    not in the node's sum of maxima (quirk Q1; in its zone's it does). Measured usage of pods that are not live, and
+    so not in `pods`, counts by the class in the report, without a request (quirk Q5).
 
     Args:
         zones: number of NUMA zones of the node; 0 to leave zones out.
@@ -100,9 +105,8 @@ def sum_usage(pods: Iterable[PodRecord], report: UsageReport, zones: int = 0) ->
     known = report.pods
     seen = set()
     for pod in pods:
-        key, (cpu, memory), class_, qos_, live, _ = pod
-        if not live:
-            continue
+        key = pod.key
+        (cpu, memory), class_, qos_, _ = pod.demand
         found = known.get(key)
         if found is not None:
             seen.add(key)
@@ -123,7 +127,7 @@ def sum_usage(pods: Iterable[PodRecord], report: UsageReport, zones: int = 0) ->
             max_cpu += max(cpu_used, cpu)
             max_memory += max(memory_used, memory)
         if zones:
-            _split(each, pod, None if found is None else found.usage)
+            _split(each, pod.demand, None if found is None else found.usage)
     if len(seen) == len(known):
         known = {}  # the report has no pods beside the live ones
     for key, (cpu_used, memory_used, class_) in known.items():
@@ -152,7 +156,7 @@ class _ZoneSums:
         self.request = self.used = self.max = ZERO
 
 
-def _split(zones: Sequence[_ZoneSums], pod: PodRecord, usage: Amount | None) -> None:
+def _split(zones: Sequence[_ZoneSums], pod: PodDemand, usage: Amount | None) -> None:
     """Divides a pod among the zones that it is bound to, else among all. A zone listed twice divides by two (quirk Q16)."""
     count = len(zones)
     valid = [zone for zone in pod.numa or () if 0 <= zone < count]

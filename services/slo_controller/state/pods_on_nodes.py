@@ -1,10 +1,16 @@
-"""The pods on each node, now and lately: a usage report is about an instant, and is joined with the pods of that instant."""
+"""The pods on each node, now and lately: a usage report is about an instant, and is joined with the pods of that
+instant.
 
-from collections.abc import Mapping, Sequence
+A large cluster has hundreds of thousands of pods, so a pod is one small object: the parts that pods of one workload
+have in common are stored once, and the pods of a node are a plain list.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from services.slo_controller.overcommit.usage_sums import PodRecord, pod_record
+from services.slo_controller.overcommit.usage_sums import CountedPod, PodDemand, pod_demand
 from services.slo_controller.state.pod_template import PodTemplate, pod_template
+from shared.kube.compact_uid import Uid, compact_uid, uid_text
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.pod import Pod
 
@@ -12,20 +18,36 @@ GONE_KEPT_NS = 1800 * SECOND
 """A pod that is gone stays this long for reports about the time when it ran, on a node without newer reports."""
 
 
-class PodOnNode(NamedTuple):
+SPARE_TEMPLATES = 1000
+"""Templates without pods are dropped when there are more of them than pods plus this."""
+
+
+class PodOnNode(CountedPod, eq=False, gc=False):
     """A pod on its node.
 
     Attributes:
-        template: shared with other pods of its workload.
+        key, demand: see CountedPod; the demand is shared with other pods.
+        template: shared with other pods of the workload.
         since_ns: when it came to the node, by its own status.
         gone_ns: when it was first observed as ended or deleted; 0 while it runs.
     """
 
     node: str
-    record: PodRecord
+    template: PodTemplate
     since_ns: int
     gone_ns: int = 0
-    template: PodTemplate = PodTemplate()
+
+
+class RunningPod(NamedTuple):
+    """A running pod.
+
+    Attributes:
+        position: in the order of observation.
+    """
+
+    position: int
+    uid: Uid
+    pod: PodOnNode
 
 
 class PodsOnNodes:
@@ -34,74 +56,106 @@ class PodsOnNodes:
     Attributes:
         by_uid: pods on nodes; a pod that is gone stays while a report may still be about the time before.
         gone: uids of the pods that are gone, oldest first.
-        by_node, by_namespace: their uids.
     """
 
     def __init__(self) -> None:
-        self.by_uid: dict[str, PodOnNode] = {}
-        self.gone: dict[str, None] = {}
-        self.by_node: dict[str, dict[str, None]] = {}
-        self.by_namespace: dict[str, dict[str, None]] = {}
+        self.by_uid: dict[Uid, PodOnNode] = {}
+        self.gone: dict[Uid, None] = {}
+        self._by_node: dict[str, list[PodOnNode]] = {}
         self._templates: dict[PodTemplate, PodTemplate] = {}
+        self._demands: dict[PodDemand, PodDemand] = {}
 
-    def observe(self, at_ns: int, uid: str, pod: Pod) -> str:
+    def observe(self, at_ns: int, text: str, pod: Pod) -> str:
         """Stores a pod as it is now. Returns the node whose sums change; empty when none do."""
         node = pod.spec.node_name
         if not node:
             return ""
-        record, template = pod_record(pod), pod_template(pod)
-        if not record.live:
-            return self.remove(at_ns, uid)
+        if not is_live(pod):
+            return self.remove(at_ns, text)
+        uid = compact_uid(text)
+        key, demand, template = pod.metadata.key, pod_demand(pod), pod_template(pod)
         before = self.by_uid.get(uid)
-        if before is not None and before[:2] == (node, record) and before.template == template and not before.gone_ns:
+        if before is None:
+            self._store(uid, PodOnNode(key, demand, node=node, template=template, since_ns=_since_ns(pod, at_ns)))
+            return node
+        if not before.gone_ns and (before.node, before.key, before.demand, before.template) == (
+            node, key, demand, template,
+        ):  # fmt: skip
             return ""
-        since_ns = before.since_ns if before is not None else _since_ns(pod, at_ns)
-        self._store(uid, PodOnNode(node, record, since_ns, 0, self._templates.setdefault(template, template)))
+        self._take_off_node(before)
+        self._store(uid, PodOnNode(key, demand, node=node, template=template, since_ns=before.since_ns))
         self.gone.pop(uid, None)
         return node
 
-    def remove(self, at_ns: int, uid: str) -> str:
+    def remove(self, at_ns: int, text: str) -> str:
         """Marks a pod as gone. Returns its node; empty when it was on none."""
+        uid = compact_uid(text)
         pod = self.by_uid.get(uid)
         if pod is None or pod.gone_ns:
             return ""
-        self.by_uid[uid] = pod._replace(gone_ns=at_ns)
+        pod.gone_ns = at_ns
         self.gone[uid] = None
         while self.gone and self.by_uid[first := next(iter(self.gone))].gone_ns < at_ns - GONE_KEPT_NS:
             self._forget(first)
         return pod.node
 
-    def as_of(self, node: str, at_ns: int) -> list[PodRecord]:
+    def as_of(self, node: str, at_ns: int) -> Sequence[PodOnNode]:
         """Returns the pods that were on a node at an instant; for instant 0, those that are on it now."""
-        pods = map(self.by_uid.__getitem__, self.by_node.get(node, ()))
+        pods = self._by_node.get(node, ())
         if not at_ns:
-            return [record for _, record, _, gone_ns, _ in pods if not gone_ns]
-        return [
-            record for _, record, since_ns, gone_ns, _ in pods if since_ns <= at_ns and (not gone_ns or gone_ns > at_ns)
-        ]
+            return [pod for pod in pods if not pod.gone_ns]
+        return [pod for pod in pods if pod.since_ns <= at_ns and (not pod.gone_ns or pod.gone_ns > at_ns)]
 
-    def restore(self, pods: Mapping[str, PodOnNode], gone: Sequence[str]) -> None:
-        """Takes over stored pods."""
-        for uid, pod in pods.items():
-            self._store(uid, pod._replace(template=self._templates.setdefault(pod.template, pod.template)))
-        self.gone = dict.fromkeys(gone)
+    def running_by_template(self, namespaces: Container[str]) -> dict[str, list[list[RunningPod]]]:
+        """Returns namespace -> groups of running pods with the same template, in one pass over all pods."""
+        # By identity of the template, since each is stored once and hashing one costs more than the rest of the loop.
+        groups: dict[tuple[str, int], list[RunningPod]] = {}
+        for position, (uid, pod) in enumerate(self.by_uid.items()):
+            namespace = pod.key.partition("/")[0]
+            if namespace in namespaces and not pod.gone_ns:
+                groups.setdefault((namespace, id(pod.template)), []).append(RunningPod(position, uid, pod))
+        found: dict[str, list[list[RunningPod]]] = {}
+        for (namespace, _), pods in groups.items():
+            found.setdefault(namespace, []).append(pods)
+        return found
 
-    def _store(self, uid: str, pod: PodOnNode) -> None:
+    def restore(self, pods: Mapping[str, PodOnNode], gone: Iterable[str]) -> None:
+        """Takes over stored pods, by the text of the uid."""
+        for text, pod in pods.items():
+            self._store(compact_uid(text), pod)
+        self.gone = dict.fromkeys(map(compact_uid, gone))
+
+    def stored(self) -> tuple[dict[str, PodOnNode], list[str]]:
+        """Returns what `restore` takes: the pods, and the uids of those that are gone."""
+        return {uid_text(uid): pod for uid, pod in self.by_uid.items()}, [uid_text(uid) for uid in self.gone]
+
+    def _store(self, uid: Uid, pod: PodOnNode) -> None:
+        pod.demand = self._demands.setdefault(pod.demand, pod.demand)
+        pod.template = self._templates.setdefault(pod.template, pod.template)
         self.by_uid[uid] = pod
-        self.by_node.setdefault(pod.node, {})[uid] = None
-        self.by_namespace.setdefault(_namespace(pod), {})[uid] = None
+        on_node = self._by_node.setdefault(pod.node, [])
+        if on_node:
+            pod.node = on_node[0].node  # one text for all pods of a node
+        on_node.append(pod)
 
-    def _forget(self, uid: str) -> None:
-        pod = self.by_uid.pop(uid)
+    def _take_off_node(self, pod: PodOnNode) -> None:
+        on_node = self._by_node[pod.node]
+        on_node.remove(pod)
+        if not on_node:
+            del self._by_node[pod.node]
+
+    def _forget(self, uid: Uid) -> None:
+        self._take_off_node(self.by_uid.pop(uid))
         self.gone.pop(uid, None)
-        for index, key in ((self.by_node, pod.node), (self.by_namespace, _namespace(pod))):
-            del index[key][uid]
-            if not index[key]:
-                del index[key]
+        # Pods of Jobs and StatefulSets have labels of their own, so templates of deleted pods would accumulate.
+        if len(self._templates) > 2 * len(self.by_uid) + SPARE_TEMPLATES:
+            self._templates = {pod.template: pod.template for pod in self.by_uid.values()}
+            self._demands = {pod.demand: pod.demand for pod in self.by_uid.values()}
 
 
-def _namespace(pod: PodOnNode) -> str:
-    return pod.record.key.partition("/")[0]
+def is_live(pod: Pod) -> bool:
+    """Reports whether a pod is Running or Pending, also while it is terminating."""
+    return pod.status.phase in ("Running", "Pending")
 
 
 def _since_ns(pod: Pod, at_ns: int) -> int:

@@ -13,6 +13,7 @@ from services.slo_controller.overcommit.node_reservation import capacity_of, res
 from services.slo_controller.overcommit.usage_sums import UsageSums, sum_usage
 from services.slo_controller.state.object_records import DesiredFields, NodeResources, Topology, object_key
 from services.slo_controller.state.pods_on_nodes import PodsOnNodes
+from services.slo_controller.state.slim_nodes import SlimNodes
 from services.slo_controller.state.snapshot import DECODER, ENCODER, FIELDS
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport, report_of_event, report_of_node_metric
 from shared.events import Event, RecordedEvent
@@ -32,7 +33,7 @@ from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
-from shared.kube.node import Node, NodeMetricSpec, NodeStatus
+from shared.kube.node import Node, NodeMetricSpec
 from shared.kube.node_resource_topology import Zone
 from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
 
@@ -83,7 +84,7 @@ class SloState:
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 4
+    SCHEMA: ClassVar[int] = 5
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -111,6 +112,7 @@ class SloState:
         self.changed: dict[str, None] = {}
         self._usage_sums: dict[str, UsageSums] = {}
         self._node_resources: dict[str, NodeResources] = {}
+        self._slim_nodes = SlimNodes()
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""
@@ -138,8 +140,7 @@ class SloState:
                 self.deleted_at[object_key(NODE_METRICS, node)] = record.seq
                 self._invalidate_sums(node)
             case NodeObserved(node=name, object=node):
-                status = NodeStatus(capacity=node.status.capacity, allocatable=node.status.allocatable)
-                self.nodes[name] = Node(metadata=node.metadata, status=status)
+                self.nodes[name] = self._slim_nodes.slim(node)
                 self._mark_changed(name)
             case NodeDeleted(node=name):
                 self.nodes.pop(name, None)
@@ -310,13 +311,14 @@ class SloState:
 
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
-        pods = {"pods": self.pods.by_uid, "gone": list(self.pods.gone)}
-        return ENCODER.encode({name: getattr(self, name) for name in FIELDS} | pods)
+        pods, gone = self.pods.stored()
+        return ENCODER.encode({name: getattr(self, name) for name in FIELDS} | {"pods": pods, "gone": gone})
 
     def restore(self, data: bytes) -> None:
         """Takes over a stored State."""
         stored = DECODER.decode(data)
         for name in FIELDS:
             setattr(self, name, getattr(stored, name))
+        self.nodes = {name: self._slim_nodes.slim(node) for name, node in self.nodes.items()}
         self.pods.restore(stored.pods, stored.gone)
         self._mark_all_changed()

@@ -6,7 +6,7 @@ import pytest
 
 from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms, calculate_batch, margin_of
 from services.slo_controller.overcommit.node_reservation import RESERVATION, reserved_of
-from services.slo_controller.overcommit.usage_sums import PodRecord, PodSums, UsageSums, sum_usage
+from services.slo_controller.overcommit.usage_sums import CountedPod, PodDemand, PodSums, UsageSums, sum_usage
 from services.slo_controller.state.usage_report import BATCH_BAND, ApplicationUsage, PodUsage, UsageReport
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.meta import Metadata
@@ -158,8 +158,8 @@ def test_host_applications_above_batch_are_system(id_: str, classes: tuple[str, 
     assert measured.applications_above(BATCH_BAND) == both(cores, cores), id_
 
 
-def pod(class_: str = "koord-prod", qos: str = "LS", *, live: bool = True, numa: tuple[int, ...] = ()) -> PodRecord:
-    return PodRecord("d/p", both(4, 8), class_, qos, live, numa)
+def pod(class_: str = "koord-prod", qos: str = "LS", *, numa: tuple[int, ...] = ()) -> CountedPod:
+    return CountedPod("d/p", PodDemand(both(4, 8), class_, qos, numa))
 
 
 def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> UsageReport:
@@ -167,7 +167,7 @@ def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> UsageRepor
 
 
 @pytest.mark.parametrize(
-    ("id_", "facts", "usage", "used", "most"),
+    ("id_", "counted", "usage", "used", "most"),
     [
         ("P1", pod(), both(1, 3), both(1, 3), both(4, 8)),
         ("P2", pod(qos="LSE"), both(1, 3), both(4, 3), both(4, 8)),
@@ -175,14 +175,17 @@ def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> UsageRepor
         ("P4", pod(), None, both(4, 8), ZERO),
         ("P5", pod("koord-mid", "BE"), both(1, 3), both(1, 3), both(4, 8)),
         ("P6", pod("koord-batch", "BE"), both(1, 3), ZERO, ZERO),
-        ("P7", pod(live=False), both(1, 3), both(1, 3), both(1, 3)),
+        ("P7", None, both(1, 3), both(1, 3), both(1, 3)),
         ("P9, P10", pod(), both(1, 3), both(1, 3), both(4, 8)),
     ],
 )
-def test_what_a_pod_counts_with(id_: str, facts: PodRecord, usage: Amount | None, used: Amount, most: Amount) -> None:
-    sums = sum_usage([facts], measured_pod(usage)).node
+def test_sums_of_one_pod(
+    id_: str, counted: CountedPod | None, usage: Amount | None, used: Amount, most: Amount
+) -> None:
+    """P7 is a pod that is not live: the state leaves it out."""
+    sums = sum_usage([counted] if counted else [], measured_pod(usage)).node
     assert (sums.used, sums.max) == (used, most), id_
-    high = facts.live and facts.priority != "koord-batch"
+    high = counted is not None and counted.demand.priority != "koord-batch"
     assert sums.request == (both(4, 8) if high else ZERO), id_
 
 
@@ -198,10 +201,10 @@ def zone(name: str, cores: str, size: str) -> Zone:
 
 
 def zoned(
-    zones: tuple[Zone, ...], system: Amount, facts: list[PodRecord], usage: dict[str, Amount], percents: tuple[int, int]
+    zones: tuple[Zone, ...], system: Amount, pods: list[CountedPod], usage: dict[str, Amount], percents: tuple[int, int]
 ) -> dict[str, BatchResources]:
     measured = UsageReport(pods={key: PodUsage(*size, "koord-prod") for key, size in usage.items()})
-    usage_sums = sum_usage(facts, measured, len(zones))
+    usage_sums = sum_usage(pods, measured, len(zones))
     strategy = ColocationStrategy(
         cpu_reclaim_threshold_percent=percents[0], memory_reclaim_threshold_percent=percents[1]
     )
@@ -210,8 +213,8 @@ def zoned(
     return calculate_batch(terms, strategy, zones, usage_sums).zones
 
 
-def named(key: str, numa: tuple[int, ...], class_: str = "koord-prod") -> PodRecord:
-    return PodRecord(key, both(1, 1), class_, "LS", True, numa)
+def named(key: str, numa: tuple[int, ...], class_: str = "koord-prod") -> CountedPod:
+    return CountedPod(key, PodDemand(both(1, 1), class_, "LS", numa))
 
 
 def test_z1_z2_a_pod_bound_to_a_zone_counts_there_and_others_in_all() -> None:

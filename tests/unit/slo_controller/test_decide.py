@@ -121,7 +121,7 @@ def test_a_pod_that_was_there_before_this_log_counts_from_its_own_start() -> Non
     cluster.node()
     cluster.report(30, {})
     cluster.pod("old", cpu="10", at_s=-500)
-    assert [facts.key for facts in cluster.state.pods.as_of("n", cluster.state.newest_report_ns["n"])] == ["d/old"]
+    assert [pod.key for pod in cluster.state.pods.as_of("n", cluster.state.newest_report_ns["n"])] == ["d/old"]
 
 
 def test_a_node_whose_reports_stop_sells_nothing_after_the_degrade_time() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.slo_controller.overcommit.mid_resources import calculate_mid
-from services.slo_controller.overcommit.usage_sums import PodRecord, UsageSums, sum_usage
+from services.slo_controller.overcommit.usage_sums import CountedPod, PodDemand, UsageSums, sum_usage
 from services.slo_controller.state.usage_report import ApplicationUsage, UsageReport
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.quantity import NANO
@@ -45,8 +45,8 @@ def test_what_prod_pods_have_not_asked_for() -> None:
     ],
 )  # fmt: skip
 def test_who_is_prod(id_: str, class_: str, live: bool, expected: int) -> None:
-    pod = PodRecord("d/p", amount(4_000, 0), class_, "LSR", live)
-    assert sum_usage([pod], UsageReport()).prod_request == amount(expected, 0), id_
+    pod = CountedPod("d/p", PodDemand(amount(4_000, 0), class_, "LSR"))
+    assert sum_usage([pod] if live else [], UsageReport()).prod_request == amount(expected, 0), id_
 
 
 def dynamic(

@@ -1,9 +1,11 @@
 """The State is a function of its positions, however the contexts' events were interleaved."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.slo_controller.state.pods_on_nodes import SPARE_TEMPLATES
 from services.slo_controller.state.slo_state import SloState
 from shared.events import RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
@@ -99,19 +101,11 @@ def test_what_a_host_application_uses_is_not_sold_as_batch_and_what_is_reclaimab
     after = cluster.decided(21)
     assert before is not None
     assert after is not None
+    assert _amount_of(before, "kubernetes.io/batch-cpu") - _amount_of(after, "kubernetes.io/batch-cpu") == 3_000
+    assert _amount_of(before, "kubernetes.io/batch-memory") - _amount_of(after, "kubernetes.io/batch-memory") == 4 * G
     assert (
-        _third_party_allocations(before, "kubernetes.io/batch-cpu")
-        - _third_party_allocations(after, "kubernetes.io/batch-cpu")
-        == 3_000
-    )
-    assert (
-        _third_party_allocations(before, "kubernetes.io/batch-memory")
-        - _third_party_allocations(after, "kubernetes.io/batch-memory")
-        == 4 * G
-    )
-    assert (
-        _third_party_allocations(after, "kubernetes.io/mid-cpu"),
-        _third_party_allocations(after, "kubernetes.io/mid-memory"),
+        _amount_of(after, "kubernetes.io/mid-cpu"),
+        _amount_of(after, "kubernetes.io/mid-memory"),
     ) == (5_000, 6 * G)
 
 
@@ -133,7 +127,44 @@ def test_what_a_report_does_not_tell_of_the_nodemetric_tells() -> None:
     assert (found.applications, found.reclaimable.cpu) == ((), 0)
 
 
-def _third_party_allocations(event: NodeOvercommitted, resource: str) -> int:
+@pytest.mark.parametrize(
+    ("phase", "is_counted"), [("Running", True), ("Pending", True), ("Succeeded", False), ("Unknown", False)]
+)
+def test_only_running_and_pending_pods_are_counted(phase: str, is_counted: bool) -> None:
+    cluster = Cluster()
+    cluster.pod("a", phase=phase)
+    assert bool(cluster.state.pods.as_of("n", 0)) is is_counted
+
+
+def test_pods_of_one_workload_share_their_template_and_demand_also_after_a_restore() -> None:
+    cluster = Cluster()
+    cluster.pod("a")
+    cluster.pod("b")
+    restored = SloState()
+    restored.restore(cluster.state.encode())
+    for state in (cluster.state, restored):
+        one, other = state.pods.by_uid["uid-a"], state.pods.by_uid["uid-b"]
+        assert one.template is other.template
+        assert one.demand is other.demand
+    assert restored.encode() == cluster.state.encode()
+
+
+def test_templates_of_deleted_pods_are_dropped() -> None:
+    cluster = Cluster()
+    for number in range(2 * SPARE_TEMPLATES):
+        cluster.pod(f"job-{number}", class_=f"class-{number}")
+        cluster.no_pod(f"job-{number}", at_s=number * 3600)
+    assert len(cluster.state.pods._templates) <= SPARE_TEMPLATES + 4
+
+
+def test_a_pod_that_moves_is_counted_on_its_new_node_alone() -> None:
+    cluster = Cluster()
+    cluster.pod("a")
+    cluster.pod("a", node="m")
+    assert [list(cluster.state.pods.as_of(node, 0)) for node in "nm"] == [[], [cluster.state.pods.by_uid["uid-a"]]]
+
+
+def _amount_of(event: NodeOvercommitted, resource: str) -> int:
     amount = event.amounts[resource]
     assert amount is not None
     return value(nanos(amount))
