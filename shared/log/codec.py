@@ -59,7 +59,7 @@ class Codec:
         original = bytes(event.event)
         return self.one(msgspec.json.decode(original, type=_Tagged).type, original)
 
-    def page(self, data: bytes) -> Sequence[Event | None]:
+    def page(self, data: bytes | memoryview) -> Sequence[Event | None]:
         """Decodes a page of events from their JSON texts joined by commas; None for a carried-forward one that is not
         declared.
 

@@ -70,7 +70,7 @@ async def test_a_log_that_is_put_back_again_while_a_state_is_loaded_is_loaded_as
         pass
 
     follower._reader.after_head = [nothing, once_more]  # the poll's look at the head, then the load's
-    await follower._ask_heads()
+    await follower._poll_heads()
     await until(lambda: follower.positions[OURS].seq, "the log as it is now", holds=lambda seq: seq == 20)
     assert (follower.reloads, follower.failed.done()) == (1, False)
     assert list(follower.state.seen) == list(range(2, 21))
