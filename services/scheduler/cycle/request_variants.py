@@ -121,7 +121,7 @@ class VariantBatch:
             layout.terms,
             _table(
                 [
-                    [size for _, part in parts if isinstance(part, AllocationTerm) for size in part.asked]
+                    [size for _, part in parts if isinstance(part, AllocationTerm) for size in part.requested]
                     for parts in terms
                 ]
             ),
@@ -129,7 +129,10 @@ class VariantBatch:
             even_weight,
             even_resources,
             _table(
-                [[size for _, part in parts if isinstance(part, BalanceTerm) for size in part.asked] for parts in terms]
+                [
+                    [size for _, part in parts if isinstance(part, BalanceTerm) for size in part.requested]
+                    for parts in terms
+                ]
             ),
             left_place,
             left_weight,

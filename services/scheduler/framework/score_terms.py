@@ -20,21 +20,21 @@ class AllocationTerm(NamedTuple):
 
     resources: tuple[int, ...]
     sources: tuple[int, ...]
-    asked: tuple[int, ...]
+    requested: tuple[int, ...]
     weights: tuple[int, ...]
     most: bool
 
     def arrays(self) -> tuple[Int64, Int64, Int64, Int64, bool]:
         """The same as compiled passes take it."""
-        resources, sources, asked, weights = (np.array(values, np.int64) for values in self[:4])
-        return resources, sources, asked, weights, self.most
+        resources, sources, requested, weights = (np.array(values, np.int64) for values in self[:4])
+        return resources, sources, requested, weights, self.most
 
 
 class BalanceTerm(NamedTuple):
     """How evenly the resources of nodes would be used: the arguments of `kernels.snapshot.evenness`."""
 
     resources: Int64
-    asked: Int64
+    requested: Int64
 
 
 class LoadTerm(NamedTuple):

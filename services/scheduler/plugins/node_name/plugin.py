@@ -38,8 +38,8 @@ class NodeName(Plugin):
 
 def _evaluate(table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:
     refused = np.zeros(table.size, np.int64)
-    if wanted := pod_class.pod.spec.node_name:
+    if node_name := pod_class.pod.spec.node_name:
         refused[:] = 1
-        if (row := table.rows.get(wanted)) is not None:
+        if (row := table.rows.get(node_name)) is not None:
             refused[row] = 0
     return refused[rows]

@@ -85,8 +85,8 @@ def _status_text(pod: Pod, allocation: Allocation) -> str:
     return msgspec.json.encode(_Status(cpu_list(allocation.cpus), shares or None)).decode()
 
 
-def _spec_text(stated: str | None, bind: str, *, required: bool) -> str | None:
-    spec: ResourceSpec = read_json(stated, ResourceSpec) if stated else ResourceSpec()
+def _spec_text(annotated: str | None, bind: str, *, required: bool) -> str | None:
+    spec: ResourceSpec = read_json(annotated, ResourceSpec) if annotated else ResourceSpec()
     filled = spec
     if required and spec.required in ("", policies.DEFAULT_BIND):
         filled = msgspec.structs.replace(filled, required=bind)

@@ -137,12 +137,12 @@ def node_options(node: Node | None, reported: NodeResourceTopology | None) -> No
 
 
 def _bind_policy(labels: Mapping[str, str], manager: Mapping[str, Any]) -> str:
-    stated = labels.get(BIND_POLICY, "")
+    labelled = labels.get(BIND_POLICY, "")
     options = manager.get("options")
     full = isinstance(options, dict) and options.get("full-pcpus-only") == "true"
-    if stated == policies.NODE_FULL_CORES or (manager.get("policy") == "static" and full):
+    if labelled == policies.NODE_FULL_CORES or (manager.get("policy") == "static" and full):
         return policies.NODE_FULL_CORES
-    return policies.NODE_SPREAD if stated == policies.NODE_SPREAD else policies.NODE_NONE
+    return policies.NODE_SPREAD if labelled == policies.NODE_SPREAD else policies.NODE_NONE
 
 
 class _Detail(msgspec.Struct, frozen=True):

@@ -98,8 +98,8 @@ def read_requirements(pod: Pod, requests: Amounts, default_bind: str) -> PodRequ
     if raw_qos(pod) not in (QoS.LSE, QoS.LSR) or priority(pod) is not Priority.PROD:
         return requirements
     required = default_bind if spec.required == policies.DEFAULT_BIND else spec.required
-    stated = default_bind if spec.preferred in ("", policies.DEFAULT_BIND) else spec.preferred
-    policy = required or stated
+    preferred = default_bind if spec.preferred in ("", policies.DEFAULT_BIND) else spec.preferred
+    policy = required or preferred
     if policy not in (policies.FULL_CORES, policies.SPREAD):
         return requirements
     cpu = requests.get("cpu", 0)

@@ -60,11 +60,11 @@ class _NodePortsState(PluginState):
         return self if self.can_predict(pod_class) else None
 
 
-def collides(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
+def collides(requested: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
     """Whether one of the wanted ports is held: same protocol and port, and the same address or one of them every address."""
     held = tuple(held)
     return any(
         protocol == other_protocol and port == other_port and (ip == other_ip or _EVERY_ADDRESS in (ip, other_ip))
-        for ip, protocol, port in wanted
+        for ip, protocol, port in requested
         for other_ip, other_protocol, other_port in held
     )

@@ -1,6 +1,6 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose resources would be used up evenly.
 
-    f_r   = min( (requested + asked) / allocatable, 1 ), for each configured resource that the node has
+    f_r   = min( (requested + request of the pod) / allocatable, 1 ), for each configured resource that the node has
     score = floor( (1 - std) * 100 ),  std = |f_0 - f_1| / 2 of two, the population's standard deviation of more, else 0
 
 What is requested counts as it is, without the defaults of NodeResourcesFit. Kubernetes after 1.35 has another formula.
@@ -69,10 +69,10 @@ class _BalancedAllocationState(PluginState):
             return 0
         snapshot, table = self._snapshot, self._snapshot.table
         fractions: list[float] = []
-        for column, asked in columns:
+        for column, requested in columns:
             capacity = table.allocatable.item(row, column)
             if capacity > 0:
-                fractions.append(min((snapshot.requested.item(row, column) + asked) / capacity, 1.0))
+                fractions.append(min((snapshot.requested.item(row, column) + requested) / capacity, 1.0))
         deviation = 0.0
         if len(fractions) == 2:
             deviation = abs((fractions[0] - fractions[1]) / 2)
@@ -101,7 +101,7 @@ class _BalancedAllocationState(PluginState):
         snapshot, table = self._snapshot, self._snapshot.table
         found: list[tuple[int, int]] = []
         for name in self._resources:
-            asked, column = pod_class.request.get(name, 0), table.columns.get(name)
-            if column is not None and column < snapshot.requested.shape[1] and (asked or name in ALWAYS_SCORED):
-                found.append((column, asked))
+            requested, column = pod_class.request.get(name, 0), table.columns.get(name)
+            if column is not None and column < snapshot.requested.shape[1] and (requested or name in ALWAYS_SCORED):
+                found.append((column, requested))
         return found

@@ -65,10 +65,10 @@ class NodeResourcesFit(Plugin):
 
     def _amounts(self, pod_class: PodClass) -> tuple[tuple[str, int], ...]:
         """The resources that the filter looks at, with the amounts asked for, in the order of the verdict's bits."""
-        wanted = sorted(
+        amounts = sorted(
             [(name, size) for name, size in pod_class.request.items() if size > 0 and not self._ignored(name)]
         )
-        return tuple(wanted[:_MOST_RESOURCES])
+        return tuple(amounts[:_MOST_RESOURCES])
 
     def _ignored(self, resource: str) -> bool:
         """Only extended resources (a domain other than kubernetes.io) can be ignored."""
@@ -142,13 +142,16 @@ class NodeResourcesFitState(PluginState):
         return None if self._type == RATIO else self._fullness(pod_class)
 
     def _fullness(self, pod_class: PodClass) -> AllocationTerm:
-        asked, columns = tuple([pod_class.nonzero_request.get(name, 0) for name, _ in self._resources]), self._columns
-        if 0 in asked:
+        requested, columns = (
+            tuple([pod_class.nonzero_request.get(name, 0) for name, _ in self._resources]),
+            self._columns,
+        )
+        if 0 in requested:
             columns = tuple(
                 column if size > 0 or name in ALWAYS_SCORED else -1
-                for column, size, (name, _) in zip(columns, asked, self._resources, strict=True)
+                for column, size, (name, _) in zip(columns, requested, self._resources, strict=True)
             )
-        return AllocationTerm(columns, self._sources, asked, self._weights, self._type == MOST)
+        return AllocationTerm(columns, self._sources, requested, self._weights, self._type == MOST)
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The bits for one node."""
@@ -172,22 +175,22 @@ class NodeResourcesFitState(PluginState):
         snapshot, table = self._snapshot, self._snapshot.table
         total = weights = 0
         for name, weight in self._resources:
-            asked = pod_class.nonzero_request.get(name, 0)
+            requested = pod_class.nonzero_request.get(name, 0)
             column = table.columns.get(name)
-            if column is None or column >= snapshot.requested.shape[1] or (not asked and name not in ALWAYS_SCORED):
+            if column is None or column >= snapshot.requested.shape[1] or (not requested and name not in ALWAYS_SCORED):
                 continue
             capacity = table.allocatable.item(row, column)
             if capacity <= 0:
                 continue
             default_column = _COUNTED_WITH_DEFAULTS.get(name)
-            taken = (
+            used = (
                 snapshot.requested.item(row, column)
                 if default_column is None
                 else snapshot.nonzero_requested.item(row, default_column)
             )
-            wanted = taken + asked
-            if wanted <= capacity:
-                total += (capacity - wanted) * 100 // capacity * weight
+            needed = used + requested
+            if needed <= capacity:
+                total += (capacity - needed) * 100 // capacity * weight
             weights += weight
         return total // weights if weights else 0
 

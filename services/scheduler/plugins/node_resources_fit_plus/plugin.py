@@ -1,8 +1,8 @@
 """NodeResourcesFitPlus: prefers nodes by the resources that a pod asks for, each by a strategy of its own.
 
     score = floor( sum_r part_r * weight_r / sum_r weight_r ) over the configured resources that the pod asks for
-    part  = floor( (capacity - wanted) * 100 / capacity )  LeastAllocated, 0 where wanted > capacity
-            floor( min(wanted, capacity) * 100 / capacity ) MostAllocated;  0 for any other word, and where capacity is 0
+    part  = floor( (capacity - needed) * 100 / capacity )  LeastAllocated, 0 where needed > capacity
+            floor( min(needed, capacity) * 100 / capacity ) MostAllocated;  0 for any other word, and where capacity is 0
 
 100 where nothing counts. Unlike NodeResourcesFit, a resource that the node lacks keeps its weight.
 
@@ -75,13 +75,13 @@ class _NodeResourcesFitPlusState(PluginState):
                 continue
             capacity = snapshot.table.allocatable[: snapshot.size, column][rows]
             default = _COUNTED_WITH_DEFAULTS.get(name)
-            taken = snapshot.requested[:, column] if default is None else snapshot.nonzero_requested[:, default]
-            wanted = taken[rows] + added
+            used = snapshot.requested[:, column] if default is None else snapshot.nonzero_requested[:, default]
+            needed = used[rows] + added
             divisor = np.maximum(capacity, 1)
             if preference.type == LEAST:
-                part = np.where((wanted > capacity) | (capacity == 0), 0, (capacity - wanted) * MAX_SCORE // divisor)
+                part = np.where((needed > capacity) | (capacity == 0), 0, (capacity - needed) * MAX_SCORE // divisor)
             elif preference.type == MOST:
-                part = np.minimum(wanted, capacity) * MAX_SCORE // divisor
+                part = np.minimum(needed, capacity) * MAX_SCORE // divisor
             else:
                 continue
             total += part * preference.weight

@@ -35,11 +35,11 @@ class ScarceResourceAvoidance(Plugin):
         return NodeOnlyState(self, snapshot.table, _requested, None, self._score)
 
     def _score(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
-        asked = _requested(pod_class)
+        requested = _requested(pod_class)
         unused = np.zeros(table.size, np.int64)
         scarce = np.zeros(table.size, np.int64)
         for name, column in table.columns.items():
-            if name in asked:
+            if name in requested:
                 continue
             has = table.allocatable[: table.size, column] > 0
             unused += has

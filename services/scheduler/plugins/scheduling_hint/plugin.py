@@ -21,7 +21,7 @@ from services.scheduler.plugins.scheduling_hint import SPEC
 from services.scheduler.plugins.scheduling_hint.args import MAX_HINT_NODES
 from services.scheduler.state.pod_class import PodClass
 
-_ELSEWHERE, _UNREADABLE = 1, 2
+_NOT_LISTED, _UNREADABLE = 1, 2
 
 
 class SchedulingHint(Plugin):
@@ -38,7 +38,7 @@ class SchedulingHint(Plugin):
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
         """The node is not among the hint's, or the hint cannot be read."""
-        if result == _ELSEWHERE:
+        if result == _NOT_LISTED:
             return (Reason("HintMismatch"),)
         hint = _hint_of(pod_class)
         return (Reason("UnreadableAnnotation", hint if isinstance(hint, str) else ""),)
@@ -59,7 +59,7 @@ class SchedulingHint(Plugin):
             return np.full(table.size, _UNREADABLE, np.int64)[rows]
         if hint is None or not hint.node_names:
             return np.zeros(table.size, np.int64)[rows]
-        results = np.full(table.size, _ELSEWHERE, np.int64)
+        results = np.full(table.size, _NOT_LISTED, np.int64)
         results[[table.rows[name] for name in hint.node_names if name in table.rows]] = 0
         return results[rows]
 

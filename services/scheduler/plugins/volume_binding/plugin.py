@@ -125,11 +125,11 @@ class VolumeBindingState(ClaimsPluginState):
         for claim in _smallest_first(claims):
             made, has_space = can_provision(claim, storage, table)
             if node := _selected(claim):
-                elsewhere = np.ones(size, np.bool_)
+                other_nodes = np.ones(size, np.bool_)
                 if node in table.rows:
-                    elsewhere[table.rows[node]] = False
-                none |= elsewhere | ~made
-                no_space |= ~elsewhere & made & ~has_space
+                    other_nodes[table.rows[node]] = False
+                none |= other_nodes | ~made
+                no_space |= ~other_nodes & made & ~has_space
                 continue
             served = np.zeros(size, np.bool_)
             for volume in free_volumes(claim, storage, self.taken):

@@ -147,8 +147,8 @@ def can_provision(claim: Claim, storage: VolumeCatalog, table: NodeTable) -> tup
 def _allowed(table: NodeTable, term: TopologyTerm) -> Bools:
     where = np.ones(table.size, np.bool_)
     for expression in term.match_label_expressions:
-        wanted_values = Requirement(key=expression.key, operator="In", values=expression.values)
-        where &= table.labels.matches(wanted_values, table.size)
+        one_of = Requirement(key=expression.key, operator="In", values=expression.values)
+        where &= table.labels.matches(one_of, table.size)
     return where
 
 

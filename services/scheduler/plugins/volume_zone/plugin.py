@@ -57,20 +57,20 @@ class _VolumeZoneState(ClaimsPluginState):
     def evaluate(self, pod_class: PodClass) -> Int64 | None:
         """None for a pod without volumes that have a zone."""
         labels, size = self._snapshot.table.labels, self._snapshot.size
-        wanted = [
+        labels_of_volumes = [
             (key, tuple(value.split("__")))
             for _, volume in claims_of(pod_class, self._snapshot.cluster_objects.storage).bound
             if volume is not None
             for key, value in (volume.metadata.labels or {}).items()
             if key in LABELS
         ]
-        if not wanted:
+        if not labels_of_volumes:
             return None
         zoned = np.zeros(size, np.bool_)
         for key in LABELS:
             zoned |= labels.numbers(key, size)[0] != ABSENT
         refused = np.zeros(size, np.bool_)
-        for key, values in wanted:
+        for key, values in labels_of_volumes:
             there = labels.matches(Requirement(key=key, operator="In", values=values), size)
             newer = NEWER.get(key)
             if newer is not None:  # a node that has only the newer label is asked by that
