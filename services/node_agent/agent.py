@@ -174,7 +174,7 @@ class Agent:
             self.measured.set()
         return found
 
-    def _run_strategies(self, qos_manager: QosManager, found: UsageSnapshot) -> None:
+    def _run_strategies(self, qos_manager: QosManager, snapshot: UsageSnapshot) -> None:
         """Runs the strategies.
 
         One that fails over an invalid object is logged once and tried again in the next cycle.
@@ -186,14 +186,14 @@ class Agent:
             self.report_action(PodsRequested())
         collector = self._collector
         try:
-            qos_manager.round(found, collector.hierarchy, collector.kube, collector.folders)
+            qos_manager.run_cycle(snapshot, collector.hierarchy, collector.kube, collector.folders)
         except KoordError as error:
             self._log_once("the strategies stop for this round", error)
 
-    def _predict(self, predictor: PeakPredictor, found: UsageSnapshot) -> None:
+    def _predict(self, predictor: PeakPredictor, snapshot: UsageSnapshot) -> None:
         """Trains on a cycle's usage. An invalid object ends this training; the next minute is tried again."""
         try:
-            predictor.round(found)
+            predictor.run_cycle(snapshot)
         except KoordError as error:
             self._log_once("nothing is predicted for this minute", error)
 

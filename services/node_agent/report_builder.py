@@ -28,7 +28,7 @@ class Forecasts(NamedTuple):
 NO_FORECASTS = Forecasts()
 
 
-class _Samples:
+class _SampleSeries:
     """The samples of one series."""
 
     __slots__ = ("cpu", "memory", "offset_ms")
@@ -53,7 +53,7 @@ class _Samples:
         return Series(tuple(self.offset_ms) if cpu or memory else (), cpu, memory)
 
 
-class _Sums:
+class _UsageSums:
     """Sums of samples."""
 
     __slots__ = ("fields",)
@@ -74,21 +74,21 @@ class ReportBuilder:
 
     def __init__(self, begin_ns: int) -> None:
         self.begin_ns = begin_ns
-        self._node, self._system, self._best_effort = _Samples(), _Samples(), _Samples()
+        self._node, self._system, self._best_effort = _SampleSeries(), _SampleSeries(), _SampleSeries()
         self._pods: dict[str, list[int]] = {}
         """Uid -> the fields of PodSum behind `uid`."""
-        self._applications: dict[str, _Sums] = {}
-        self._zones: dict[int, tuple[_Sums, _Sums]] = {}
+        self._applications: dict[str, _UsageSums] = {}
+        self._zones: dict[int, tuple[_UsageSums, _UsageSums]] = {}
         self._gpus: dict[tuple[str, int], tuple[GpuUsage, list[int]]] = {}
 
-    def add(self, found: UsageSnapshot) -> None:
+    def add(self, snapshot: UsageSnapshot) -> None:
         """Adds the samples of a cycle."""
-        offset_ms = (found.at_ns - self.begin_ns) // MILLI_NS
-        self._node.add(offset_ms, found.node)
-        self._system.add(offset_ms, found.system)
-        self._best_effort.add(offset_ms, found.best_effort)
+        offset_ms = (snapshot.at_ns - self.begin_ns) // MILLI_NS
+        self._node.add(offset_ms, snapshot.node)
+        self._system.add(offset_ms, snapshot.system)
+        self._best_effort.add(offset_ms, snapshot.best_effort)
         pods = self._pods
-        for uid, (cpu, memory, counted) in found.pods.items():
+        for uid, (cpu, memory, counted) in snapshot.pods.items():
             sums = pods.get(uid)
             if sums is None:
                 sums = pods[uid] = [0] * 6
@@ -101,13 +101,13 @@ class ReportBuilder:
                 sums[3] += size
                 sums[4] += 1
                 sums[5] = size
-        for name, usage in found.applications.items():
-            self._applications.setdefault(name, _Sums()).add(usage)
-        for zone, (whole, system) in found.zones.items():
-            sums_of_zone = self._zones.setdefault(zone, (_Sums(), _Sums()))
+        for name, usage in snapshot.applications.items():
+            self._applications.setdefault(name, _UsageSums()).add(usage)
+        for zone, (whole, system) in snapshot.zones.items():
+            sums_of_zone = self._zones.setdefault(zone, (_UsageSums(), _UsageSums()))
             sums_of_zone[0].add(whole)
             sums_of_zone[1].add(system)
-        for key, gpu in found.gpus.items():
+        for key, gpu in snapshot.gpus.items():
             of_gpu = self._gpus.setdefault(key, (gpu, [0, 0, 0]))[1]
             for place, size in enumerate((gpu.core, gpu.memory, 1)):
                 of_gpu[place] += size

@@ -62,10 +62,10 @@ class PodSums:
         """Returns the mean of each pod that was measured, truncated."""
         cpu, cpu_count, memory, memory_count = self._table
         used = (cpu // (np.maximum(cpu_count, 1) * MICRO_IN_MILLI)).tolist()
-        held = (memory // np.maximum(memory_count, 1)).tolist()
+        mean_bytes = (memory // np.maximum(memory_count, 1)).tolist()
         if (cpu_count > 0).all() and (memory_count > 0).all():
-            return dict(zip(self._uids, map(Usage, used, held), strict=True))
-        counts = zip(self._uids, used, cpu_count.tolist(), held, memory_count.tolist(), strict=True)
+            return dict(zip(self._uids, map(Usage, used, mean_bytes), strict=True))
+        counts = zip(self._uids, used, cpu_count.tolist(), mean_bytes, memory_count.tolist(), strict=True)
         return {
             uid: Usage(cores if cores_count else None, size if size_count else None)
             for uid, cores, cores_count, size, size_count in counts
@@ -78,8 +78,8 @@ class PodSums:
             for uid in new:
                 self._rows[uid] = len(self._rows)
             self._uids = (*self._uids, *new)
-            room: NDArray[Any] = np.zeros((4, len(new)), self._table.dtype)
-            self._table = np.concatenate((self._table, room), axis=1)
+            columns: NDArray[Any] = np.zeros((4, len(new)), self._table.dtype)
+            self._table = np.concatenate((self._table, columns), axis=1)
 
     def _drop_empty(self) -> None:
         kept = np.flatnonzero((self._table[1] != 0) | (self._table[3] != 0))

@@ -123,9 +123,9 @@ class Executor:
 
     def cached_value(self, name: str, folder: str) -> str | None:
         """Returns the value of a knob from the last write or read; the file is read again after FORCE_AFTER_S."""
-        held = self._cache.get((name, folder))
-        if held is not None and self._clock_ns() - held[1] <= FORCE_AFTER_S * 1e9:
-            return held[0]
+        cached = self._cache.get((name, folder))
+        if cached is not None and self._clock_ns() - cached[1] <= FORCE_AFTER_S * 1e9:
+            return cached[0]
         if (found := self.read(name, folder)) is not None:
             self._cache[name, folder] = (found, self._clock_ns())
         return found
@@ -197,8 +197,8 @@ class Executor:
         return counts.get(WriteResult.WRITTEN, 0)
 
     def _needs_check(self, key: tuple[str, str], value: str) -> bool:
-        held = self._cache.get(key)
-        return held is None or held[0] != value or self._clock_ns() - held[1] > FORCE_AFTER_S * 1e9
+        cached = self._cache.get(key)
+        return cached is None or cached[0] != value or self._clock_ns() - cached[1] > FORCE_AFTER_S * 1e9
 
     def _write(self, desired: CgroupValue) -> WriteResult:
         knob, folder, value = KNOBS[desired.knob], desired.folder, desired.value
@@ -295,11 +295,11 @@ class Executor:
                     return False
             case Kind.QUOTA | Kind.UNLIMITED | Kind.LARGER:
                 try:
-                    held = cgroup_files.limit(current)
+                    cached = cgroup_files.limit(current)
                 except ValueError:
                     return False
-                no_limit = held >= V1_NO_LIMIT
-                return (no_limit and cgroup_files.limit(text) >= V1_NO_LIMIT) or held == cgroup_files.limit(text)
+                no_limit = cached >= V1_NO_LIMIT
+                return (no_limit and cgroup_files.limit(text) >= V1_NO_LIMIT) or cached == cgroup_files.limit(text)
         return current == text
 
     def _first_pass_value(self, desired: CgroupValue) -> CgroupValue | None:

@@ -72,7 +72,7 @@ class ExtraMetrics:
             self._steps.append(("caches", CACHES_INTERVAL_NS, self._caches))
         self._counts_cycles = gates["CPICollector"]
 
-    def round(self, pods: Sequence[PodCgroups]) -> None:
+    def run_cycle(self, pods: Sequence[PodCgroups]) -> None:
         """Runs the collectors whose interval has passed."""
         now_ns = self._clock_ns()
         cgroups: list[_LabelledCgroup] | None = None

@@ -5,7 +5,7 @@ from collections import deque
 KEPT_NS = 600 * 10**9
 
 
-class Series:
+class MetricSeries:
     """Samples by time, the newest KEPT_NS of them."""
 
     __slots__ = ("_kept_ns", "_samples")

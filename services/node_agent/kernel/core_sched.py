@@ -127,14 +127,14 @@ class CoreSchedGroups:
         self._begun = False
         self._logged: set[str] = set()
 
-    def round(self, rule: CoreRule, pods: Iterable[PodCgroups]) -> None:
+    def reconcile(self, rule: CoreRule, pods: Iterable[PodCgroups]) -> None:
         """Sets and clears cookies as the NodeSLO's rule requires."""
         if self._cookies is None or not (rule.enabled or self._members):
             return
         desired = {cid: (group, folder, labels) for cid, group, folder, labels in _grouped(rule, pods)}
         if not self._begun:
             self._begun = True
-            self._find(self._cookies, desired)
+            self._adopt(self._cookies, desired)
         alive: dict[str, dict[int, None]] = {}
         now: dict[str, tuple[str, dict[str, str]]] = {}
         for cid, (group, folder, labels) in desired.items():
@@ -164,7 +164,7 @@ class CoreSchedGroups:
                 self._try(self._cookies.clear, list(members))
         self._members, self._containers = {}, {}
 
-    def _find(self, cookies: CookieApi, desired: dict[str, tuple[str | None, str, dict[str, str]]]) -> None:
+    def _adopt(self, cookies: CookieApi, desired: dict[str, tuple[str | None, str, dict[str, str]]]) -> None:
         """Adopts cookies after a restart: the first process of a group that has one counts for its group."""
         for group, folder, _ in desired.values():
             if group is None:
@@ -176,12 +176,12 @@ class CoreSchedGroups:
                 except OSError:
                     continue
 
-    def _assign(self, cookies: CookieApi, held: dict[int, None], pids: list[int], *, moved: bool) -> bool:
+    def _assign(self, cookies: CookieApi, members: dict[int, None], pids: list[int], *, moved: bool) -> bool:
         """Brings processes into a group; reports whether they are in it."""
-        new = [pid for pid in pids if moved or pid not in held]
+        new = [pid for pid in pids if moved or pid not in members]
         if not new:
             return True
-        source = next((pid for pid in held if pid not in new and self._holds(cookies, pid)), None)
+        source = next((pid for pid in members if pid not in new and self._has_cookie(cookies, pid)), None)
         try:
             if source is None:
                 cookies.create(pids[0])
@@ -190,10 +190,10 @@ class CoreSchedGroups:
         except OSError as error:
             self._warn_once(error)
             return False
-        held.update(dict.fromkeys(pids))
+        members.update(dict.fromkeys(pids))
         return True
 
-    def _holds(self, cookies: CookieApi, pid: int) -> bool:
+    def _has_cookie(self, cookies: CookieApi, pid: int) -> bool:
         try:
             return cookies.get(pid) != 0
         except OSError:

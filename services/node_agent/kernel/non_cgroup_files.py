@@ -48,7 +48,7 @@ class NonCgroupFiles:
         self._terway = TerwayFiles(terway) if terway is not None and gates["TerwayQoS"] else None
         self._traffic = TrafficControl(proc, processes) if gates["TCNetworkQoS"] else None
 
-    def round(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
+    def reconcile(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
         """Applies all settings of a NodeSLO.
 
         Args:
@@ -66,15 +66,15 @@ class NonCgroupFiles:
         if self._gates["CoreSched"]:
             if rule.enabled:
                 self._settings.share_cores_by_group()
-            self._cookies.round(rule, pod_cgroups)
+            self._cookies.reconcile(rule, pod_cgroups)
         if self._gates["RdtResctrl"] or self._gates["Resctrl"]:
-            self._resctrl.round(spec, pod_cgroups, self._gates)
+            self._resctrl.reconcile(spec, pod_cgroups, self._gates)
         if self._gates["OOMScoreAdj"]:
-            self._scores.round(pod_cgroups)
+            self._scores.reconcile(pod_cgroups)
         if self._terway is not None:
-            self._terway.round(spec, pod_cgroups)
+            self._terway.reconcile(spec, pod_cgroups)
         if self._traffic is not None:
-            self._traffic.round(spec, pod_cgroups)
+            self._traffic.reconcile(spec, pod_cgroups)
 
     def class_ids(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, int]]:
         """Yields (cgroup, desired `net_cls.classid`) of labelled pods and their containers, while tc is in use."""

@@ -20,7 +20,7 @@ class OomScores:
         self._processes = processes
         self._logged: set[str] = set()
 
-    def round(self, pods: Iterable[PodCgroups]) -> None:
+    def reconcile(self, pods: Iterable[PodCgroups]) -> None:
         """Applies the scores of all pods that have the annotation."""
         for each in pods:
             annotations = each.pod.metadata.annotations or {}

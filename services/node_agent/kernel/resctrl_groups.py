@@ -35,7 +35,7 @@ class ResctrlGroups:
         self._tried_to_mount = False
         self._orphans: dict[str, int] = {}
 
-    def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], gates: Mapping[str, bool]) -> None:
+    def reconcile(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], gates: Mapping[str, bool]) -> None:
         """Brings groups to their schemata, with the processes that belong to them."""
         pod_cgroups = list(pods)
         qos = spec.resource_qos_strategy

@@ -75,7 +75,7 @@ class TerwayFiles:
         self._folder = folder
         self._logged = False
 
-    def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
+    def reconcile(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
         """Brings the files to the content that a NodeSLO requires."""
         if network_qos.policy(spec) != network_qos.TERWAY:
             self.release()

@@ -104,7 +104,7 @@ class TrafficControl:
         """Uid of a pod with a class of its own -> its minor."""
         self._logged: set[str] = set()
 
-    def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
+    def reconcile(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
         """Brings traffic control to the shares of a NodeSLO; nothing while it has no total bandwidth."""
         shares = network_qos.shares(spec)
         if network_qos.policy(spec) != network_qos.TC or shares.total <= 0:

@@ -61,22 +61,22 @@ class PeakPredictor:
         self.forecasts = Forecasts()
         self._pods, self._settings, self._wall_ns = pods, settings, wall_ns
         self._models = Models(settings)
-        self._files = None if state_dir is None else HistogramCheckpoints(state_dir)
+        self._checkpoints = None if state_dir is None else HistogramCheckpoints(state_dir)
         self._restored = False
         self._trained_ns = -1
         self._node = _Minute()
         self._minutes: dict[str, _Minute] = {}
 
-    def round(self, found: UsageSnapshot) -> None:
+    def run_cycle(self, snapshot: UsageSnapshot) -> None:
         """Adds the samples of a cycle; trains when a minute has passed.
 
         Raises:
             KoordError: a pod or the node has an invalid amount; the next minute starts afresh.
         """
-        if found.node is not None:
-            self._node.add(found.node)
+        if snapshot.node is not None:
+            self._node.add(snapshot.node)
         minutes = self._minutes
-        for uid, (cpu, memory, _) in found.pods.items():
+        for uid, (cpu, memory, _) in snapshot.pods.items():
             minute = minutes.get(uid)
             if minute is None:
                 minute = minutes[uid] = _Minute()
@@ -85,48 +85,50 @@ class PeakPredictor:
             if memory is not None:
                 minute.memory.append(memory)
         if self._trained_ns < 0:
-            self._trained_ns = found.at_ns
-        if found.at_ns - self._trained_ns < TRAIN_INTERVAL_NS:
+            self._trained_ns = snapshot.at_ns
+        if snapshot.at_ns - self._trained_ns < TRAIN_INTERVAL_NS:
             return
-        self._trained_ns = found.at_ns
+        self._trained_ns = snapshot.at_ns
         try:
-            if (known := self._pods.in_force) is not None:
-                self._train(known, self._wall_ns())
+            if (node_pods := self._pods.in_force) is not None:
+                self._train(node_pods, self._wall_ns())
         finally:
             self._node = _Minute()
             minutes.clear()
 
-    def _train(self, known: NodePods, now_ns: int) -> None:
+    def _train(self, node_pods: NodePods, now_ns: int) -> None:
         if not self._restored:
             self._restored = True
-            self._restore(known)
+            self._restore(node_pods)
         minutes = self._minutes
         self._models.train(
             (
                 PodUsed(uid, priority(pod).value, minutes[uid].used())
-                for pod in known.pods
+                for pod in node_pods.pods
                 if (uid := pod.metadata.uid) in minutes
             ),
             self._node.used(),
             now_ns,
         )
         idle = self._models.forget_idle(now_ns)
-        if self._files is not None:
-            self._files.remove(idle)
-            self._files.keep(self._models.due_checkpoints(now_ns))
-        peaks = predict(known.pods, allocatable_of(known.object), self._models.by_key.get, self._settings, now_ns).both
+        if self._checkpoints is not None:
+            self._checkpoints.remove(idle)
+            self._checkpoints.keep(self._models.due_checkpoints(now_ns))
+        peaks = predict(
+            node_pods.pods, allocatable_of(node_pods.object), self._models.by_key.get, self._settings, now_ns
+        ).both
         self.forecasts = Forecasts(
             _forecast(peaks.reclaimable) or Forecast(),
             _forecast(peaks.peak),
         )
 
-    def _restore(self, known: NodePods) -> None:
-        if self._files is None:
+    def _restore(self, node_pods: NodePods) -> None:
+        if self._checkpoints is None:
             return
-        here = {pod.metadata.uid: None for pod in known.pods}
-        stored = self._files.read()
-        useless = self._models.restore(stored, known_here(here, node=known.object is not None))
-        self._files.remove(useless)
+        here = {pod.metadata.uid: None for pod in node_pods.pods}
+        stored = self._checkpoints.read()
+        useless = self._models.restore(stored, known_here(here, node=node_pods.object is not None))
+        self._checkpoints.remove(useless)
         if stored:
             log.info("predictions are restored", extra={"models": len(stored) - len(useless)})
 

@@ -63,18 +63,18 @@ def share_pools(topology: Mapping[str, str] | None) -> Iterator[Gauge]:
             yield Gauge(f"koordlet_cpuset_{kind}_info", {"cpu": str(cpu)}, 1)
 
 
-def suppressed(policy: str, held: tuple[frozenset[int], int] | None) -> Iterator[Gauge]:
+def suppressed(policy: str, limits: tuple[frozenset[int], int] | None) -> Iterator[Gauge]:
     """Yields the CPU that best effort may use.
 
     Args:
         policy: the policy that suppresses it.
-        held: its CPUs and its quota; None while it has no cgroup.
+        limits: its CPUs and its quota; None while it has no cgroup.
     """
-    if held is None:
+    if limits is None:
         return
-    cpus_held, quota_us = held
+    cpus_allowed, quota_us = limits
     if policy == CPUSET:
-        yield Gauge("koordlet_be_suppress_cpu_cores", {"type": policy}, len(cpus_held))
+        yield Gauge("koordlet_be_suppress_cpu_cores", {"type": policy}, len(cpus_allowed))
     elif quota_us >= 0:
         yield Gauge("koordlet_be_suppress_cpu_cores", {"type": policy}, quota_us / PERIOD_US)
 

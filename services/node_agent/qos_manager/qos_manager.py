@@ -14,7 +14,7 @@ from services.node_agent.cgroup.executor import CgroupValue, Executor, Tree
 from services.node_agent.cgroup.kubepods_paths import Hierarchy, KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
 from services.node_agent.collectors.extra_metrics import ExtraMetrics, Gauge
-from services.node_agent.collectors.metric_cache import Series
+from services.node_agent.collectors.metric_cache import MetricSeries
 from services.node_agent.collectors.usage_samples import UsageSnapshot
 from services.node_agent.kernel.non_cgroup_files import NonCgroupFiles
 from services.node_agent.prometheus import koordlet_series
@@ -96,7 +96,7 @@ class QosManager:
 
     def __init__(
         self,
-        places: HostPaths,
+        paths: HostPaths,
         slo: NodeSloInformer,
         pods: NodePodsInformer,
         gates: Mapping[str, bool],
@@ -108,12 +108,12 @@ class QosManager:
     ) -> None:
         self.executor: Executor | None = None
         self.state = NodeState.UNKNOWN
-        self._places, self._slo, self._pods, self._gates = places, slo, pods, gates
+        self._paths, self._slo, self._pods, self._gates = paths, slo, pods, gates
         self._report_action, self._clock_ns = report_action, clock_ns
         self._original_values = OriginalValues(state_dir)
         self._original_values.load()
         self._interval_s = max(1, int(interval_s))
-        self._processors = cpu_topology.processors(places.sys)
+        self._processors = cpu_topology.processors(paths.sys)
         self._spec_of: object = ()
         self._spec = in_force(NodeSloSpec())
         self._pod_cgroups: list[PodCgroups] = []
@@ -123,19 +123,25 @@ class QosManager:
         self._best_effort_request: tuple[object, int] = (None, 0)
         self._best_effort_uids: tuple[object, frozenset[str]] = (None, frozenset())
         self._best_effort_folders: tuple[object, tuple[str, ...]] = (None, ())
-        self._node_cores, self._node_bytes = Series(), Series()
-        self._pod_cores: dict[str, Series] = {}
-        self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
+        self._node_cores, self._node_bytes = MetricSeries(), MetricSeries()
+        self._pod_cores: dict[str, MetricSeries] = {}
+        self._best_effort: tuple[MetricSeries, MetricSeries, MetricSeries] = (
+            MetricSeries(),
+            MetricSeries(),
+            MetricSeries(),
+        )
         self._kube: KubepodsFolders | None = None
-        self._files = NonCgroupFiles(places.proc, places.sys, places.root, state_dir, gates, clock_ns, places.terway)
+        self._non_cgroup_files = NonCgroupFiles(
+            paths.proc, paths.sys, paths.root, state_dir, gates, clock_ns, paths.terway
+        )
         self._eviction_enforcer = EvictionEnforcer(gates, report_action, clock_ns())
         self._latest_usage: UsageSnapshot | None = None
         self._topology_reporter = TopologyReporter(
-            places.proc, places.sys, places.kubelet, places.kubelet_config, gates, report_action
+            paths.proc, paths.sys, paths.kubelet, paths.kubelet_config, gates, report_action
         )
 
-    def round(
-        self, found: UsageSnapshot, hierarchy: Hierarchy, kube: KubepodsLayout | None, folders: Mapping[str, str]
+    def run_cycle(
+        self, snapshot: UsageSnapshot, hierarchy: Hierarchy, kube: KubepodsLayout | None, folders: Mapping[str, str]
     ) -> None:
         """Runs all strategies after a collection cycle.
 
@@ -143,9 +149,9 @@ class QosManager:
             kube: the layout of pods; None while there are none.
             folders: uid -> folder of each pod, below `hierarchy`'s.
         """
-        self._record_usage(found)
+        self._record_usage(snapshot)
         if self._pods.in_force is not None:
-            self._topology_reporter.round(self._pods.in_force, self._clock_ns())
+            self._topology_reporter.run_cycle(self._pods.in_force, self._clock_ns())
         if kube is None or hierarchy.listed is None:
             return
         self._begin(hierarchy, kube)
@@ -153,52 +159,54 @@ class QosManager:
             self._spec_of, self._spec = self._slo.in_force, in_force(self._slo.spec or NodeSloSpec())
         now_ns = self._clock_ns()
         changed = self._find_pod_cgroups(folders, now_ns)
-        self._suppress(found, now_ns)
+        self._suppress(snapshot, now_ns)
         self._burst(now_ns)
-        self._evict(found, now_ns)
+        self._evict(snapshot, now_ns)
         self._reconcile(changed=changed, now_ns=now_ns)
-        self._extra_metrics.round(self._pod_cgroups)
+        self._extra_metrics.run_cycle(self._pod_cgroups)
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
         """Computes values when their inputs have changed, and checks the files at intervals."""
-        known = self._pods.in_force
+        node_pods = self._pods.in_force
         assert self.executor is not None, "made before any strategy runs"
-        if known is None or not (changed or now_ns - self._reconciled_ns >= RECONCILE_INTERVAL_NS):
+        if node_pods is None or not (changed or now_ns - self._reconciled_ns >= RECONCILE_INTERVAL_NS):
             return
         self._reconciled_ns = now_ns
-        of = (known, self._spec)
+        of = (node_pods, self._spec)
         if changed or of != self._reconciled_of:
             self._reconciled_of = of
-            self._reconciler.round(self._spec, known.object, known.topology, self._folders, self._pod_cgroups)
+            self._cgroup_reconciler.reconcile(
+                self._spec, node_pods.object, node_pods.topology, self._folders, self._pod_cgroups
+            )
         else:
-            self._reconciler.again()
-        self._files.round(self._spec, known.object, self._pod_cgroups)
-        for folder, class_id in self._files.class_ids(self._pod_cgroups):
+            self._cgroup_reconciler.reconcile_again()
+        self._non_cgroup_files.reconcile(self._spec, node_pods.object, self._pod_cgroups)
+        for folder, class_id in self._non_cgroup_files.class_ids(self._pod_cgroups):
             self.executor.update(CgroupValue("net_cls.classid", folder, str(class_id)))
         if self._gates["BlkIOReconcile"] and self._spec.resource_qos_strategy is not None:
-            self._devices.round(
-                self._spec.resource_qos_strategy, self._folders.best_effort, self._pod_cgroups, known.claims
+            self._block_io_enforcer.reconcile(
+                self._spec.resource_qos_strategy, self._folders.best_effort, self._pod_cgroups, node_pods.claims
             )
 
     @property
     def enforcement(self) -> EnforcementStatus:
         """Counts of the enforcers."""
-        known = self._pods.in_force
-        pods = None if known is None else len(known.pods)
+        node_pods = self._pods.in_force
+        pods = None if node_pods is None else len(node_pods.pods)
         if self.executor is None:
             return EnforcementStatus(0, 0, pods)
         return EnforcementStatus(self.executor.written, self.executor.refused, pods)
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields gauges of node objects, cgroups and extra metrics."""
-        known, found = self._pods.in_force, self._latest_usage
-        if known is not None:
-            yield from koordlet_series.node_allocatable(known.object)
+        node_pods, found = self._pods.in_force, self._latest_usage
+        if node_pods is not None:
+            yield from koordlet_series.node_allocatable(node_pods.object)
             yield from koordlet_series.container_requests(self._pod_cgroups)
-            yield from koordlet_series.share_pools(known.topology)
+            yield from koordlet_series.share_pools(node_pods.topology)
             yield from koordlet_series.oom_scores(self._pod_cgroups)
             if found is not None:
-                yield from koordlet_series.used(found, self._uids_of(known))
+                yield from koordlet_series.used(found, self._uids_of(node_pods))
         for reason, count in self._eviction_enforcer.requested.items():
             yield Gauge("koordlet_pod_eviction", {"reason": reason}, count)
         if self.executor is not None:
@@ -210,15 +218,15 @@ class QosManager:
                     self.executor, self._burst_enforcer.concerned(strategy, self._pod_cgroups)
                 )
             yield from self._extra_metrics.gauges()
-            yield from self._files.gauges()
+            yield from self._non_cgroup_files.gauges()
 
     def release(self) -> None:
         """Restores the original values."""
         if self.executor is None:
             return
         self._suppress_enforcer.release(self._cgroups())
-        self._files.release()
-        self._devices.release()
+        self._non_cgroup_files.release()
+        self._block_io_enforcer.release()
         self._extra_metrics.close()
         written = self.executor.restore()
         log.info("cgroups are restored", extra={"written": written})
@@ -231,37 +239,37 @@ class QosManager:
     def _begin(self, hierarchy: Hierarchy, kube: KubepodsLayout) -> None:
         if self.executor is not None:
             return
-        names = [os.path.join(self._places.parent, folder) for folder, _, _ in kube.folders]  # noqa: PTH118  relative names
+        names = [os.path.join(self._paths.parent, folder) for folder, _, _ in kube.folders]  # noqa: PTH118  relative names
         self._kube = KubepodsFolders(*names)
         self.executor = Executor(
-            Tree(self._places.root, hierarchy.version, names[0]), self._clock_ns, self._original_values
+            Tree(self._paths.root, hierarchy.version, names[0]), self._clock_ns, self._original_values
         )
         self._suppress_enforcer = CpuSuppressEnforcer(self.executor, self._report_action)
         self._burst_enforcer = CpuBurstEnforcer(self.executor, self._report_action)
-        self._devices = BlockIoEnforcer(self.executor, self._places.sys, self._places.proc, self._places.kubelet)
+        self._block_io_enforcer = BlockIoEnforcer(self.executor, self._paths.sys, self._paths.proc, self._paths.kubelet)
         cpus_online = (one.cpu for one in self._processors)
         self._extra_metrics = ExtraMetrics(
-            self._places.root, self._places.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns
+            self._paths.root, self._paths.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns
         )
-        self._reconciler = CgroupReconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
+        self._cgroup_reconciler = CgroupReconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
 
-    def _record_usage(self, found: UsageSnapshot) -> None:
-        self._latest_usage = found
-        if found.node is not None:
-            if found.node.cpu is not None:
-                self._node_cores.add(found.at_ns, found.node.cpu / 10**6)
-            if found.node.memory is not None:
-                self._node_bytes.add(found.at_ns, found.node.memory)
+    def _record_usage(self, snapshot: UsageSnapshot) -> None:
+        self._latest_usage = snapshot
+        if snapshot.node is not None:
+            if snapshot.node.cpu is not None:
+                self._node_cores.add(snapshot.at_ns, snapshot.node.cpu / 10**6)
+            if snapshot.node.memory is not None:
+                self._node_bytes.add(snapshot.at_ns, snapshot.node.memory)
         if not self._keeps_pods:
             return
-        for uid in self._pod_cores.keys() - found.pods.keys():
+        for uid in self._pod_cores.keys() - snapshot.pods.keys():
             del self._pod_cores[uid]
-        for uid, usage in found.pods.items():
+        for uid, usage in snapshot.pods.items():
             if usage.cpu is not None:
                 series = self._pod_cores.get(uid)
                 if series is None:
-                    series = self._pod_cores[uid] = Series(POD_KEPT_NS)
-                series.add(found.at_ns, usage.cpu / 10**6)
+                    series = self._pod_cores[uid] = MetricSeries(POD_KEPT_NS)
+                series.add(snapshot.at_ns, usage.cpu / 10**6)
 
     @property
     def _keeps_pods(self) -> bool:
@@ -271,18 +279,18 @@ class QosManager:
 
     def _find_pod_cgroups(self, folders: Mapping[str, str], now_ns: int) -> bool:
         """Finds containers' cgroups when pods have changed, and at intervals; reports whether any is new."""
-        known = self._pods.in_force
-        what = (known, self._spec_of, frozenset(folders))
+        node_pods = self._pods.in_force
+        what = (node_pods, self._spec_of, frozenset(folders))
         if (what, now_ns // CGROUP_POLL_INTERVAL_NS) == self._pod_cgroups_key:
             return False
         before, changed = self._pod_cgroups, not self._pod_cgroups_key or what != self._pod_cgroups_key[0]
         self._pod_cgroups_key = (what, now_ns // CGROUP_POLL_INTERVAL_NS)
-        base = self._places.root / "cpu" if self._executor_version == 1 else self._places.root
-        names = cpu_topology.container_names(self._places.logs)
+        base = self._paths.root / "cpu" if self._executor_version == 1 else self._paths.root
+        names = cpu_topology.container_names(self._paths.logs)
         self._pod_cgroups = []
-        for pod in known.pods if known is not None else ():
+        for pod in node_pods.pods if node_pods is not None else ():
             if (folder := folders.get(pod.metadata.uid)) is not None:
-                whole = os.path.join(self._places.parent, folder)  # noqa: PTH118
+                whole = os.path.join(self._paths.parent, folder)  # noqa: PTH118
                 self._pod_cgroups.append(pod_cgroups(pod, whole, containers(base, whole), names))
         gone = {folder for each in before for folder in (each.folder, *each.containers.values())}
         gone -= {folder for each in self._pod_cgroups for folder in (each.folder, *each.containers.values())}
@@ -297,7 +305,7 @@ class QosManager:
 
     def _cgroups(self) -> BestEffortCgroups:
         top = self._folders.best_effort
-        base = self._places.root / "cpuset" if self._executor_version == 1 else self._places.root
+        base = self._paths.root / "cpuset" if self._executor_version == 1 else self._paths.root
         found = {}
         try:
             names = os.listdir(base / top)  # noqa: PTH208
@@ -310,9 +318,9 @@ class QosManager:
                 found[uid] = (folder, tuple(containers(base, folder).values()))
         return BestEffortCgroups(top, found)
 
-    def _suppress(self, found: UsageSnapshot, now_ns: int) -> None:
-        known, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
-        if not self._gates["BECPUSuppress"] or known is None or threshold is None:
+    def _suppress(self, snapshot: UsageSnapshot, now_ns: int) -> None:
+        node_pods, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
+        if not self._gates["BECPUSuppress"] or node_pods is None or threshold is None:
             return
         if self._slo.spec is None and not self._suppress_enforcer.used:
             return  # no NodeSLO yet, and nothing to restore
@@ -320,27 +328,27 @@ class QosManager:
         if current is None:
             return
         usage = Usage(
-            None if found.node is None or found.node.cpu is None else found.node.cpu * 1000,
-            {uid: used.cpu * 1000 for uid, used in found.pods.items() if used.cpu is not None},
-            {name: used.cpu * 1000 for name, used in found.applications.items() if used.cpu is not None},
+            None if snapshot.node is None or snapshot.node.cpu is None else snapshot.node.cpu * 1000,
+            {uid: used.cpu * 1000 for uid, used in snapshot.pods.items() if used.cpu is not None},
+            {name: used.cpu * 1000 for name, used in snapshot.applications.items() if used.cpu is not None},
         )
         at = Situation(
-            known.object,
-            known.pods,
+            node_pods.object,
+            node_pods.pods,
             usage,
             tuple(map(HostApp.of, self._spec.host_applications)),
             self._processors,
-            ReservedCpus.of(known.topology),
+            ReservedCpus.of(node_pods.topology),
             *current,
             manager=self._gates["BECPUManager"],
-            best_effort=self._uids_of(known),
+            best_effort=self._uids_of(node_pods),
         )
-        self._suppress_enforcer.round(threshold, at, self._cgroups, self._folders.best_effort, now_ns)
+        self._suppress_enforcer.run_cycle(threshold, at, self._cgroups, self._folders.best_effort, now_ns)
 
-    def _uids_of(self, known: NodePods) -> frozenset[str]:
+    def _uids_of(self, node_pods: NodePods) -> frozenset[str]:
         """Returns the uids of best-effort pods."""
-        if self._best_effort_uids[0] is not known:
-            self._best_effort_uids = (known, best_effort_of(known.pods))
+        if self._best_effort_uids[0] is not node_pods:
+            self._best_effort_uids = (node_pods, best_effort_of(node_pods.pods))
         return self._best_effort_uids[1]
 
     def _burst(self, now_ns: int) -> None:
@@ -362,19 +370,19 @@ class QosManager:
                 [each.pod for each in self._pod_cgroups],
             )
 
-        self.state = self._burst_enforcer.round(strategy, state, concerned, now_ns) or self.state
+        self.state = self._burst_enforcer.run_cycle(strategy, state, concerned, now_ns) or self.state
 
-    def _evict(self, found: UsageSnapshot, now_ns: int) -> None:
-        known, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
+    def _evict(self, snapshot: UsageSnapshot, now_ns: int) -> None:
+        node_pods, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
         if (
             not self._eviction_enforcer.enabled
-            or known is None
-            or known.object is None
+            or node_pods is None
+            or node_pods.object is None
             or threshold is None
             or not threshold.enable
         ):
             return
-        self._sample_best_effort(found)
+        self._sample_best_effort(snapshot)
         begin = now_ns - cpu_evict.window_s(threshold, self._interval_s) * SECOND
         usage, request, limit = self._best_effort
         means = tuple(series.mean(begin) for series in self._best_effort)
@@ -387,16 +395,16 @@ class QosManager:
             ),
             None if None in lasts else BestEffort(*(last or 0.0 for last in lasts)),
             self._node_bytes.last(now_ns - LATEST_NS * self._interval_s),
-            {uid: used.cpu / 10**6 for uid, used in found.pods.items() if used.cpu is not None},
-            {uid: float(used.memory) for uid, used in found.pods.items() if used.memory is not None},
+            {uid: used.cpu / 10**6 for uid, used in snapshot.pods.items() if used.cpu is not None},
+            {uid: float(used.memory) for uid, used in snapshot.pods.items() if used.memory is not None},
             self._interval_s,
         )
-        self._eviction_enforcer.round(threshold, known.object, known.pods, load, now_ns)
+        self._eviction_enforcer.run_cycle(threshold, node_pods.object, node_pods.pods, load, now_ns)
 
-    def _sample_best_effort(self, found: UsageSnapshot) -> None:
+    def _sample_best_effort(self, snapshot: UsageSnapshot) -> None:
         """Samples usage, request and limit of best effort, for BECPUEvict."""
-        known = self._pods.in_force
-        if known is None or found.best_effort is None or found.best_effort.cpu is None:
+        node_pods = self._pods.in_force
+        if node_pods is None or snapshot.best_effort is None or snapshot.best_effort.cpu is None:
             return
         current = self._suppress_enforcer.current(self._folders.best_effort)
         if current is None:
@@ -408,15 +416,15 @@ class QosManager:
                 self._pod_cgroups,
                 tuple(folder for each in found_folders for folder in each.containers.values()),
             )
-        texts = {self._known_cpus(folder) for folder in self._best_effort_folders[1]}
+        texts = {self._cached_cpus(folder) for folder in self._best_effort_folders[1]}
         limit = cpu_evict.real_limit((current[0], *map(cpus, texts)), current[1])
-        if self._best_effort_request[0] is not known:
-            requests = (eviction_order.request_of(pod, BATCH_CPU) for pod in known.pods if raw_qos(pod) is QoS.BE)
-            self._best_effort_request = (known, sum(requests))
+        if self._best_effort_request[0] is not node_pods:
+            requests = (eviction_order.request_of(pod, BATCH_CPU) for pod in node_pods.pods if raw_qos(pod) is QoS.BE)
+            self._best_effort_request = (node_pods, sum(requests))
         request = self._best_effort_request[1]
-        for series, value in zip(self._best_effort, (found.best_effort.cpu / 1000, request, limit), strict=True):
-            series.add(found.at_ns, float(value))
+        for series, value in zip(self._best_effort, (snapshot.best_effort.cpu / 1000, request, limit), strict=True):
+            series.add(snapshot.at_ns, float(value))
 
-    def _known_cpus(self, folder: str) -> str:
+    def _cached_cpus(self, folder: str) -> str:
         assert self.executor is not None, "made before any strategy runs"
         return self.executor.cached_value("cpuset.cpus", folder) or ""

@@ -42,22 +42,22 @@ class TopologyReporter:
         self._report_action = report_action
         self._hardware: Hardware | None = None
         self._hardware_ns = self._polled_ns = self._reported_ns = 0
-        self._known: NodePods | None = None
+        self._node_pods: NodePods | None = None
         self._reported: TopologyReported | None = None
         self._failed = ""
         self._parsed: tuple[tuple[int, int, int], KubeletConfig | None] | None = None
 
-    def round(self, known: NodePods, now_ns: int) -> None:
+    def run_cycle(self, node_pods: NodePods, now_ns: int) -> None:
         """Reads hardware and kubelet when pods have changed, and at intervals; reports a topology that differs.
 
         Args:
-            known: the node and its pods; without the node nothing is reported.
+            node_pods: the node and its pods; without the node nothing is reported.
         """
-        if not self._on or known.object is None:
+        if not self._on or node_pods.object is None:
             return
-        if known is self._known and now_ns - self._polled_ns < KUBELET_POLL_INTERVAL_NS:
+        if node_pods is self._node_pods and now_ns - self._polled_ns < KUBELET_POLL_INTERVAL_NS:
             return
-        self._known, self._polled_ns = known, now_ns
+        self._node_pods, self._polled_ns = node_pods, now_ns
         if self._hardware is None or now_ns - self._hardware_ns >= HARDWARE_POLL_INTERVAL_NS:
             self._hardware, self._hardware_ns = read_hardware(self._proc, self._sys), now_ns
         try:
@@ -65,7 +65,7 @@ class TopologyReporter:
         except BadKubeletFile as error:
             self._warn_once(str(error))
             return
-        found = topology_report(self._hardware, kubelet, known.object, known.pods, huge_pages=self._huge_pages)
+        found = topology_report(self._hardware, kubelet, node_pods.object, node_pods.pods, huge_pages=self._huge_pages)
         if found is None:
             self._warn_once("the kernel's CPUs and memory name different NUMA zones")
         elif found != self._reported or now_ns - self._reported_ns >= REPEAT_INTERVAL_NS:

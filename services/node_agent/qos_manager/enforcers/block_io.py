@@ -100,7 +100,9 @@ class BlockIoEnforcer:
         """Folder -> devices that have a line of ours."""
         self._logged: set[str] = set()
 
-    def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[PodCgroups], claims: Mapping[str, str]) -> None:
+    def reconcile(
+        self, qos: ResourceQos, best_effort: str, pods: Iterable[PodCgroups], claims: Mapping[str, str]
+    ) -> None:
         """Brings the files of all targets to their limits.
 
         Args:

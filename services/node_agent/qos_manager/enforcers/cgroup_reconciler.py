@@ -51,7 +51,7 @@ class CgroupReconciler:
         self._levels: Levels = ()
         self._logged: set[str] = set()
 
-    def round(
+    def reconcile(
         self,
         spec: NodeSloSpec,
         node: Node | None,
@@ -90,9 +90,9 @@ class CgroupReconciler:
         if self._gates["CgroupReconcile"] and node is not None:
             self._memory(qos, node, folders, pods, levels)
         self._levels = levels
-        self.again()
+        self.reconcile_again()
 
-    def again(self) -> None:
+    def reconcile_again(self) -> None:
         """Writes the values that were computed last, where they differ."""
         self._executor.update_levels(self._levels)
 

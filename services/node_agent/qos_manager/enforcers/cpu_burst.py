@@ -83,7 +83,7 @@ class CpuBurstEnforcer:
         self._concerned = (strategy, pods, found)
         return found
 
-    def round(
+    def run_cycle(
         self, strategy: CpuBurst, state: Callable[[], NodeState], pods: Iterable[PodCgroups], now_ns: int
     ) -> NodeState | None:
         """Runs one cycle for the given pods; returns the node's state, if it was computed.

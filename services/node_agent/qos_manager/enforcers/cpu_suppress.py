@@ -66,7 +66,7 @@ class CpuSuppressEnforcer:
             self._original_cpus = cpus
         return annotations.cpus(cpus), int(quota)
 
-    def round(
+    def run_cycle(
         self,
         threshold: ResourceThreshold,
         at: Situation,

@@ -38,7 +38,7 @@ class EvictionEnforcer:
         """Reports whether any of the strategies may run."""
         return any(self._gates[feature] for each in self._strategies for feature in each.features)
 
-    def round(self, threshold: ResourceThreshold, node: Node, pods: Sequence[Pod], load: Load, now_ns: int) -> None:
+    def run_cycle(self, threshold: ResourceThreshold, node: Node, pods: Sequence[Pod], load: Load, now_ns: int) -> None:
         """Runs the strategies whose gate is on and whose pause is over."""
         for uid in [uid for uid, at_ns in self._requested_ns.items() if now_ns - at_ns > EVICTION_RETRY_NS]:
             del self._requested_ns[uid]

@@ -44,7 +44,7 @@ def test_e30_throttling_is_the_share_of_periods_since_the_last_sample(tmp_path: 
         for folder in (POD, CONTAINER):
             text = f"nr_periods {periods}\nnr_throttled {throttled}\nthrottled_time 5\n"
             (tmp_path / "cpu" / folder / "cpu.stat").write_text(text)
-        made.round([pod_cgroups()])
+        made.run_cycle([pod_cgroups()])
         now[0] += THROTTLED_INTERVAL_NS
     assert shown(made) == {
         ("koord_node_agent_pod_throttled", "x", "d", "p"): 0.25,
@@ -75,7 +75,7 @@ def test_pressure_of_pods_and_containers_has_resource_and_degree(tmp_path: Path)
             "some avg10=3.00 avg60=0 avg300=0 total=1\nfull avg10=2.00 avg60=0 avg300=0 total=1\n"
         )
     made = details(tmp_path, "PSICollector=true", [0], 2)
-    made.round([pod_cgroups()])
+    made.run_cycle([pod_cgroups()])
     labels = ("koordlet_pod_psi", "x", "d", "p")
     assert shown(made) == {
         (*labels, resource, "10", degree): value
@@ -121,12 +121,12 @@ def test_cycles_are_counted_for_ten_seconds_of_each_minute_or_not_at_all(
     now, each = [0], pod_cgroups()
     here = PodCgroups("none", {"1": cgroup.name}, each.seen)
     made = details(cgroup.parent, "CPICollector=true", now, 2, events=(TASK_CLOCK, TASK_CLOCK))
-    made.round([here])
+    made.run_cycle([here])
     if "cycles and instructions are not counted" in caplog.text:
         pytest.skip("this kernel counts nothing for cgroups")
     assert shown(made) == {}
     now[0] += CYCLES_WINDOW_NS
-    made.round([here])
+    made.run_cycle([here])
     assert {key[-1] for key in shown(made)} == {"cycles", "instructions"}
     made.close()
 
@@ -138,7 +138,7 @@ def test_a_machine_without_a_pmu_is_tried_once(cgroup: Path, caplog: pytest.LogC
         now, here = [0], PodCgroups("none", {"1": cgroup.name}, pod_cgroups().seen)
         made = details(cgroup.parent, "CPICollector=true", now, 2)
         for _ in range(3):
-            made.round([here])
+            made.run_cycle([here])
             now[0] += 60 * 10**9
         assert caplog.text.count("are not counted") == 1
     else:
@@ -163,7 +163,7 @@ def test_cache_and_bandwidth_usage_of_classes_is_read(tmp_path: Path) -> None:
         CacheUse("BE", 1, "total", 12),
     ]
     made = details(tmp_path, "ResctrlCollector=true", [0])
-    made.round([])
+    made.run_cycle([])
     assert shown(made)["koordlet_resctrl_llc_occupancy", "BE", "1"] == 163_840
 
 

@@ -72,7 +72,7 @@ def test_pods_of_one_group_share_a_cookie_and_others_do_not(
     cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
     one, other = pod(tmp_path, "a", 1, 2), pod(tmp_path, "b", 3, core_sched_group_id="mine")
-    cookies.round(RULE, [one, other, pod(tmp_path, "c", 4), pod(tmp_path, "sys", 5, qos="SYSTEM")])
+    cookies.reconcile(RULE, [one, other, pod(tmp_path, "c", 4), pod(tmp_path, "sys", 5, qos="SYSTEM")])
     assert table.cookies[1] == table.cookies[2] == table.cookies[4] != 0
     assert table.cookies[3] not in {0, table.cookies[1]}
     assert table.cookies[5] == 0
@@ -80,9 +80,9 @@ def test_pods_of_one_group_share_a_cookie_and_others_do_not(
 
 
 def test_new_processes_join_a_sibling_that_still_lives(cookies: CoreSchedGroups, table: Table, tmp_path: Path) -> None:
-    cookies.round(RULE, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
     del table.cookies[1]
-    cookies.round(RULE, [pod(tmp_path, "a", 3), pod(tmp_path, "b", 2)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 3), pod(tmp_path, "b", 2)])
     assert table.cookies[3] == table.cookies[2]
     assert table.made == 1
 
@@ -90,22 +90,22 @@ def test_new_processes_join_a_sibling_that_still_lives(cookies: CoreSchedGroups,
 def test_a_group_whose_processes_have_all_ended_gets_a_new_cookie(
     cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
-    cookies.round(RULE, [pod(tmp_path, "a", 1)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 1)])
     del table.cookies[1]
-    cookies.round(RULE, [pod(tmp_path, "a", 3)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 3)])
     assert (table.cookies[3], table.made) == (2, 2)
 
 
 def test_a_pod_that_leaves_its_group_changes_its_cookie_or_loses_it(
     cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
-    cookies.round(RULE, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
     shared = table.cookies[2]
-    cookies.round(RULE, [pod(tmp_path, "a", 1, core_sched_policy="exclusive"), pod(tmp_path, "b", 2)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 1, core_sched_policy="exclusive"), pod(tmp_path, "b", 2)])
     assert table.cookies[1] not in {0, shared}
-    cookies.round(RULE, [pod(tmp_path, "a", 1, core_sched_policy="none"), pod(tmp_path, "b", 2)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 1, core_sched_policy="none"), pod(tmp_path, "b", 2)])
     assert (table.cookies[1], table.cookies[2]) == (0, shared)
-    cookies.round(OFF, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
+    cookies.reconcile(OFF, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
     assert table.cookies[2] == 0
 
 
@@ -113,7 +113,7 @@ def test_a_restarted_agent_adopts_its_cookies_and_clears_them_at_the_end(
     cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
     table.cookies[1] = 77
-    cookies.round(RULE, [pod(tmp_path, "a", 1, 2)])
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 1, 2)])
     assert table.cookies[2] == 77
     cookies.release()
     assert set(table.cookies.values()) == {0}
@@ -128,6 +128,6 @@ def test_this_kernel_has_cookies_or_a_reason_why_not() -> None:
 
 def test_without_cookies_nothing_is_done(tmp_path: Path) -> None:
     none = CoreSchedGroups(Processes(tmp_path, tmp_path / "proc"), None)
-    none.round(RULE, [pod(tmp_path, "a", 1)])
+    none.reconcile(RULE, [pod(tmp_path, "a", 1)])
     assert list(none.gauges()) == []
     none.release()

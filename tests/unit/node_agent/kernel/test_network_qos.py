@@ -149,7 +149,7 @@ def test_a_real_network_card_is_shared_and_restored(space: str, tmp_path: Path) 
         pod_cgroups("b", "LS", '{"egressLimit":"8M"}'),
         pod_cgroups("host", "LS", host=True),
     ]
-    traffic.round(spec(), pods)
+    traffic.reconcile(spec(), pods)
     shown = run(*tc, "class", "show", "dev", "card0")
     assert "class htb 1:3 parent 1:1 leaf" in shown or "class htb 1:3 parent 1:1 prio 2 rate 2Gbit ceil 10Gbit" in shown
     assert "1:5" in shown
@@ -157,12 +157,14 @@ def test_a_real_network_card_is_shared_and_restored(space: str, tmp_path: Path) 
     rules = run(*tc, "filter", "show", "dev", "card0", "parent", "1:")
     assert rules.count("flowid 1:4") == rules.count("flowid 1:5") == 1
     assert (traffic.minor_of(pods[1].pod), traffic.minor_of(pods[2].pod)) == (5, 3)
-    traffic.round(spec(total="5G"), [pod_cgroups("a", "LS")])  # another total; the pod with a class of its own is gone
+    traffic.reconcile(
+        spec(total="5G"), [pod_cgroups("a", "LS")]
+    )  # another total; the pod with a class of its own is gone
     shown, rules = run(*tc, "class", "show", "dev", "card0"), run(*tc, "filter", "show", "dev", "card0", "parent", "1:")
     assert "5Gbit" in shown
     assert "1:5 " not in shown
     assert (rules.count("flowid 1:3"), rules.count("flowid 1:4")) == (1, 0)
-    traffic.round(spec("terway-qos"), [])
+    traffic.reconcile(spec("terway-qos"), [])
     assert "htb" not in run(*tc, "qdisc", "show", "dev", "card0")
 
 

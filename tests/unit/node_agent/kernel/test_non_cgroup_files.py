@@ -60,7 +60,7 @@ def test_e24_min_free_kbytes(factor: int, found: str | None) -> None:
 
 def test_kernel_settings_are_set_and_restored(files: NonCgroupFiles, tmp_path: Path) -> None:
     spec = in_force(NodeSloSpec(system_strategy=SystemStrategy(min_free_kbytes_factor=100, watermark_scale_factor=150)))
-    files.round(spec, NODE, [])
+    files.reconcile(spec, NODE, [])
     file = tmp_path / "proc/sys/vm/min_free_kbytes"
     assert file.read_text() == "671088"
     assert not (tmp_path / "proc/sys/vm/watermark_scale_factor").exists()
@@ -71,20 +71,20 @@ def test_kernel_settings_are_set_and_restored(files: NonCgroupFiles, tmp_path: P
 def test_classes_share_the_cache_as_the_node_slo_requires(files: NonCgroupFiles, tmp_path: Path) -> None:
     be = QosClass(resctrl_qos=ResctrlQos(enable=True, cat_range_end_percent=30))
     spec = in_force(NodeSloSpec(resource_qos_strategy=ResourceQos(be_class=be)))
-    files.round(spec, NODE, [pod_cgroups("BE")])
+    files.reconcile(spec, NODE, [pod_cgroups("BE")])
     assert (tmp_path / "sys/fs/resctrl/BE/schemata").read_text() == "L3:0=f;1=f;\n"
     assert (tmp_path / "sys/fs/resctrl/BE/tasks").read_text() == "42"
 
 
 def test_processes_get_the_score_of_their_pods_annotation(files: NonCgroupFiles, tmp_path: Path) -> None:
-    files.round(in_force(NodeSloSpec()), NODE, [pod_cgroups("LS", oom_score_adj="-500")])
+    files.reconcile(in_force(NodeSloSpec()), NODE, [pod_cgroups("LS", oom_score_adj="-500")])
     assert (tmp_path / "proc/42/oom_score_adj").read_text() == "-500"
 
 
 @pytest.mark.usefixtures("files")
 def test_files_of_disabled_gates_are_left_alone(tmp_path: Path) -> None:
     spec = in_force(NodeSloSpec(system_strategy=SystemStrategy(min_free_kbytes_factor=100)))
-    made(tmp_path, feature_gates.parse("")).round(spec, NODE, [pod_cgroups("LS", oom_score_adj="-500")])
+    made(tmp_path, feature_gates.parse("")).reconcile(spec, NODE, [pod_cgroups("LS", oom_score_adj="-500")])
     assert (tmp_path / "proc/sys/vm/min_free_kbytes").read_text() == "67584\n"
     assert (tmp_path / "proc/42/oom_score_adj").read_text() == "0\n"
     assert not (tmp_path / "sys/fs/resctrl/BE").exists()
@@ -95,7 +95,7 @@ def test_features_of_the_scheduler_are_switched_and_restored(files: NonCgroupFil
     debug.mkdir(parents=True)
     (debug / "features").write_text("GENTLE_FAIR_SLEEPERS NO_HRTICK WAKEUP_PREEMPTION\n")
     desired = {"HRTICK": True, "WAKEUP_PREEMPTION": True, "UNKNOWN": True}
-    files.round(in_force(NodeSloSpec(system_strategy=SystemStrategy(sched_features=desired))), NODE, [])
+    files.reconcile(in_force(NodeSloSpec(system_strategy=SystemStrategy(sched_features=desired))), NODE, [])
     assert (debug / "features").read_text() == "HRTICK"  # one word a write; the kernel keeps the others
     files.release()
     assert (debug / "features").read_text() == "NO_HRTICK"
@@ -114,7 +114,7 @@ def test_the_policy_of_the_cpu_sets_the_kernels_switches(policy: str, tmp_path: 
     cpu = QosClass(cpu_qos=CpuQos(enable=True))
     qos = ResourceQos(policies=QosPolicies(cpu_policy=policy), be_class=cpu)
     both = made(tmp_path, feature_gates.parse("CoreSched=true"))
-    both.round(in_force(NodeSloSpec(resource_qos_strategy=qos)), NODE, [])
+    both.reconcile(in_force(NodeSloSpec(resource_qos_strategy=qos)), NODE, [])
     assert tuple(file.read_text() for file in switches) == POLICY[policy]
     both.release()
     assert tuple(file.read_text() for file in switches) == tuple(reversed(POLICY[policy]))
@@ -132,7 +132,7 @@ def test_a_pod_may_have_a_share_of_the_cache_of_its_own_which_goes_with_it(
     group.mkdir()
     (group / "schemata").write_text("    L3:0=7ff;1=7ff\n    MB:0=100;1=100\n")
     lines: list[str] = []
-    own.round(in_force(NodeSloSpec()), NODE, [pod_cgroups("LS", resctrl=OWN)])
+    own.reconcile(in_force(NodeSloSpec()), NODE, [pod_cgroups("LS", resctrl=OWN)])
     lines.append((group / "schemata").read_text())
     assert lines == ["MB:0=40;1=40;\n"]  # the L3 line was written before it, a line a write
     assert (group / "tasks").read_text() == "42"
@@ -140,7 +140,7 @@ def test_a_pod_may_have_a_share_of_the_cache_of_its_own_which_goes_with_it(
         file.unlink()  # the kernel's own files do not keep a group from being removed
     for seconds, there in ((0, True), (9, True), (10, False)):
         now[0] = seconds * 10**9
-        own.round(in_force(NodeSloSpec()), NODE, [])
+        own.reconcile(in_force(NodeSloSpec()), NODE, [])
         assert group.exists() is there
 
 
@@ -162,7 +162,7 @@ def test_terways_files_exist_while_the_policy_is_set(files: NonCgroupFiles, tmp_
     terway = made(tmp_path, feature_gates.parse("TerwayQoS=true"))
     qos = ResourceQos(policies=QosPolicies(net_qos_policy="terway-qos"))
     spec = NodeSloSpec(resource_qos_strategy=qos, system_strategy=SystemStrategy(total_network_bandwidth="10G"))
-    terway.round(in_force(spec), NODE, [pod_cgroups("LS")])
+    terway.reconcile(in_force(spec), NODE, [pod_cgroups("LS")])
     assert (tmp_path / "terway/global_bps_config").read_text().startswith("hw_tx_bps_max 1250000000\n")
-    terway.round(in_force(NodeSloSpec()), NODE, [])
+    terway.reconcile(in_force(NodeSloSpec()), NODE, [])
     assert not list((tmp_path / "terway").iterdir())

@@ -56,7 +56,7 @@ def play(predictor: PeakPredictor, used: dict[str, tuple[float, int]], seconds: 
         node = Usage(
             int((sum(cores for cores, _ in used.values()) + 1) * MICRO), sum(size for _, size in used.values()) + GIB
         )
-        predictor.round(UsageSnapshot(second * SECOND_NS, node, None, None, of_pods))
+        predictor.run_cycle(UsageSnapshot(second * SECOND_NS, node, None, None, of_pods))
     return predictor.forecasts
 
 

@@ -31,7 +31,7 @@ def test_requests_of_containers_and_cpu_usage(tmp_path: Path) -> None:
         "BestEffort",
         ResourceRequirements(requests={"kubernetes.io/batch-cpu": "x"}, limits={"kubernetes.io/batch-cpu": "500"}),
     )
-    machine.round(node=4.0, ls=2.5, be=1.0)
+    machine.run_cycle(node=4.0, ls=2.5, be=1.0)
     found = shown(machine)
     of = ("be", "default", "be", CID["be"], "c")
     assert found["container_resource_requests", "kubernetes.io/batch-cpu", "integer", *of] == 2000
@@ -40,7 +40,7 @@ def test_requests_of_containers_and_cpu_usage(tmp_path: Path) -> None:
     assert found["be_suppress_be_used_cpu_cores",] == 1.0
     assert not any(name[0] in {"be_suppress_cpu_cores", "pod_eviction"} for name in found)
     machine.pods(BATCH, WEB, odd)
-    machine.round(node=4.0, ls=2.5, be=1.0)
+    machine.run_cycle(node=4.0, ls=2.5, be=1.0)
     of = ("odd", "default", "odd", "", "c")
     assert shown(machine)["container_resource_limits", "kubernetes.io/batch-cpu", "integer", *of] == 500
 
@@ -48,13 +48,13 @@ def test_requests_of_containers_and_cpu_usage(tmp_path: Path) -> None:
 def test_the_limit_of_best_effort_under_either_policy(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1)
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65})
-    machine.round(node=4.0, ls=2.5, be=1.0)
+    machine.run_cycle(node=4.0, ls=2.5, be=1.0)
     assert shown(machine)["be_suppress_cpu_cores", "cpuset"] == 3
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
-    machine.round(node=4.0, ls=2.5, be=1.0)
+    machine.run_cycle(node=4.0, ls=2.5, be=1.0)
     assert shown(machine)["be_suppress_cpu_cores", "cfsQuota"] == 2.2
     machine.slo(resourceUsedThresholdWithBE={"enable": False})
-    machine.round(node=4.0, ls=2.5, be=1.0)
+    machine.run_cycle(node=4.0, ls=2.5, be=1.0)
     assert not any(name[0] == "be_suppress_cpu_cores" for name in shown(machine))
 
 
@@ -63,7 +63,7 @@ def test_share_pools_by_their_cpus(tmp_path: Path) -> None:
     pools = [{"socket": 0, "node": 0, "cpuset": "0-1"}, {"socket": 0, "node": 1, "cpuset": "6"}]
     topology = {SHARED_POOLS: msgspec.json.encode(pools).decode(), BE_SHARED_POOLS: '[{"cpuset":"0-2"}]'}
     machine.pods(BATCH, WEB, topology=topology)
-    machine.round(node=1, ls=0.5, be=0.3)
+    machine.run_cycle(node=1, ls=0.5, be=0.3)
     found = shown(machine)
     assert found["cpuset_share_pool_cpu_cores",] == 3
     assert found["cpuset_be_share_pool_cpu_cores",] == 3
@@ -73,7 +73,7 @@ def test_share_pools_by_their_cpus(tmp_path: Path) -> None:
 def test_evictions_by_their_reason(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1, "BEMemoryEvict=true")
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
-    machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
+    machine.run_cycle(node=1, ls=0.5, be=0.3, memory=13 * GIB)
     assert shown(machine)["pod_eviction", "trigger by koordlet feature BEMemoryEvict"] == 1
 
 
@@ -82,7 +82,7 @@ def test_quotas_that_cpu_burst_has_raised_and_scores_of_annotations(tmp_path: Pa
     meta = msgspec.structs.replace(WEB.metadata, annotations={"koordinator.sh/oom-score-adj": "-5"})
     machine.pods(BATCH, msgspec.structs.replace(WEB, metadata=meta))
     machine.slo(cpuBurstStrategy={"policy": "cpuBurstOnly", "cpuBurstPercent": 1000})
-    machine.round(node=1, ls=0.5, be=0.3)
+    machine.run_cycle(node=1, ls=0.5, be=0.3)
     of = ("default", "ls", CID["ls"], "c")
     found = shown(machine)
     assert found["container_scaled_cfs_burst_us", *of] == 2_000_000

@@ -119,7 +119,7 @@ class ManagedNode:
         message = NodePods("n", 1, self._seq, NODE, dict(topology) if topology is not None else None, found)
         assert self._pods.receive(node_pods.encode(message))
 
-    def round(
+    def run_cycle(
         self, *, node: float, ls: float, be: float, memory: int = GIB, hosts: Mapping[str, Usage] | None = None
     ) -> None:
         """A second passes; usage in cores."""
@@ -130,7 +130,7 @@ class ManagedNode:
         listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
         kube = kubepods_paths.kube_pods(listed)
         assert kube is not None
-        self.qos_manager.round(found, hierarchy, kube, kubepods_paths.pods(listed, kube))
+        self.qos_manager.run_cycle(found, hierarchy, kube, kubepods_paths.pods(listed, kube))
 
     def cpus(self, folder: str) -> str:
         """Returns the CPUs in effect: in v2 a written set is in effect at once."""

@@ -49,7 +49,7 @@ def test_best_effort_is_limited_on_a_disk_and_released_at_the_end(tmp_path: Path
     files = Files(tmp_path / "cgroup", 1)
     files.make("kubepods/besteffort")
     devices = BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet")
-    devices.round(strategy("/dev/sda1"), "kubepods/besteffort", [], {})
+    devices.reconcile(strategy("/dev/sda1"), "kubepods/besteffort", [], {})
     assert files.text(BPS, "kubepods/besteffort") == "8:0 1024"
     assert files.text(WEIGHT, "kubepods/besteffort") == "8:0 40"
     devices.release()
@@ -62,7 +62,7 @@ def test_a_block_that_names_no_device_leaves_its_target_alone(
 ) -> None:
     files = Files(tmp_path / "cgroup", 1)
     files.make("kubepods/besteffort")
-    BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet").round(
+    BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet").reconcile(
         strategy("/dev/nvme9n1"), "kubepods/besteffort", [], {}
     )
     assert files.text(BPS, "kubepods/besteffort") == ""
@@ -91,9 +91,9 @@ def test_a_pods_block_io_is_limited_on_bound_claims_and_inline_volumes(tmp_path:
     pod = kept_pod(uid="x", labels=labels, annotations=notes, phase="Running", volumes=(volume,))
     each = PodCgroups("kubepods/podx", {}, NodePod(pod, {}, frozenset()))
     devices = BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", kubelet)
-    devices.round(ResourceQos(), "kubepods/besteffort", [each], {})
+    devices.reconcile(ResourceQos(), "kubepods/besteffort", [each], {})
     assert files.text(BPS, "kubepods/podx") == ""  # its claim is not bound: the whole target waits
-    devices.round(ResourceQos(), "kubepods/besteffort", [each], {"d/c": "pv-1"})
+    devices.reconcile(ResourceQos(), "kubepods/besteffort", [each], {"d/c": "pv-1"})
     assert files.text(BPS, "kubepods/podx") == "8:0 7"
     devices.release()
     assert files.text(BPS, "kubepods/podx") == "8:0 0"

@@ -223,17 +223,17 @@ def test_hardware_is_read_from_procfs_and_sysfs(tmp_path: Path) -> None:
 def test_it_is_reported_on_each_change_and_repeated_at_intervals(tmp_path: Path) -> None:
     files = Files(tmp_path)
     known = NodePods("n", 1, 1, node())
-    files.topology_reporter.round(NodePods("n", 1, 0), 0)
+    files.topology_reporter.run_cycle(NodePods("n", 1, 0), 0)
     assert files.reports == [], "the node is not known yet"
-    files.topology_reporter.round(known, 0)
-    files.topology_reporter.round(known, KUBELET_POLL_INTERVAL_NS)
+    files.topology_reporter.run_cycle(known, 0)
+    files.topology_reporter.run_cycle(known, KUBELET_POLL_INTERVAL_NS)
     assert len(files.reports) == 1
-    files.topology_reporter.round(
+    files.topology_reporter.run_cycle(
         NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), KUBELET_POLL_INTERVAL_NS + 1
     )
     assert pools(files.reports[-1], names.SHARED_POOLS) == ["0"]
     assert len(files.reports) == 2
-    files.topology_reporter.round(
+    files.topology_reporter.run_cycle(
         NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), KUBELET_POLL_INTERVAL_NS + REPEAT_INTERVAL_NS + 1
     )
     assert len(files.reports) == 3
@@ -247,27 +247,27 @@ def test_an_unreadable_kubelet_file_changes_nothing_and_is_logged_once(
     known = NodePods("n", 1, 1, node())
     files.write("kubelet/config.yaml", "cpuManagerPolicy: static\nreservedSystemCPUs: '1'\nunknown: [1]\n")
     files.write("kubelet/cpu_manager_state", '{"policyName":"static","entries":{"g":{"c":"0"}},"checksum":1}')
-    files.topology_reporter.round(known, 0)
+    files.topology_reporter.run_cycle(known, 0)
     assert files.policy() == {"policy": "static", "reservedCPUs": "1"}
     assert pools(files.reports[-1], names.SHARED_POOLS) == ["1"]
     for number, (name, text) in enumerate(
         (("config.yaml", "- a list"), ("config.yaml", "a: ["), ("cpu_manager_state", "{")), start=1
     ):
         files.write(f"kubelet/{name}", text)
-        files.topology_reporter.round(known, number * KUBELET_POLL_INTERVAL_NS)
-        files.topology_reporter.round(known, number * KUBELET_POLL_INTERVAL_NS + KUBELET_POLL_INTERVAL_NS // 2)
+        files.topology_reporter.run_cycle(known, number * KUBELET_POLL_INTERVAL_NS)
+        files.topology_reporter.run_cycle(known, number * KUBELET_POLL_INTERVAL_NS + KUBELET_POLL_INTERVAL_NS // 2)
         assert len(files.reports) == 1
     logged = [record.why.partition(": ")[0].rpartition("/")[2] for record in caplog.records]  # type: ignore[attr-defined]
     assert logged == ["config.yaml", "config.yaml"]
     files.write("kubelet/config.yaml", "cpuManagerPolicy: static")
-    files.topology_reporter.round(known, 4 * KUBELET_POLL_INTERVAL_NS)
+    files.topology_reporter.run_cycle(known, 4 * KUBELET_POLL_INTERVAL_NS)
     assert "cpu_manager_state" in caplog.records[-1].why  # type: ignore[attr-defined]
     files.write("kubelet/cpu_manager_state", "")
-    files.topology_reporter.round(known, 5 * KUBELET_POLL_INTERVAL_NS)
+    files.topology_reporter.run_cycle(known, 5 * KUBELET_POLL_INTERVAL_NS)
     assert files.policy() == {"policy": "static"}
 
 
 def test_nothing_is_reported_with_the_gate_off(tmp_path: Path) -> None:
     files = Files(tmp_path, NodeTopologyReport=False)
-    files.topology_reporter.round(NodePods("n", 1, 1, node()), 0)
+    files.topology_reporter.run_cycle(NodePods("n", 1, 1, node()), 0)
     assert files.reports == []
