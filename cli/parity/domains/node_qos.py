@@ -6,5 +6,5 @@ from cli.parity.runners.node_agent.node_qos import answer
 
 DOMAIN = Domain(
     answer,
-    rules=(Rule("Cpu or memory as such that is promised beyond the node", native_is_short, upstreams),),
+    rules=(Rule("Native cpu or memory requested beyond the node", native_is_short, upstreams),),
 )

@@ -3,4 +3,4 @@
 from cli.parity.case_domain import Domain, Rule
 from cli.parity.runners.slo_controller.overcommit import answer, crashes, lacks_the_node
 
-DOMAIN = Domain(answer, rules=(Rule("A report that says nothing of the node", lacks_the_node, crashes),))
+DOMAIN = Domain(answer, rules=(Rule("A report without the node's usage", lacks_the_node, crashes),))

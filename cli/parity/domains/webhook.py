@@ -28,4 +28,6 @@ def _gpus_in_one_list(op: str, given: Mapping[str, Any]) -> bool:
     return op == "mutatePod" and given["operation"] == "CREATE" and pods.writes_to_an_absent_list(given)
 
 
-DOMAIN = Domain(answer, (Rule("GPUs in one list alone", _gpus_in_one_list, lambda _op, _given: {"panic": True}),))
+DOMAIN = Domain(
+    answer, (Rule("GPUs in requests or limits only", _gpus_in_one_list, lambda _op, _given: {"panic": True}),)
+)

@@ -124,7 +124,7 @@ class PublishedStatus:
 
 
 def numbers_on(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """What an object says of its quota, whoever wrote it: those of `NUMBERS` and `USED` that are not zero, or cannot be read."""
+    """Numbers that an object's quota no longer has, whoever wrote it: those of `NUMBERS` and `USED` that are not zero, or cannot be read."""
     metadata = raw.get("metadata") or {}
     used = (raw.get("status") or {}).get("used") or {}
     found = [number for number in NUMBERS if _says_something(partial(resource_list, metadata, number))]

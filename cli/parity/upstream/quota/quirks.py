@@ -44,15 +44,15 @@ class Quirk(Enum):
     WEIGHTS_WRAP = "Weights do not wrap around"
     STALE_DEMAND = "A new min counts at once"
     WHOLE_DELTA = "A quota takes from its parent what it had added"
-    LATE_HOMES = "Quotas are known at once"
+    LATE_HOMES = "Quotas apply at once"
     COUNTS_ENDED = "A pod that has ended counts no more"
     FREES_BOUND = "A bound pod stays charged"
     CURRENT_MASK = "What was charged is what is released"
     FIRST_SEEN = "A pod counts as it is now"
     MASKED_VICTIMS = "Choosing victims forgets no resource"
-    REVOKES_LEAVING = "Pods that are leaving count as revoked"
-    HINTS_BY_RELATION = "Waiting pods are woken by what has changed"
-    PREEMPTS_ON_A_NODE = "Preemption inside a quota makes the room that is needed"
+    REVOKES_LEAVING = "Terminating pods count as revoked"
+    HINTS_BY_RELATION = "Waiting pods are requeued by changes that help them"
+    PREEMPTS_ON_A_NODE = "Preemption inside a quota frees enough capacity"
 
 
 Quirks = frozenset[Quirk]
