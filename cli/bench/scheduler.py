@@ -1,7 +1,7 @@
 """`koord bench scheduler`: the engine alone, without servers: cycles decided, recorded and folded.
 
-Every node is considered for every class of pods, with all plugins of the profile; CycleDecided and the pods' events are built and
-folded back. What is not timed: making the pods, and folding their observation (reported beside it).
+Every node is considered for every class of pods, with all plugins of the profile; CycleDecided and the pods' events are
+built and folded back. What is not timed: making the pods, and folding their observation (reported beside it).
 """
 
 import gc
@@ -26,7 +26,7 @@ FEW = 20
 
 
 class SchedulerFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """The figures that `--json` prints.
 
     Attributes:
         pods_per_s: pods placed, by the time of the cycles.

@@ -31,7 +31,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @click.group()
 def shadow() -> None:
-    """Say what running beside another scheduler has shown."""
+    """Report the comparison with another scheduler's placements."""
 
 
 @shadow.command("report")
@@ -46,11 +46,11 @@ def shadow() -> None:
 @output_option
 @folder_option
 def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, output: Format, folder: Path) -> None:
-    """Sum up where we would have placed pods otherwise, and by how much.
+    """Sum up where we would have placed pods otherwise, and the differences of the scores.
 
-    From the log alone: no service needs to run. Each placement was judged on the cluster as it stood just before its
-    binding. For what would be requested on the nodes, all of them are decided again in their order, each with our earlier
-    choices in place of theirs: some 2 ms a pod. -o json has every node.
+    From the log alone: no service needs to run. Each placement was evaluated on the cluster as it was just before its
+    binding. For the requests on the nodes, all pods are decided again in their order, each with our earlier choices in
+    place of theirs: some 2 ms a pod. -o json has every node.
     """
     since_ns = at_us(since) * 1000 if since else 0
     found = asyncio.run(_report(find_endpoints(folder).postgres, schedulers, since_ns, worst))
@@ -61,24 +61,24 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
 
 
 async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, worst: int) -> ShadowReport:
-    told, configs = ShadowHistory(), []
+    history, configs = ShadowHistory(), []
     async with reading(postgres) as log:
         async for record in _records(log, "scheduling", (PlacementCompared, ConfigApplied)):
             if isinstance(record.event, ConfigApplied):
                 configs.append(record)
             else:
-                told.tell(record)
-        followed = Counterfactual([one.found for one in chosen(told, schedulers, since_ns)], configs)
+                history.apply(record)
+        counterfactual = Counterfactual([one.found for one in chosen(history, schedulers, since_ns)], configs)
         async for record in _observed(log):
-            told.tell(record)
-            followed.tell(record)
-    if not schedulers and not told.compared:
+            history.apply(record)
+            counterfactual.apply(record)
+    if not schedulers and not history.compared:
         schedulers = (DEFAULT_SCHEDULER,)
-    return report(told, followed.nodes, schedulers, since_ns, worst)
+    return report(history, counterfactual.nodes, schedulers, since_ns, worst)
 
 
 async def _observed(log: LogReader) -> AsyncIterator[RecordedEvent]:
-    """What the scheduler follows beside its own log, by the time of the append."""
+    """Yields the records that the scheduler follows besides its own log, by the time of the append."""
     there = await log.contexts()
     follows = {name: kinds for name, kinds in SERVICE.member(0, len(there)).follows.items() if name in there}
     async with AsyncExitStack() as open_:
@@ -99,7 +99,7 @@ async def _observed(log: LogReader) -> AsyncIterator[RecordedEvent]:
 
 
 async def _records(log: LogReader, context: str, kinds: Sequence[type[Event]]) -> AsyncGenerator[RecordedEvent, None]:
-    """A context's events of these types, from the oldest that is kept."""
+    """Yields a context's events of these types, from the oldest that is kept."""
     begin, head = await log.oldest(context) or Position(), await log.head(context)
     async with aclosing(log.pages(context, begin, head.seq, Codec(list(dict.fromkeys(kinds))))) as pages:
         async for page in pages:
@@ -113,7 +113,7 @@ def _render(found: ShadowReport) -> None:
         click.echo(f"no placement of {whose} was compared; docs/shadow.md says how to run beside it")
     else:
         click.echo(
-            f"{found.compared:,} placements of {whose}, judged by our profile {', '.join(found.profiles)}, "
+            f"{found.compared:,} placements of {whose}, evaluated by our profile {', '.join(found.profiles)}, "
             f"{instant_text(found.first_ns)} to {instant_text(found.last_ns)}\n"
         )
         gap = f"lower by {found.gap.p50} (p50), {found.gap.p90} (p90), {found.gap.max} (max)"
@@ -121,8 +121,8 @@ def _render(found: ShadowReport) -> None:
             ("the node we would have chosen", found.same_node, ""),
             ("another node with the same score", found.equal_score, ""),
             ("another node with a lower score", found.lower_score, gap if found.lower_score else ""),
-            ("a node that our filters refuse", found.refused, ""),
-            ("any node, where our filters refuse all", found.found_none, ""),
+            ("a node that our filters reject", found.refused, ""),
+            ("any node, where our filters reject all", found.found_none, ""),
         ]
         show_table(
             ("they chose", "pods", "share", ""),

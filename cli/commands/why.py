@@ -35,10 +35,11 @@ def why() -> None:
 @output_option
 @folder_option
 def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> None:
-    """Say why a pod is where it is, or nowhere.
+    """Explain where a pod is placed, or why it waits.
 
-    Shows how the cycle that decided judged the nodes (how many each plugin refused and why, the best few with each
-    plugin's part of the score) and what happened to the pod since. A NAME without a namespace is one in `default`.
+    Shows the evaluation of the nodes by the cycle that decided (the number of nodes that each plugin rejected and why,
+    the best few with each plugin's part of the score) and the pod's events since. A NAME without a namespace is one in
+    `default`.
     """
     full = name if "/" in name else f"default/{name}"
     found = asyncio.run(_why_pod(find_endpoints(folder).postgres, full, uid, language))

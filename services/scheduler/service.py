@@ -114,8 +114,8 @@ async def lead(runtime: Runtime) -> None:
         await _settle(cache)
         extender.lead_with(cache, prepared.config_digest, prepared.settings.extender_profile)
         async with extender.turn:
-            # The State stays at `seen` while the ledger responds: what is decided after the response rests on the same inputs, and
-            # neither records that arrive nor requests over HTTP, which settle the cache, change them.
+            # The State stays at `seen` while the ledger responds: what is decided after the response rests on the same
+            # inputs, and neither records that arrive nor requests over HTTP, which settle the cache, change them.
             with runtime.hold():
                 seen, now_ns = dict(view.positions), runtime.now_ns()
                 drafts = decide(cache, now_ns, prepared.settings.batch_size)
@@ -132,7 +132,8 @@ async def lead(runtime: Runtime) -> None:
         if drafts:
             await asyncio.sleep(min(max(settings.cycle_interval_s - spent_s, 0.0), settings.cycle_interval_s))
             continue
-        # Reports never stop, and each may let a pod be tried that waits for less load: cycles in vain take half of a core at most.
+        # Reports never stop, and each may let a pod be tried that waits for less load: cycles in vain take half of a
+        # core at most.
         await asyncio.sleep(min(max(spent_s, 0.0), LONGEST_PAUSE_S))
         await runtime.changed(_wait_s(cache, runtime.now_ns()))
     extender.cache = None
@@ -161,7 +162,9 @@ class ConfigFile:
         self._last: OfferedConfig | None = None
 
     async def read(self, now_ns: int) -> OfferedConfig | None:
-        """Returns the file's text; the last one while it cannot be read, for a file that is being replaced is absent for a moment."""
+        """Returns the file's text; the last one while it cannot be read, for a file that is being replaced is absent
+        for a moment.
+        """
         if self._path and not self._read_ns <= now_ns < self._read_ns + self._interval_ns:  # a clock may be set back
             self._read_ns = now_ns
             try:

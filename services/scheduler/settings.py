@@ -9,12 +9,12 @@ from shared.settings import Settings
 
 
 class SchedulerSettings(Settings, frozen=True, kw_only=True):
-    """What can be set without a configuration file; profiles and plugins are in that."""
+    """Settings of the process; profiles and plugins are in the configuration file."""
 
     config: Annotated[
         str,
         Meta(
-            description="KubeSchedulerConfiguration file; without one, ConfigMap koord-scheduler-config or the shipped profile"
+            description="KubeSchedulerConfiguration file; without one, ConfigMap koord-scheduler-config or the default profile"
         ),
     ] = ""
     shadow_scheduler: Annotated[
@@ -28,10 +28,14 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         float, Meta(ge=0, description="seconds from one cycle's start to the next; pods that come meanwhile share it")
     ] = 0.02
     quota_timeout_s: Annotated[
-        float, Meta(gt=0, description="how long a cycle waits for the quota ledger; its pods wait longer, others go on")
+        float,
+        Meta(
+            gt=0,
+            description="how long a cycle waits for the quota ledger's response; without one its pods with a quota wait, others go on",
+        ),
     ] = 1.0
     config_interval_s: Annotated[
-        float, Meta(gt=0, description="seconds between two looks at the configuration file")
+        float, Meta(gt=0, description="seconds between two reads of the configuration file")
     ] = 5.0
     listen: Annotated[
         str, Meta(description="host:port, with TLS, for the extender's verbs and the views below /apis/v1; empty: none")
@@ -42,12 +46,12 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
     extender_profile: Annotated[
         str,
         Meta(
-            description="profile that judges pods of other schedulers; empty: the one of their scheduler's name, else the first"
+            description="profile that evaluates pods of other schedulers; empty: the one of their scheduler's name, else the first"
         ),
     ] = ""
     extender_timeout_s: Annotated[
         float,
-        Meta(gt=0, description="how long a binding asked for by an extender's caller may take; below its httpTimeout"),
+        Meta(gt=0, description="how long a binding requested by an extender's caller may take; below its httpTimeout"),
     ] = 4.5
 
     def decision_settings(self) -> DecisionSettings:

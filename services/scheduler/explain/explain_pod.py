@@ -1,7 +1,7 @@
 """Explains where a pod is placed, or why it waits, from its own events alone: for `koord why pod`.
 
-Nothing is computed again. CycleDecided holds the evaluation of the pod's class, PodPlaced and PodUnschedulable its result, and the
-gateway's outcomes the end of the binding.
+Nothing is computed again. CycleDecided holds the evaluation of the pod's class, PodPlaced and PodUnschedulable its
+result, and the gateway's outcomes the end of the binding.
 """
 
 from collections.abc import Iterable

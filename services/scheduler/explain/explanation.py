@@ -38,13 +38,15 @@ class ScoredNode(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """The nodes as the deciding cycle evaluated them, or as this scheduler evaluated them for a pod that another scheduler placed.
+    """The nodes as the deciding cycle evaluated them, or as this scheduler evaluated them for a pod that another
+    scheduler placed.
 
     Attributes:
         cycle: its number; 0 where another scheduler decided.
         event: `context/seq` of its CycleDecided.
         now_ns: the instant of the decision; seen: the positions it rests on; config: digest of the configuration.
-        equals_before: pods of the same class placed before this one in the cycle: the nodes were evaluated before the first of them.
+        equals_before: pods of the same class placed before this one in the cycle: the nodes were evaluated before the
+            first of them.
         node: the chosen node, empty for none.
         score: its total when this pod took it; `best` is as of the first pod of the class.
     """
@@ -67,7 +69,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """The state of a pod's placement and the events that led to it.
 
     Attributes:
-        status: `bound`, `placed`, `nominated`, `unschedulable`, `rejected`, `suppressed`, `waiting`, `gated`, `ended`, `gone` or `unknown`.
+        status: `bound`, `placed`, `nominated`, `unschedulable`, `rejected`, `suppressed`, `waiting`, `gated`, `ended`,
+            `gone` or `unknown`.
         node: the node where the pod is, or is to be.
         summary: one sentence.
         evaluation: of its last placement or rejection, if that cycle is among the events.

@@ -1,8 +1,9 @@
 """Answers ScheduleExplanation objects: whether and where a pod, or a pod made from a template, could be placed now.
 
-For a pod that runs or is placed the answer is its node; a pod that waits, and a template, are evaluated on the present State. The
-status is written when the answer changed, and once a minute besides, so that a reader sees that it is recent. The object is deleted
-when its `ttl` is over. The key of a gang is answered with a message: gangs are not part of this release.
+For a pod that runs or is placed the answer is its node; a pod that waits, and a template, are evaluated on the present
+State. The status is written when the answer changed, and once a minute besides, so that a reader sees that it is
+recent. The object is deleted when its `ttl` is over. The key of a gang is answered with a message: gangs are not part
+of this release.
 
 Source: spec/api.md 1.11. Upstream declares templates and does not answer them; they are answered here.
 """
@@ -31,7 +32,8 @@ FIELDS = "answer"
 HEARTBEAT_NS = 60 * SECOND
 DEFAULT_TTL_NS = 24 * 3600 * SECOND
 MAX_PER_CYCLE = 20
-"""Objects evaluated in one cycle, so that the service is never held for long; those with the oldest answers come first."""
+"""Objects evaluated in one cycle, so that the service is never held for long; those with the oldest answers come
+first."""
 MAX_NODES_PER_REASON = 1_000
 """Names of nodes listed for one reason."""
 
@@ -39,7 +41,9 @@ Json = dict[str, Any]
 
 
 def explanation_drafts(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
-    """Returns the status writes and deletions that are due; mostly none. Evaluates all nodes for each object: not for every cycle."""
+    """Returns the status writes and deletions that are due; mostly none. Evaluates all nodes for each object: not for
+    every cycle.
+    """
     view = cache.view
     if not view.explanations:
         return ()

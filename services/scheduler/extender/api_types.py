@@ -20,7 +20,9 @@ class NodeItems(msgspec.Struct, frozen=True):
 
 
 class ExtenderArgs(UpstreamStruct, frozen=True):
-    """A pod and the nodes to filter or to score: by name from a caller that sets `nodeCacheCapable`, else as objects."""
+    """A pod and the nodes to filter or to score: by name from a caller that sets `nodeCacheCapable`, else as
+    objects.
+    """
 
     pod: Pod
     nodes: NodeItems | None = None

@@ -1,7 +1,7 @@
 """Evaluates all nodes for one pod outside of a cycle: for an extender's caller, a ScheduleExplanation, or a person.
 
-A pure function of the settled cache, the pod and `now`; the pod need not exist in the cluster. The evaluation is that of a cycle:
-capacity that is kept for a nominated pod is free for pods of higher priority alone.
+A pure function of the settled cache, the pod and `now`; the pod need not exist in the cluster. The evaluation is that
+of a cycle: capacity that is kept for a nominated pod is free for pods of higher priority alone.
 """
 
 from collections.abc import Iterable
@@ -69,7 +69,9 @@ class EvaluationQuery:
         return int(self.evaluation.total[row]) if row >= 0 else -1
 
     def allocation(self, node: str) -> dict[str, str] | None:
-        """Returns the CPUs and devices for the pod on a node that passed, as annotations; None when they cannot be allocated after all."""
+        """Returns the CPUs and devices for the pod on a node that passed, as annotations; None when they cannot be
+        allocated after all.
+        """
         return self._state.reservers.reserve(self.evaluation, self._row(node))
 
     def feasible_without(self, node: str, uids: Iterable[str]) -> bool:

@@ -1,4 +1,5 @@
-"""Requests of other schedulers to the leading scheduler: evaluations, bindings and evictions, the last two appended as intents.
+"""Requests of other schedulers to the leading scheduler: evaluations, bindings and evictions, the last two appended as
+intents.
 
 Decisions are made one at a time: a cycle and a request hold `turn` from their first read until their events are folded.
 """
@@ -97,7 +98,8 @@ class ExtenderService:
         if await self._until(lambda: self._known(args.pod_uid), ends) is None:
             return f"pod {pod} ({args.pod_uid}) has not been observed; see whether the gateway follows this cluster (koord doctor)"
         async with self.turn:
-            # All checks are made in the turn: the pod may have ended, and this replica may have stopped leading, while others had theirs.
+            # All checks are made in the turn: the pod may have ended, and this replica may have stopped leading, while
+            # others had theirs.
             with self.runtime.hold():
                 charged = await self._charged_binding(args, pod)
             if isinstance(charged, str):
@@ -129,9 +131,10 @@ class ExtenderService:
             candidates: node -> victims, as the caller would evict them.
 
         Returns:
-            The chosen node with its victims once they are terminating. Nothing when none of the nodes helps, the evictions were refused,
-            or their outcome is not known in time: the caller repeats its request then, and gets the same node. Nothing either while
-            victims are leaving a node that the caller does not name any more: it has seen them leave before this scheduler has.
+            The chosen node with its victims once they are terminating. Nothing when none of the nodes helps, the
+            evictions were refused, or their outcome is not known in time: the caller repeats its request then, and gets
+            the same node. Nothing either while victims are leaving a node that the caller does not name any more: it
+            has seen them leave before this scheduler has.
 
         Raises:
             BadQuery: the pod's requests cannot be read.
@@ -139,7 +142,8 @@ class ExtenderService:
         ends = _now_s() + self._timeout_s
         left = dict(candidates)
         while True:
-            # The choice and its record are one turn: callers and cycles in between would choose from what it is about to change.
+            # The choice and its record are one turn: callers and cycles in between would choose from what it is about
+            # to change.
             async with self.turn:
                 node = await self._evict(pod, left)
             if not node:
@@ -189,11 +193,13 @@ class ExtenderService:
         return _ChargedCycle(charged, now_ns, seen, self.config_digest)
 
     async def _evict(self, pod: Pod, candidates: dict[str, MetaVictims]) -> str:
-        """Requests the evictions on the node that loses least, of the victims that are not leaving already; the caller holds the turn.
+        """Requests the evictions on the node that loses least, of the victims that are not leaving already; the caller
+        holds the turn.
 
         Returns:
-            The node; empty where none helps, where capacity for the pod is on its way on a node that is no candidate, and where a victim
-            is not there: it may be gone by now, so that another node's pods would be evicted for nothing.
+            The node; empty where none helps, where capacity for the pod is on its way on a node that is no candidate,
+            and where a victim is not there: it may be gone by now, so that another node's pods would be evicted for
+            nothing.
         """
         pending = self._pending_node(pod)
         if self.cache is None or (pending and pending not in candidates):

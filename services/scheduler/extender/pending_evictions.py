@@ -1,7 +1,7 @@
 """Evictions requested for pods of other schedulers, until the victims have left.
 
-The caller reads the cluster itself and may see the victims leave before this scheduler does. A response that the pod fits nowhere
-would meanwhile make it evict pods of another node for nothing.
+The caller reads the cluster itself and may see the victims leave before this scheduler does. A response that the pod
+fits nowhere would meanwhile make it evict pods of another node for nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,6 +38,8 @@ class PendingEvictions:
         self._pending_evictions[pod_uid] = PendingEviction(node, tuple(victims))
 
     def node_of(self, pod_uid: str, pods: Mapping[str, PodRecord]) -> str:
-        """Returns the node that victims are leaving for the pod; empty for none, once all have left, and where one stays."""
+        """Returns the node that victims are leaving for the pod; empty for none, once all have left, and where one
+        stays.
+        """
         eviction = self._pending_evictions.get(pod_uid)
         return eviction.node if eviction is not None and eviction.is_pending(pods) else ""

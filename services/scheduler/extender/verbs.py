@@ -1,4 +1,6 @@
-"""The extender's verbs, as pure functions of a query. Source: k8s.io/kube-scheduler/extender/v1; spec/scheduler-core.md 1.5."""
+"""The extender's verbs, as pure functions of a query. Source: k8s.io/kube-scheduler/extender/v1; spec/scheduler-core.md
+1.5.
+"""
 
 from collections.abc import Callable
 
@@ -71,7 +73,8 @@ def feasible_candidates(candidates: dict[str, MetaVictims], query: EvaluationQue
 
 
 def cheapest(candidates: dict[str, MetaVictims], is_evicted: Callable[[str], bool]) -> str:
-    """Returns the node with the fewest new victims beyond their disruption budgets, then with the fewest new victims, then by name.
+    """Returns the node with the fewest new victims beyond their disruption budgets, then with the fewest new victims,
+    then by name.
 
     Args:
         is_evicted: True for a pod, by uid, whose eviction is requested already.

@@ -1,7 +1,7 @@
 """Charges a cycle to the quota ledger, and takes back what the ledger refuses.
 
-While the ledger does not respond, the pods that need a charge wait and all others go on. After an unanswered request the ledger gets
-none for a moment, so that it does not hold up every cycle.
+While the ledger does not respond, the pods that need a charge wait and all others go on. After an unanswered request
+the ledger gets none for a moment, so that it does not hold up every cycle.
 """
 
 import logging
@@ -51,7 +51,8 @@ class ChargeClient:
     async def charge(
         self, drafts: Sequence[Draft], seen: dict[str, int], preemptor: QuotaPreemptor, *, preempts: bool = True
     ) -> tuple[Draft, ...]:
-        """Returns the cycle to record: without the pods that the ledger refused or did not respond for, and with preemption for them.
+        """Returns the cycle to record: without the pods that the ledger refused or did not respond for, and with
+        preemption for them.
 
         The caller holds the State: everything but the response is read at `seen`, before the request or after it.
 

@@ -1,6 +1,7 @@
 """Applies the ledger's response to a cycle: placements of refused pods are taken back, and what depends on them.
 
-A pod that found no node behind a pod that is taken back may find one without it: it is left out of the cycle, and tried in the next.
+A pod that found no node behind a pod that is taken back may find one without it: it is left out of the cycle, and tried
+in the next.
 
 Source: architecture.md, Charging quota.
 """
@@ -30,7 +31,7 @@ class PendingCondition(NamedTuple):
 
 
 def pods_to_charge(drafts: Sequence[Draft], needs_charge: Callable[[str], bool]) -> tuple[tuple[str, ...], ...]:
-    """Groups of pods, by uid, that the ledger has to be asked for, in the order in which they were placed."""
+    """Returns the groups of pods, by uid, that need a charge, in the order in which they were placed."""
     placed = (draft.event for draft in drafts if isinstance(draft.event, PodPlaced))
     return tuple((event.pod_uid,) for event in placed if needs_charge(event.pod_uid))
 

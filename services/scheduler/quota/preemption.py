@@ -1,7 +1,9 @@
-"""Preemption inside a quota, in cycles: for a pod that found a node but does not fit into its quota, pods of that quota are evicted.
+"""Preemption inside a quota, in cycles: for a pod that found a node but does not fit into its quota, pods of that quota
+are evicted.
 
-Only pods of the same quota, of lower priority, charged and preemptible are victims; none of the system and default quotas are. The pod
-is nominated for the node that the cycle found for it, and the capacity in the quota is kept for it until it is placed.
+Only pods of the same quota, of lower priority, charged and preemptible are victims; none of the system and default
+quotas are. The pod is nominated for the node that the cycle found for it, and the capacity in the quota is kept for it
+until it is placed.
 
 Source: spec/quota.md 6.3.
 """
@@ -32,7 +34,9 @@ class QuotaPreemptor:
         self._cache = cache
 
     def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
-        """Returns the pods that would take capacity kept for a nominated pod of their own or of higher priority; groups as a whole."""
+        """Returns the pods that would take capacity kept for a nominated pod of their own or of higher priority; groups
+        as a whole.
+        """
         return _NominatedCapacity(self._cache).refused_for_nominated(groups)
 
     def preempt(
@@ -102,7 +106,9 @@ class _NominatedCapacity:
     def _shortage(
         self, uid: str, planned: Mapping[str, Amounts], np_planned: Mapping[str, Amounts]
     ) -> QuotaShort | None:
-        """The shortfall of a pod's quota besides the kept capacity; None where there is none, or the ledger will find it."""
+        """The shortfall of a pod's quota besides the kept capacity; None where there is none, or the ledger will find
+        it.
+        """
         view, entry, priority = self._cache.view.quota, _entry(self._cache, uid), _priority(self._cache, uid)
         if entry is None:
             return None
@@ -130,7 +136,8 @@ class _NominatedCapacity:
 class _QuotaPreemption:
     """Selects victims for the refused pods of one cycle, so that no two of them count on the same capacity.
 
-    A pod that the cycle nominates for a node has the capacity that its victims free in its quota: nobody else counts on it.
+    A pod that the cycle nominates for a node has the capacity that its victims free in its quota: nobody else counts on
+    it.
     """
 
     def __init__(self, cache: SchedulingCache, cycle: CyclePreemptions) -> None:
@@ -160,8 +167,8 @@ class _QuotaPreemption:
         """Returns the pod's quota and its victims; None where none is needed, or all of them would not be enough.
 
         Args:
-            short: the shortfall that the ledger responded. It may rest on more than the followed log shows, and it leaves out the
-                capacity that is kept for others: the larger of both counts.
+            short: the shortfall that the ledger responded. It may rest on more than the followed log shows, and it
+                leaves out the capacity that is kept for others: the larger of both counts.
         """
         entry = _entry(self._cache, pod.uid)
         if entry is None:

@@ -1,8 +1,8 @@
 """Selects the pods of a quota that are evicted for a pod of higher priority that does not fit into the quota.
 
-Pure: the least important pods are evicted, and no more of them than needed. For pods of one node the result is that of upstream's
-preemption inside a quota. But pods of the quota count wherever they run, since a quota is not bound to a node, and none is evicted
-where all of them together do not free enough.
+Pure: the least important pods are evicted, and no more of them than needed. For pods of one node the result is that of
+upstream's preemption inside a quota. But pods of the quota count wherever they run, since a quota is not bound to a
+node, and none is evicted where all of them together do not free enough.
 
 Source: spec/quota.md 6.3; upstream pkg/scheduler/plugins/elasticquota/preempt.go.
 """
@@ -21,7 +21,8 @@ class QuotaVictim(NamedTuple):
     Attributes:
         frees: the amounts that its quota gets back.
         violates: names of the disruption budgets that its eviction would violate.
-        is_last_resort: its eviction would violate one, or was refused before: it is evicted only where the others are not enough.
+        is_last_resort: its eviction would violate one, or was refused before: it is evicted only where the others are
+            not enough.
     """
 
     victim: Victim
@@ -54,7 +55,8 @@ def eviction_order(
 def select_victims(
     ordered: Sequence[QuotaVictim], priority: int, needed: Mapping[str, int]
 ) -> list[QuotaVictim] | None:
-    """Selects victims for a pod of this priority, in the order of `ordered`; None where all candidates together are not enough.
+    """Selects victims for a pod of this priority, in the order of `ordered`; None where all candidates together are not
+    enough.
 
     Args:
         needed: the amounts to free; nothing is evicted where none is above zero.

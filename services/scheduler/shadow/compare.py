@@ -1,4 +1,4 @@
-"""What we would have done with a pod that another scheduler has bound, by the path that our own pods take.
+"""Evaluates a pod that another scheduler has bound as a pod of this scheduler, and compares the two choices.
 
 Source: architecture.md, "Shadow mode".
 """
@@ -21,9 +21,9 @@ class Binding(NamedTuple):
     """A binding by another scheduler that is about to be folded.
 
     Attributes:
-        node: where the pod was bound.
+        node: the node to which the pod was bound.
         seq: `cluster` seq of its observation.
-        at_ns: when that was recorded: the `now` of the comparison.
+        at_ns: the instant of its append, which is the `now` of the comparison.
     """
 
     uid: str
@@ -35,24 +35,27 @@ class Binding(NamedTuple):
 
 
 def profile_for(cache: SchedulingCache, scheduler: str) -> Profile:
-    """Whose rules judge another scheduler's pods: the profile of its name, else the first of the configuration."""
+    """Returns the profile that evaluates another scheduler's pods: the one of its name, else the first of the
+    configuration.
+    """
     return cache.profiles.get(scheduler) or next(iter(cache.profiles.values()))
 
 
 def compare(cache: SchedulingCache, binding: Binding) -> PlacementCompared:
-    """Judge the pod on the state as it is, before its binding is folded, and hold the other's choice against ours.
+    """Evaluates the pod on the State just before its binding is folded, and compares the other scheduler's choice with
+    ours.
 
-    A pure function of the state and the binding: judged again at the recorded positions it comes out the same.
+    A pure function of the State and the binding: evaluated again at the recorded positions, the result is the same.
     """
     cache.settle()
     pod_class, table, profile = binding.pod_class, cache.table, profile_for(cache, binding.pod_class.scheduler)
-    judged, ours, theirs = ClassEvaluated(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
+    evaluated, ours, theirs = ClassEvaluated(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=pod_class.fault),)
     if not pod_class.fault:
         state = CycleState(cache, binding.at_ns)
         evaluation = ClassEvaluation(ActivePlugins(profile, state.plugin_states, state.snapshot), table, pod_class)
         pod_hash = name_hash(binding.uid)
-        judged, row = evaluation.record(pod_hash), evaluation.choose(pod_hash)
+        evaluated, row = evaluation.record(pod_hash), evaluation.choose(pod_hash)
         ours = evaluation.candidates([row])[0] if row >= 0 else _NONE
         refused = _refusals(evaluation, table.rows.get(binding.node, -1))
         theirs = _NONE if refused else evaluation.candidates([table.rows[binding.node]])[0]
@@ -64,7 +67,7 @@ def compare(cache: SchedulingCache, binding: Binding) -> PlacementCompared:
         request=pod_class.request,
         as_of={**cache.view.positions, "cluster": binding.seq - 1},
         as_of_ns=binding.at_ns,
-        evaluation=judged,
+        evaluation=evaluated,
         their_node=binding.node,
         our_node=ours.node,
         our_score=ours.score,

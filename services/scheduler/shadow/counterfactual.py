@@ -1,9 +1,9 @@
-"""Where another scheduler's pods would be had our choices been followed.
+"""Places another scheduler's pods as if our choices had been carried out.
 
-Shadow mode judges each pod on the cluster as the other scheduler has filled it: there, a node that it neglects is our best choice
-again and again, so single judgements do not add up to a load. Here the pods are decided again in their order, on the cluster
-with our earlier choices in place of theirs. What else happened stays as it was, measured load included: reports tell of pods
-where they really ran.
+Shadow mode evaluates each pod on the cluster as the other scheduler has filled it. A node that it neglects is our best
+choice there again and again, so single comparisons do not add up to a load. Here the pods are decided again in their
+order, on the cluster with our earlier choices in place of theirs. All else stays as it was, measured load included: it
+was measured with the pods where they ran.
 """
 
 from collections import deque
@@ -22,18 +22,18 @@ from shared.events.scheduling import PlacementCompared
 
 
 class Counterfactual:
-    """A cluster in which we were followed: a fold over what was observed.
+    """A cluster in which our choices were carried out: a fold over what was observed.
 
     Attributes:
         nodes: uid of a compared pod -> its node there; the real one where none passed our filters.
     """
 
     def __init__(self, compared: Iterable[PlacementCompared], configs: Iterable[RecordedEvent]) -> None:
-        """Begin before everything.
+        """Begins before the first event.
 
         Args:
             compared: the pods to decide again.
-            configs: ConfigApplied of `scheduling`, in order: each is in force where it was for the comparison.
+            configs: ConfigApplied of `scheduling`, in order; each comparison has the one that was in force for it.
         """
         self.nodes: dict[str, str] = {}
         self._compared = {found.pod_uid: found for found in compared}
@@ -41,8 +41,8 @@ class Counterfactual:
         self._view = ClusterView()
         self._cache: SchedulingCache | None = None
 
-    def tell(self, record: RecordedEvent) -> None:
-        """Fold one observation."""
+    def apply(self, record: RecordedEvent) -> None:
+        """Folds one observation."""
         event = record.event
         if isinstance(event, PodObserved) and event.pod_uid in self._compared and event.object.spec.node_name:
             if event.pod_uid not in self.nodes:
@@ -57,7 +57,7 @@ class Counterfactual:
         return found.our_node or real
 
     def _configured(self, upto: int) -> SchedulingCache:
-        """The index under the configuration that was in force at that `scheduling` seq."""
+        """Returns the cache under the configuration that was in force at that `scheduling` seq."""
         while self._configs and self._configs[0].seq <= upto:
             self._view.apply(self._configs.popleft())
             self._cache = None

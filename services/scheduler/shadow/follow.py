@@ -1,9 +1,9 @@
-"""Beside another scheduler: each of its bindings is compared with what we would have done, in the moment before it is folded.
+"""Follows another scheduler: each of its bindings is compared with our choice, just before the binding is folded.
 
-The shell lets `Shadow.look` see every record just before its fold, while this replica leads. Only a binding of a pod of that
-scheduler is of interest: the index is brought up to the state as it is then, the pod is judged, and what came of it waits to
-be appended. What was bound before that was possible (nobody led, the gateway had not listed everything, the index was being
-built) is not compared; `koord shadow report` counts it.
+While this replica leads, `Shadow.look` is called with every record before its fold. For a binding of a pod of that
+scheduler the cache is settled, the pod is evaluated, and the comparison waits to be appended. Bindings that came before
+that was possible (no replica led, the gateway had not listed everything, the cache was being built) are not compared;
+`koord shadow report` counts them.
 """
 
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
@@ -14,12 +14,12 @@ from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.kube.pod import Pod
 
-AT_ONCE = 256
-"""Comparisons that one append takes."""
+MAX_PER_APPEND = 256
+"""Comparisons of one append."""
 
 
 class Shadow:
-    """What is known of another scheduler's bindings that the log does not say yet."""
+    """The comparisons of another scheduler's bindings that are not appended yet."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -29,12 +29,14 @@ class Shadow:
         self._drafts: list[Draft] = []
 
     def use_cache(self, cache: SchedulingCache | None, config_digest: str = "", scheduler: str = "") -> None:
-        """Compares that scheduler's bindings by a settled cache, made for this configuration; None while there is none."""
+        """Compares that scheduler's bindings by a settled cache, made for this configuration; None while there is
+        none.
+        """
         self._cache = cache if scheduler else None
         self._config, self._scheduler = config_digest, scheduler
 
     def look(self, record: RecordedEvent) -> None:
-        """See a record that is about to be folded."""
+        """Compares a record that is about to be folded, if it is a binding by that scheduler."""
         event = record.event
         if (
             type(event) is PodObserved
@@ -50,17 +52,19 @@ class Shadow:
             self._drafts.append(Draft(compared, Cause(record.context, record.seq), event.pod_uid))
 
     def take(self) -> tuple[Draft, ...]:
-        """The next comparisons to append."""
-        taken, self._drafts = tuple(self._drafts[:AT_ONCE]), self._drafts[AT_ONCE:]
+        """Returns the next comparisons to append."""
+        taken, self._drafts = tuple(self._drafts[:MAX_PER_APPEND]), self._drafts[MAX_PER_APPEND:]
         return taken
 
     def _bound_just_now(self, event: PodObserved) -> PodClass | None:
-        """What the pod asks for, if this is how its binding by that scheduler shows; None otherwise."""
+        """Returns the pod's class if the observation is the first of its binding by that scheduler; None otherwise."""
         view, pod = self._view, event.object
         if ((pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name) != self._scheduler:
             return None
-        if view.listed_seq < view.gateway_since:  # both are 0 when retention has dropped them: that was long ago
-            return None  # the gateway is still telling what happened while it was away
+        # The gateway still records what happened before it started. Both are 0 when retention has dropped them: that
+        # was long ago.
+        if view.listed_seq < view.gateway_since:
+            return None
         pod_record = view.pods.get(event.pod_uid)
         if pod_record is None or not pod_record.since:
             return pod_class_of(view, event) if _was_scheduled(pod) else None
@@ -70,7 +74,7 @@ class Shadow:
 
 
 def pod_class_of(view: ClusterView, event: PodObserved) -> PodClass:
-    """What a pod asks for, by what was known of it before this observation; by the observation if it is the first."""
+    """Returns a pod's class as of before this observation; of the observation itself if it is the first."""
     view.read()
     pod_record = view.pods.get(event.pod_uid)
     if pod_record is not None and pod_record.pod_class is not None:
@@ -80,6 +84,6 @@ def pod_class_of(view: ClusterView, event: PodObserved) -> PodClass:
 
 
 def _was_scheduled(pod: Pod) -> bool:
-    """Whether a pod that is first seen on a node was bound there, so fast that nobody saw it wait: a static pod names its node itself."""
+    """Returns True for a pod that was bound before its first observation; a static pod names its node itself."""
     condition = pod.condition("PodScheduled")
     return condition is not None and condition.status == "True"

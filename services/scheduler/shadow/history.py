@@ -1,4 +1,4 @@
-"""What the logs say of another scheduler's placements: which were compared, which were not and why, and what runs where.
+"""Another scheduler's placements as the log has them: compared or not and why, and the pods on each node.
 
 A fold over `cluster` and `scheduling`, for `koord shadow report`; it reads nothing but events.
 """
@@ -18,14 +18,14 @@ from shared.kube.quantity import BadQuantity, amount, nanos
 
 BOUND_BEFORE = "BoundBefore"
 NAMED_ITS_NODE = "NamedItsNode"
-NOBODY_COMPARED = "NobodyCompared"
+NO_LEADER = "NoLeader"
 
 NOT_COMPARED: Final[Mapping[str, str]] = {
     BOUND_BEFORE: "bound before the gateway had listed everything",
     NAMED_ITS_NODE: "created with a node name, so no scheduler chose",
-    NOBODY_COMPARED: "no scheduler of ours led in shadow mode at that moment",
+    NO_LEADER: "no scheduler of ours led in shadow mode at that moment",
 }
-"""Why a binding was not compared -> in words."""
+"""Reason why a binding was not compared -> its text."""
 
 RESOURCES = ("cpu", "memory")
 
@@ -38,15 +38,15 @@ class Compared(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """A binding as it was first seen."""
+    """A binding as of its first observation."""
 
     scheduler: str
-    why_not: str
+    reason: str
     at_ns: int
 
 
 class ShadowHistory:
-    """The fold. Contexts may be told one after the other.
+    """The fold. Contexts may be folded one after the other.
 
     Attributes:
         compared: pod uid -> its comparison.
@@ -62,12 +62,12 @@ class ShadowHistory:
         self.nodes: dict[str, Node] = {}
         self._listed = True  # a log without the gateway's start had it dropped long ago
 
-    def tell(self, record: RecordedEvent) -> None:
-        """Fold one event."""
+    def apply(self, record: RecordedEvent) -> None:
+        """Folds one event."""
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
                 if pod.spec.node_name and uid not in self.bound:
-                    self.bound[uid] = _Bound(_scheduler(pod), self._why_not(uid, pod), record.at_ns)
+                    self.bound[uid] = _Bound(_scheduler(pod), self._reason(uid, pod), record.at_ns)
                 self.pods[uid] = pod
             case PodDeleted(pod_uid=uid):
                 self.pods.pop(uid, None)
@@ -83,7 +83,7 @@ class ShadowHistory:
                 self.compared[uid] = Compared(f"{record.context}/{record.seq}", found)
 
     def running(self) -> dict[str, tuple[str, dict[str, int]]]:
-        """Pod uid -> (its node, what it asks for), of all pods that hold room on a node."""
+        """Returns pod uid -> (its node, its request), for all pods that run."""
         return {
             uid: (pod.spec.node_name, _request(pod))
             for uid, pod in self.pods.items()
@@ -91,17 +91,17 @@ class ShadowHistory:
         }
 
     def allocatable(self) -> dict[str, dict[str, int]]:
-        """Node -> cpu in milli-cores and memory in bytes."""
+        """Returns node -> cpu in milli-cores and memory in bytes."""
         return {name: _read(node.status.allocatable or {}) for name, node in sorted(self.nodes.items())}
 
-    def _why_not(self, uid: str, pod: Pod) -> str:
-        """What it means if the binding that is seen now was not compared."""
+    def _reason(self, uid: str, pod: Pod) -> str:
+        """Returns the reason why a binding that is observed now was not compared, if it was not."""
         if not self._listed:
             return BOUND_BEFORE
         condition = pod.condition("PodScheduled")
         if uid not in self.pods and (condition is None or condition.status != "True"):
             return NAMED_ITS_NODE
-        return NOBODY_COMPARED
+        return NO_LEADER
 
 
 def _scheduler(pod: Pod) -> str:
@@ -110,10 +110,10 @@ def _scheduler(pod: Pod) -> str:
 
 def _request(pod: Pod) -> dict[str, int]:
     try:
-        asked = whole(pod_requests(pod))
+        requests = whole(pod_requests(pod))
     except BadQuantity:
         return dict.fromkeys(RESOURCES, 0)
-    return {name: asked.get(name, 0) for name in RESOURCES}
+    return {name: requests.get(name, 0) for name in RESOURCES}
 
 
 def _read(quantities: Mapping[str, str]) -> dict[str, int]:

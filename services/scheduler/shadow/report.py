@@ -1,4 +1,4 @@
-"""How another scheduler's placements compare with ours, summed up from the log alone, for `koord shadow report`."""
+"""Sums up the comparison of another scheduler's placements with ours, from the log alone, for `koord shadow report`."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ from services.scheduler.shadow.history import RESOURCES, Compared, ShadowHistory
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """How much lower the nodes they chose score, of placements with a lower score: nearest-rank percentiles."""
+    """The difference of scores, of their placements with a lower score than ours: nearest-rank percentiles."""
 
     p50: int
     p90: int
@@ -19,7 +19,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class RefusedBy(msgspec.Struct, frozen=True):
-    """Pods on nodes that one of our filters refuses for one reason; `example` is one of them."""
+    """Pods on nodes that one of our filters rejects for one reason; `example` is one of them."""
 
     plugin: str
     code: str
@@ -30,7 +30,7 @@ class RefusedBy(msgspec.Struct, frozen=True):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """How evenly a resource is requested over the nodes, in percent of each node's allocatable."""
+    """The distribution of a requested resource over the nodes, in percent of each node's allocatable."""
 
     max_percent: float
     mean_percent: float
@@ -38,7 +38,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Balance(msgspec.Struct, frozen=True):
-    """A resource as it is requested now, and as it would be had our choices been followed (followed.py)."""
+    """A requested resource as it is now, and as it would be with our choices (counterfactual.py)."""
 
     resource: str
     theirs: Spread
@@ -46,7 +46,7 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """What is requested on a node: cpu in milli-cores, memory in bytes."""
+    """The requests on a node: cpu in milli-cores, memory in bytes."""
 
     node: str
     allocatable: dict[str, int]
@@ -71,17 +71,17 @@ class Worst(msgspec.Struct, frozen=True):
 
 
 class ShadowReport(msgspec.Struct, frozen=True):
-    """What shadow mode found.
+    """The findings of shadow mode.
 
     Attributes:
-        schedulers: whose placements; profiles: whose rules of ours judged.
-        first_ns, last_ns: when the first and the last binding was compared; 0 without one.
-        compared: how many placements; the five numbers from `same_node` on add up to it.
-        not_compared: reason (a key of shadow_log.NOT_COMPARED) -> how many bindings.
-        same_node: they chose our node. equal_score: another one that scores the same; lower_score: one that scores less.
-        refused: one that our filters refuse, while another passes. found_none: no node passes our filters.
+        schedulers: the other schedulers; profiles: the profiles of ours that evaluated.
+        first_ns, last_ns: instants of the first and the last compared binding; 0 without one.
+        compared: number of placements; the five numbers from `same_node` on add up to it.
+        not_compared: reason (a key of history.NOT_COMPARED) -> number of bindings.
+        same_node: they chose our node. equal_score: another node with the same score; lower_score: one with less.
+        refused: a node that our filters reject, while another passes. found_none: no node passes our filters.
         refused_by: of `refused` and `found_none`: the reasons, most pods first; a pod counts in each of its reasons.
-        balance, nodes: over all pods that run at the end of the log, whoever placed them.
+        balance, nodes: over all pods that run at the end of the log, of every scheduler.
     """
 
     schedulers: tuple[str, ...]
@@ -103,7 +103,7 @@ class ShadowReport(msgspec.Struct, frozen=True):
 
 
 def chosen(log: ShadowHistory, schedulers: Collection[str] = (), since_ns: int = 0) -> list[Compared]:
-    """The comparisons that a report is about; arguments as of `report`."""
+    """Returns the comparisons that a report covers; arguments as of `report`."""
     return [
         one
         for one in log.compared.values()
@@ -113,18 +113,18 @@ def chosen(log: ShadowHistory, schedulers: Collection[str] = (), since_ns: int =
 
 def report(
     log: ShadowHistory,
-    followed: Mapping[str, str],
+    counterfactual: Mapping[str, str],
     schedulers: Collection[str] = (),
     since_ns: int = 0,
     worst: int = 10,
 ) -> ShadowReport:
-    """Sum up.
+    """Sums up the comparisons.
 
     Args:
-        followed: uid of a compared pod -> where it would be had our choices been followed.
-        schedulers: whose placements; of all that were compared when empty.
+        counterfactual: uid of a compared pod -> its node had our choices been carried out.
+        schedulers: whose placements to report; empty for all that were compared.
         since_ns: only bindings recorded from then on.
-        worst: how many single placements to name.
+        worst: number of single placements to list.
     """
     found = chosen(log, schedulers, since_ns)
     names = sorted(schedulers or {one.found.scheduler for one in found})
@@ -133,12 +133,12 @@ def report(
     lower = [one for one in apart if one.found.gap > 0]
     outside = [one for one in found if one.found.their_rejections]
     missed = Counter(
-        bound.why_not
+        bound.reason
         for uid, bound in log.bound.items()
         if bound.scheduler in names and bound.at_ns >= since_ns and uid not in log.compared
     )
     instants = [one.found.as_of_ns for one in found]
-    nodes = _nodes(log, followed)
+    nodes = _nodes(log, counterfactual)
     return ShadowReport(
         schedulers=tuple(names),
         profiles=tuple(sorted({one.found.profile for one in found})),
@@ -179,8 +179,8 @@ def _refused_by(outside: Sequence[Compared]) -> tuple[RefusedBy, ...]:
     )
 
 
-def _nodes(log: ShadowHistory, followed: Mapping[str, str]) -> tuple[NodeLoad, ...]:
-    """What is requested per node now, and had our choices been followed."""
+def _nodes(log: ShadowHistory, counterfactual: Mapping[str, str]) -> tuple[NodeLoad, ...]:
+    """Returns the requests per node now, and with our choices."""
     allocatable = log.allocatable()
     loads = [
         NodeLoad(node, sizes, dict.fromkeys(RESOURCES, 0), dict.fromkeys(RESOURCES, 0))
@@ -191,7 +191,7 @@ def _nodes(log: ShadowHistory, followed: Mapping[str, str]) -> tuple[NodeLoad, .
         for resource, size in request.items():
             if node in by_name:
                 by_name[node].theirs[resource] += size
-            if (ours := followed.get(uid, node)) in by_name:
+            if (ours := counterfactual.get(uid, node)) in by_name:
                 by_name[ours].ours[resource] += size
     return tuple(loads)
 

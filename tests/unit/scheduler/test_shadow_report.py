@@ -18,7 +18,7 @@ def told(world: Beside) -> ShadowHistory:
     log = ShadowHistory()
     for records in world.logs.values():
         for record in records:
-            log.tell(record)
+            log.apply(record)
     return log
 
 
@@ -27,7 +27,7 @@ def followed(world: Beside) -> dict[str, str]:
     configs = [record for record in world.logs["scheduling"] if isinstance(record.event, ConfigApplied)]
     cluster = Counterfactual([one.found for one in told(world).compared.values()], configs)
     for record in world.logs["cluster"]:
-        cluster.tell(record)
+        cluster.apply(record)
     return cluster.nodes
 
 
@@ -135,7 +135,7 @@ def test_what_was_not_compared_is_counted_by_its_reason() -> None:
     world.add_pod(pod("other", on="a", scheduler="volcano"))
     found = summed_up(world, [THEIRS])
     assert found.compared == 0
-    assert found.not_compared == {"BoundBefore": 1, "NamedItsNode": 1, "NobodyCompared": 1}
+    assert found.not_compared == {"BoundBefore": 1, "NamedItsNode": 1, "NoLeader": 1}
     assert found.gap.max == 0
 
 

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration as it is written. Source: spec/api.md 4.3; Kubernetes' kubescheduler.config.k8s.io/v1."""
+"""The schema of KubeSchedulerConfiguration. Source: spec/api.md 4.3; Kubernetes' kubescheduler.config.k8s.io/v1."""
 
 from typing import Annotated, Any
 
@@ -9,25 +9,29 @@ Percent = Annotated[int, Meta(ge=0, le=100)]
 
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """Base: an unknown field is a mistake."""
+    """Base: an unknown field is an error."""
 
 
 class PluginEntry(Strict):
-    """A plugin at a point; the weight matters at `score` and `multiPoint`."""
+    """A plugin at an extension point; its weight counts at `score` and `multiPoint`.
+
+    The bound is upstream's int32. A score is 100 at most, so the total of all plugins stays below 2^53, and the
+    kernels, which sum it as whole floats, are exact.
+    """
 
     name: str
     weight: Annotated[int, Meta(le=2**31 - 1)] = 0
 
 
 class PluginSet(Strict):
-    """What is put in and taken out at one point; `*` takes out all that are there by default."""
+    """The plugins enabled and disabled at one extension point; `*` disables all that are enabled by default."""
 
     enabled: list[PluginEntry] | None = None
     disabled: list[PluginEntry] | None = None
 
 
 class PluginSets(Strict):
-    """The plugins by point."""
+    """The plugins by extension point."""
 
     pre_enqueue: PluginSet | None = None
     queue_sort: PluginSet | None = None
@@ -52,7 +56,7 @@ class PluginConfig(Strict):
 
 
 class LeaderElection(Strict):
-    """How upstream's replicas elect one; the log decides here."""
+    """Upstream's leader election; here the log's writer lock decides."""
 
     leader_elect: bool | None = None
     lease_duration: str | None = None
@@ -64,7 +68,7 @@ class LeaderElection(Strict):
 
 
 class ClientConnection(Strict):
-    """How upstream reaches the API server; the gateway does here."""
+    """Upstream's connection to the API server; here the gateway's."""
 
     kubeconfig: str | None = None
     accept_content_types: str | None = None

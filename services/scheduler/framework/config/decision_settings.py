@@ -1,4 +1,6 @@
-"""Settings of the process that shape decisions: recorded with the configuration, so that a cycle can be decided again."""
+"""Settings of the process that shape decisions: recorded with the configuration, so that a cycle can be decided
+again.
+"""
 
 from collections.abc import Mapping
 
@@ -11,7 +13,8 @@ class DecisionSettings(msgspec.Struct, frozen=True):
     Attributes:
         batch_size: pods a cycle takes at most.
         shadow_scheduler: the scheduler whose bindings are compared, empty for none.
-        extender_profile: the profile that evaluates pods of other schedulers, empty for the one of their scheduler's name.
+        extender_profile: the profile that evaluates pods of other schedulers, empty for the one of their scheduler's
+            name.
     """
 
     batch_size: int = 256

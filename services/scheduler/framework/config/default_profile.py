@@ -1,4 +1,7 @@
-"""The configuration that holds when nobody gives one: koord-scheduler's shipped profile. Source: spec/scheduler-core.md 1.1."""
+"""The configuration in force without a file and a ConfigMap: koord-scheduler's default.
+
+Source: spec/scheduler-core.md 1.1.
+"""
 
 DEFAULT_PROFILE = """\
 apiVersion: kubescheduler.config.k8s.io/v1

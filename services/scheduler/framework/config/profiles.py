@@ -1,8 +1,8 @@
 """KubeSchedulerConfiguration: what operators write, read into profiles, or refused with the path and the reason.
 
-Fields that only steer upstream's own machinery (leader election, client limits, parallelism) are accepted and have no effect; what
-a configuration asks for and does not get is listed in `notes`. Anything unknown is refused: a typing error must not pass as a
-setting.
+Fields that only steer upstream's own machinery (leader election, client limits, parallelism) are accepted and have no
+effect; what a configuration asks for and does not get is listed in `notes`. Anything unknown is refused: a typing error
+must not pass as a setting.
 
 Source: spec/api.md 4.3, spec/scheduler-core.md 1.1.
 """
@@ -192,7 +192,8 @@ def _multi_point(given: PluginSet | None, registry: Registry) -> dict[str, int]:
 def _at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:
     """Plugins at one point in their order, with weights.
 
-    First those of the multi-point set that are listed here, as listed; then the rest of that set; then what else is listed.
+    First those of the multi-point set that are listed here, as listed; then the rest of that set; then what else is
+    listed.
     """
     enabled = {entry.name: entry.weight or 1 for entry in (given.enabled if given else None) or ()}
     disabled = {entry.name for entry in (given.disabled if given else None) or ()}
