@@ -1,1 +1,1 @@
-"""Scheduling plugins: each judges all candidate nodes at once, in integers as upstream has them."""
+"""Scheduling plugins, one package each; every plugin evaluates all nodes at once, in integers as upstream's."""

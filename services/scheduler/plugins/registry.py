@@ -1,6 +1,6 @@
 """Registry of the plugins of this release: one line for each.
 
-To add a plugin: write its package with a SPEC, import it here, and remove its name from UNSUPPORTED (`unsupported_plugins.py`), if it is there.
+To add a plugin: write its package with a SPEC and list it here. A plugin in `unsupported_plugins.py` is removed there.
 """
 
 from services.scheduler.framework.registry import Registry

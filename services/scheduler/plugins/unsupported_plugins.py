@@ -26,7 +26,7 @@ _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio", "B
 
 
 class BadArgs(KoordError):
-    """Arguments that cannot be used; names the place, what was found there and what is allowed."""
+    """Arguments that cannot be used; gives the path, the value and what is allowed."""
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

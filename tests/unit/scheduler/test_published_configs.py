@@ -156,7 +156,7 @@ def test_several_profiles_have_plugins_and_weights_of_their_own() -> None:
     assert isinstance(scarce, ScarceResourceAvoidance)
     assert scarce.scarce == {"nvidia.com/gpu"}
     assert isinstance(hint, SchedulingHint)
-    assert (online.filters[0], hint.most_nodes) == (hint, 3)
+    assert (online.filters[0], hint.max_nodes) == (hint, 3)
     assert {"NodePorts", "NodeNUMAResource", "SchedulingHint"}.isdisjoint(plugin.name for plugin in offline.filters)
     assert {scorer.plugin.name: scorer.weight for scorer in offline.scorers}["NodeNUMAResource"] == 4
 

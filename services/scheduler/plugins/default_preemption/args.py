@@ -12,23 +12,23 @@ NAME = "DefaultPreemption"
 
 
 class BadPreemptionArgs(KoordError):
-    """DefaultPreemptionArgs that cannot be used; names the path, what was found there and what is allowed."""
+    """DefaultPreemptionArgs that cannot be used; gives the path, the value and what is allowed."""
 
 
 class PreemptionArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """How many nodes are looked at: a share of them, but never fewer than a number."""
+    """Bounds of the search for candidate nodes: a share of the nodes, but never fewer than a number."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
 
     def candidates(self, nodes: int) -> int:
-        """How many candidates are enough, of so many nodes."""
+        """The number of candidates that is enough, of so many nodes."""
         share = nodes * self.min_candidate_nodes_percentage // 100
         return min(max(share, self.min_candidate_nodes_absolute), nodes)
 
 
 def read_preemption_args(raw: Mapping[str, Any], source: str = "DefaultPreemptionArgs") -> PreemptionArgs:
-    """Decode and check DefaultPreemptionArgs.
+    """Decodes and checks DefaultPreemptionArgs.
 
     Raises:
         BadPreemptionArgs: a field is unknown, of the wrong type, or out of range.

@@ -17,5 +17,5 @@ class DefaultPreemption(PostFilterPlugin):
         self.args = args
 
     def candidates(self, nodes: int) -> int:
-        """The share and the number of nodes that the arguments name."""
+        """The bound by the share and the number in the arguments."""
         return self.args.candidates(nodes)

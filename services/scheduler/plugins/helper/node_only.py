@@ -1,7 +1,7 @@
-"""Verdicts and scores that depend on the node object alone: worked out once, then anew for changed nodes only.
+"""Filter results and scores that depend on the node object alone: computed once, then again for changed nodes only.
 
-What such a plugin reads of a pod (its tolerations, its selector) is the same for most classes of pods, so answers are kept by
-that part and shared by every class that has it.
+The part of a pod that such a plugin reads (its tolerations, its selector) is the same for most classes of pods, so the
+results are cached by that part and shared by all classes that have it.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.pod_class import PodClass
 
 Evaluate = Callable[[NodeTable, PodClass, Rows], Int64]
-"""Works verdicts or scores out for some rows."""
+"""Computes filter results or scores of some rows."""
 
 _MOST_KEPT = 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
 class NodeOnlyState(PluginState):
-    """A state whose answers no placement changes; they are kept with the table, by its version."""
+    """A state whose results no placement changes; they are cached with the table, by its version."""
 
     __slots__ = ("_filter", "_owner", "_reads", "_score", "_table")
 
@@ -34,11 +34,11 @@ class NodeOnlyState(PluginState):
         filter_: Evaluate | None,
         score: Evaluate | None,
     ) -> None:
-        """Take the plugin's judges; None stands for one that has no opinion.
+        """Takes the functions of the plugin; None: it does not filter, or does not score.
 
         Args:
             owner: the plugin.
-            reads: all that the judges read of a pod.
+            reads: the part of a pod that the functions read.
         """
         self._owner = owner
         self._table = table
@@ -47,7 +47,7 @@ class NodeOnlyState(PluginState):
         self._score = score
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """The verdicts, None when all nodes pass."""
+        """The filter results, None when all nodes pass."""
         cached = self._cached(0, self._filter, pod_class)
         return cached.values[rows] if cached is not None and cached.any else None
 
@@ -57,7 +57,7 @@ class NodeOnlyState(PluginState):
         return None if cached is None else cached.values[rows]
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The verdict on one node."""
+        """The filter result of one node."""
         cached = self._cached(0, self._filter, pod_class)
         return 0 if cached is None else int(cached.values[row])
 

@@ -10,7 +10,7 @@ from shared.kube.selectors import NodeSelectorTerm, Requirement
 
 
 def own_matches(table: NodeTable, pod_class: PodClass) -> Bools:
-    """bool[rows]: which nodes match the pod's own selector and required terms."""
+    """bool[rows]: nodes that match the pod's own selector and required terms."""
     matches = np.ones(table.size, np.bool_)
     for key, value in (pod_class.pod.spec.node_selector or {}).items():
         matches &= table.labels.matches(Requirement(key=key, operator="In", values=(value,)), table.size)
@@ -23,7 +23,7 @@ def affinity_of(pod_class: PodClass) -> Affinity | None:
 
 
 def required_matches(table: NodeTable, affinity: Affinity | None) -> Bools:
-    """bool[rows]: which nodes match one of the required terms, all of them without any requirement."""
+    """bool[rows]: nodes that match one of the required terms; all of them without any requirement."""
     if affinity is None or affinity.required is None:
         return np.ones(table.size, np.bool_)
     one_of = np.zeros(table.size, np.bool_)
@@ -33,7 +33,7 @@ def required_matches(table: NodeTable, affinity: Affinity | None) -> Bools:
 
 
 def term_matches(table: NodeTable, term: NodeSelectorTerm) -> Bools:
-    """bool[rows]: which nodes meet every expression of a term; a term without any matches nothing."""
+    """bool[rows]: nodes that match every expression of a term; a term without any matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return np.zeros(table.size, np.bool_)
     matches = np.ones(table.size, np.bool_)
@@ -45,7 +45,7 @@ def term_matches(table: NodeTable, term: NodeSelectorTerm) -> Bools:
 
 
 def _field_matches(table: NodeTable, requirement: Requirement) -> Bools:
-    """`metadata.name` In or NotIn; no other field can be selected by."""
+    """bool[rows] for `metadata.name` In or NotIn; other fields match nothing."""
     named = np.zeros(table.size, np.bool_)
     if requirement.key != "metadata.name" or requirement.operator not in ("In", "NotIn"):
         return named

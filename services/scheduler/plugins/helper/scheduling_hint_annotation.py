@@ -1,4 +1,4 @@
-"""The scheduling hint: where someone else has decided already that a pod is to go.
+"""The scheduling hint: an annotation in which another component has chosen the nodes of a pod.
 
     {"nodeNames":[...],"preferredNodeNames":[...],"extensions":{plugin: anything}}
 
@@ -20,16 +20,16 @@ _CUT_SHORT = "unexpected end of JSON input"
 
 
 class BadHint(Exception):
-    """The annotation cannot be read."""
+    """An annotation that cannot be read."""
 
 
 class Hint(msgspec.Struct, frozen=True, rename="camel"):
     """A hint.
 
     Attributes:
-        node_names: the only nodes that will do; any when empty.
+        node_names: the only feasible nodes; all when empty.
         preferred_node_names: nodes that come first, in this order.
-        extensions: what single plugins are told; for NodeNUMAResource, that the pod's annotation says what it is to have.
+        extensions: data for single plugins; for NodeNUMAResource, that the allocation of the pod is in its annotations.
     """
 
     node_names: tuple[str, ...] | None = None
@@ -38,10 +38,10 @@ class Hint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_hint(annotations: Mapping[str, str] | None) -> Hint | None:
-    """The hint that annotations hold, None without one.
+    """The hint in annotations, None without one.
 
     Raises:
-        BadHint: it cannot be read.
+        BadHint: the annotation cannot be read.
     """
     text = next((text for name in HINTS if (text := (annotations or {}).get(name))), None)
     if text is None:

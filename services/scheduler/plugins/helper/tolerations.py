@@ -13,7 +13,7 @@ HARD = ("NoSchedule", "NoExecute")
 
 
 def all_tolerated(table: NodeTable, pod_class: PodClass) -> NDArray[np.bool_]:
-    """bool[rows]: which nodes have no hard taint that the pod does not tolerate."""
+    """bool[rows]: nodes without a hard taint that the pod does not tolerate."""
     tolerations = pod_class.pod.spec.tolerations
     by_set = np.array(
         [
@@ -26,12 +26,12 @@ def all_tolerated(table: NodeTable, pod_class: PodClass) -> NDArray[np.bool_]:
 
 
 def tolerations_of(pod_class: PodClass) -> tuple[Toleration, ...]:
-    """What the taint plugins read of a pod."""
+    """The tolerations of a class: all that the taint plugins read of it."""
     return pod_class.pod.spec.tolerations
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration covers a taint: effect and key equal or empty, and the value equal unless it only has to exist."""
+    """Returns True where a toleration covers a taint: effect and key equal or empty, and the value equal or unchecked."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -19,8 +19,8 @@ class Domains(NamedTuple):
 
     Attributes:
         of: intp[rows], number of the node's domain; `size` for nodes without the label and for rows without a node.
-        size: how many numbers there are; arrays over domains have one entry more, for the rows outside of any.
-        known: bool[rows], whether the node is in a domain.
+        size: number of domains; arrays over domains have one entry more, for the rows outside of any.
+        known: bool[rows], True for nodes in a domain.
     """
 
     of: NDArray[np.intp]
@@ -44,15 +44,15 @@ class Domains(NamedTuple):
         sums[self.size] = 0
         return sums
 
-    def met_on(self, rows: Bools) -> Bools:
-        """bool[size + 1]: domains that the marked rows are in; the last entry: whether one is outside of any."""
+    def touched_by(self, rows: Bools) -> Bools:
+        """bool[size + 1]: domains of the marked rows; the last entry stands for rows outside of any domain."""
         met = np.zeros(self.size + 1, np.bool_)
         met[self.of[rows]] = True
         return met
 
 
 def domains(table: NodeTable, key: str) -> Domains:
-    """The domains of a key; worked out once a version of the table."""
+    """The domains of a key; computed once for each version of the table."""
     entry = ("topology", key)
     cached: tuple[int, int, Domains] | None = table.cached.get(entry)
     if cached is None or cached[:2] != (table.version, table.size):

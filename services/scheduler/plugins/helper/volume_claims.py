@@ -1,4 +1,4 @@
-"""The claims of a pod as they stand: bound, waiting for a node, or in a state in which no node will do.
+"""The claims of a pod by their state: bound, waiting for a node, or in a state in which no node is feasible.
 
 Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding (GetPodVolumeClaims).
 """
@@ -12,12 +12,12 @@ from shared.kube.storage import Claim, PersistentVolume
 
 
 class Claims(NamedTuple):
-    """A class of pods' claims.
+    """The claims of a class of pods.
 
     Attributes:
-        bound: claims with their volume; None for one that is not there.
-        waiting: claims whose volume is made or chosen once the pod has a node.
-        trouble: why no node will do, if so.
+        bound: claims with their volume; None for a volume that does not exist.
+        waiting: claims whose volume is provisioned or chosen once the pod has a node.
+        problem: the reason for which no node is feasible, if any.
     """
 
     bound: tuple[tuple[Claim, PersistentVolume | None], ...] = ()
@@ -40,7 +40,7 @@ def claim_keys(pod_class: PodClass) -> tuple[str, ...]:
 
 
 def claims_of(pod_class: PodClass, storage: VolumeCatalog) -> Claims:
-    """How a class's claims stand. The first trouble is the one that is told."""
+    """The claims of a class by their state. The first problem is the one that is reported."""
     bound: list[tuple[Claim, PersistentVolume | None]] = []
     waiting: list[Claim] = []
     for key in claim_keys(pod_class):

@@ -1,4 +1,4 @@
-"""Which claims and disks the pods on nodes use: by node and in all, moved by each pod that comes or goes."""
+"""Claims and disks that pods on nodes use, by node and in all; every assignment and release moves the counts."""
 
 from typing import NamedTuple, TypeVar
 
@@ -12,13 +12,13 @@ K = TypeVar("K")
 
 
 class Disk(NamedTuple):
-    """A disk that is not shared freely, as a pod mounts it.
+    """A disk that cannot be shared freely, as a pod mounts it.
 
     Attributes:
         kind: gce, aws, iscsi or rbd.
         identity: equal for mounts of one disk.
-        monitors: of a Ceph image; two mounts are of one image when a monitor is the same.
-        read_only: mounts for reading go together; an Amazon disk is never shared.
+        monitors: of a Ceph image; two mounts that share a monitor are of one image.
+        read_only: read-only mounts do not conflict; an Amazon disk is never shared.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class Disk(NamedTuple):
     read_only: bool
 
     def conflicts(self, other: "Disk") -> bool:
-        """Whether both cannot be mounted on one node."""
+        """Returns True where both cannot be mounted on one node."""
         if (self.kind, self.identity) != (other.kind, other.identity) or (self.read_only and other.read_only):
             return False
         return self.kind != "rbd" or not set(self.monitors).isdisjoint(other.monitors)
@@ -55,12 +55,12 @@ def _disks(volume: Volume) -> list[Disk]:
 
 
 class VolumeIndex(PluginCache):
-    """What is used.
+    """Counts of the uses.
 
     Attributes:
-        claims: row -> claim -> how many pods there use it.
-        users: claim -> how many pods use it, anywhere.
-        disks: row -> disk -> how many pods there mount it so.
+        claims: row -> claim -> number of pods there that use it.
+        users: claim -> number of pods that use it, on any node.
+        disks: row -> disk -> number of pods there that mount it so.
     """
 
     def __init__(self) -> None:
@@ -69,15 +69,15 @@ class VolumeIndex(PluginCache):
         self.disks: dict[int, dict[Disk, int]] = {}
 
     def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether pods of the class have volumes."""
+        """Returns True for a class of pods with volumes."""
         return bool(pod_class.pod.spec.volumes)
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (uses are counted, not whose they are)
-        """The pod's volumes are in use."""
+        """Counts the volumes of the pod."""
         self._count(row, assignment.pod_class, 1)
 
     def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002
-        """They are no more."""
+        """Counts the volumes of the pod no longer."""
         self._count(row, assignment.pod_class, -1)
 
     def _count(self, row: int, pod_class: PodClass, sign: int) -> None:

@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that have a pod's images already.
+"""ImageLocality: prefers nodes that already have the images of a pod.
 
     S     = sum over containers and init containers of floor( size on the node * (nodes that have the image / nodes) )
     score = 100 * (clamp(S, low, high) - low) // (high - low),  low = 23 MiB, high = 1000 MiB a container
@@ -28,12 +28,12 @@ HIGH = 1000 * MIB
 
 
 class ImageLocality(Plugin):
-    """Scores nodes by the bytes they need not pull; refuses none."""
+    """Scores nodes by the bytes of the pod's images that they have; rejects none."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
     def new_cache(self) -> PluginCache:
-        """Which images are where."""
+        """The images by node."""
         return ImageCache()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
@@ -47,7 +47,7 @@ class ImageCache(PluginCache):
 
     Attributes:
         version: grows with every change.
-        nodes: how many nodes there are.
+        nodes: number of nodes.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class ImageCache(PluginCache):
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self._on)
 
     def set_node(self, row: int, node: Node | None) -> None:
-        """Take over the images of the node in a row."""
+        """Replaces the images of the node in a row."""
         after = None if node is None else {name: i.size_bytes for i in node.status.images for name in i.names}
         before = self._on.get(row)
         if before == after:
@@ -81,11 +81,11 @@ class ImageCache(PluginCache):
             self._sizes.setdefault(name, {})[row] = size
 
     def applies_to(self, pod_class: PodClass) -> bool:  # noqa: ARG002
-        """No pod: an image counts once the node says that it has it."""
+        """Returns False: an image counts once the node's status lists it."""
         return False
 
     def scores(self, images: tuple[str, ...], size: int) -> Int64 | None:
-        """int64[size]: what each row scores for these images, one a container; None when no node has any of them."""
+        """int64[size]: the score of each row for these images, one a container; None when no node has any of them."""
         cached = self.cached.get(images)
         if cached is None or cached[:2] != (self.version, size):
             if cached is None and len(self.cached) >= 1024:
@@ -109,7 +109,7 @@ class ImageCache(PluginCache):
 
 
 class _ImageLocalityState(PluginState):
-    """The plugin for one cycle."""
+    """State of the plugin for one cycle."""
 
     def __init__(self, snapshot: CycleSnapshot, plugin_cache: ImageCache) -> None:
         self._size = snapshot.size
@@ -127,7 +127,7 @@ class _ImageLocalityState(PluginState):
 
 
 def images_of(pod_class: PodClass) -> tuple[str, ...]:
-    """The images of init containers and containers, one each, as nodes name them."""
+    """The images of init containers and containers, one each, named as in node statuses."""
     images: tuple[str, ...] | None = pod_class.cached.get(ImageLocality)
     if images is None:
         spec = pod_class.pod.spec
@@ -138,5 +138,5 @@ def images_of(pod_class: PodClass) -> tuple[str, ...]:
 
 
 def image_name(image: str) -> str:
-    """With the tag that an image without one stands for: `reg:5000/app` -> `reg:5000/app:latest`."""
+    """The image with the tag that is implied without one: `reg:5000/app` -> `reg:5000/app:latest`."""
     return f"{image}:latest" if image.rfind(":") <= image.rfind("/") else image

@@ -1,7 +1,7 @@
-"""The affinity terms of the pods that run: by term, how many pods on each node have it.
+"""Index of the affinity terms of the running pods: term -> number of pods on each node that have it.
 
-Terms repeat over the pods of a workload, so there are far fewer of them than pods; and a pod that comes asks only those whose
-selector names one of its labels.
+Terms repeat over the pods of a workload, so there are far fewer of them than pods. For a new pod, only the terms whose
+selector names one of its labels are matched.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ from services.scheduler.state.pod_record import Assignment
 
 
 class TermCounts:
-    """The pods that have one term, by row.
+    """Counts of the pods that have one term, by row.
 
     Attributes:
-        anti: how many require it as anti-affinity.
-        affinity: how many require it as affinity.
+        anti: pods that require it as anti-affinity.
+        affinity: pods that require it as affinity.
         weight: sum of the weights of those that prefer it, less those that prefer it as anti-affinity.
-        soft: how many prefer it, either way.
+        soft: pods that prefer it, either way.
     """
 
     __slots__ = ("affinity", "anti", "soft", "weight")
@@ -33,7 +33,7 @@ class TermCounts:
         self.soft = RowCounts()
 
     def any(self) -> bool:
-        """Whether a pod has the term."""
+        """Returns True where a pod has the term."""
         return bool(self.anti.rows or self.affinity.rows or self.soft.rows)
 
 
@@ -46,25 +46,25 @@ class AffinityIndex(PluginCache):
         self._unanchored: dict[Term, None] = {}
 
     def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether the class has terms."""
+        """Returns True for a class with terms."""
         return any(terms_of(pod_class))
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (terms are counted, not whose they are)
-        """The pod's terms hold from its node on."""
+        """Counts the terms of the pod on its node."""
         self._count(row, assignment.pod_class, 1)
 
     def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002
-        """They hold no more."""
+        """Counts the terms of the pod no longer."""
         self._count(row, assignment.pod_class, -1)
 
     def any(self) -> bool:
-        """Whether a pod has a term."""
+        """Returns True where a pod has a term."""
         return bool(self._counts)
 
     def matching_terms(
         self, pod_class: PodClass, namespace_labels: Mapping[str, str] | None
     ) -> Iterator[tuple[Term, TermCounts]]:
-        """The terms that mean a pod of the class."""
+        """The terms that match a pod of the class."""
         if not self._counts:
             return
         candidates = dict(self._unanchored)

@@ -1,8 +1,8 @@
 """Affinity terms between pods, in the form in which they are counted.
 
 Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework (AffinityTerm) and the API server, which merges
-`matchLabelKeys` and `mismatchLabelKeys` into the selector when a pod is created. Merging again changes nothing, so pods that never
-were at an API server get the same treatment.
+`matchLabelKeys` and `mismatchLabelKeys` into the selector when a pod is created. Merging again changes nothing, so pods
+that no API server has created are treated alike.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,9 +22,9 @@ class Term(NamedTuple):
 
     Attributes:
         key: topology key.
-        namespaces: by name; the pod's own when it states neither names nor a selector.
+        namespaces: by name; the pod's own for a term with neither names nor a selector.
         namespace_selector: by label; None: no others.
-        selector: which pods; None: none.
+        selector: of pods; None: it matches none.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Term(NamedTuple):
     selector: Selector | None
 
     def matches(self, pod_class: PodClass, namespace_labels: Mapping[str, str] | None) -> bool:
-        """Whether the term means a pod, given the labels of that pod's namespace."""
+        """Returns True where the term matches a pod, given the labels of that pod's namespace."""
         if self.selector is None:
             return False
         if pod_class.namespace not in self.namespaces and (
@@ -43,7 +43,7 @@ class Term(NamedTuple):
         return selects(self.selector, pod_class.labels)
 
     def matcher(self, cluster_objects: ClusterObjects) -> Matcher:
-        """The same with the namespaces that there are now, by name."""
+        """The term with the names of the namespaces that exist now."""
         if self.namespace_selector == EVERYTHING:
             return Matcher(None, self.selector)
         if self.namespace_selector is None:

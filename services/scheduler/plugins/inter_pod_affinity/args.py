@@ -10,14 +10,14 @@ from shared.errors import KoordError
 
 
 class BadInterPodArgs(KoordError):
-    """InterPodAffinityArgs that cannot be used; names the path, what was found there and what is allowed."""
+    """InterPodAffinityArgs that cannot be used; gives the path, the value and what is allowed."""
 
 
 class InterPodArgs(NamedTuple):
     """InterPodAffinityArgs.
 
     Attributes:
-        hard_weight: what a running pod's required affinity adds to the score, 0..100.
+        hard_weight: added to the score for each required affinity of a running pod that matches, 0..100.
         ignores_existing: pods without preferred terms of their own are not scored.
     """
 
@@ -31,7 +31,7 @@ class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 def read_inter_pod_args(raw: Mapping[str, Any], source: str = "InterPodAffinityArgs") -> InterPodArgs:
-    """Decode and check InterPodAffinityArgs.
+    """Decodes and checks InterPodAffinityArgs.
 
     Raises:
         BadInterPodArgs: a field is unknown, of the wrong type, or out of range.

@@ -1,4 +1,4 @@
-"""How pods stand to one class of pods by affinity terms of both sides, counted by domain; moved on by a cycle's placements."""
+"""Affinity terms between one class of pods and all others, counted by domain; placements of a cycle move the counts."""
 
 import numpy as np
 
@@ -16,28 +16,28 @@ EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3
 
 
 class _Effect:
-    """What one more pod of a class changes, per node that it comes to."""
+    """Change of the counts by one more pod of a class, for the node that it is placed on."""
 
     __slots__ = ("anti", "existing", "is_near", "weights")
 
     def __init__(self) -> None:
-        self.is_near = False  # all required affinity terms mean it
-        self.anti: list[int] = []  # numbers of the anti-affinity terms that mean it
-        self.existing: dict[str, int] = {}  # key -> how many of its anti-affinity terms mean our class
-        self.weights: dict[str, int] = {}  # key -> what it adds to the score
+        self.is_near = False  # all required affinity terms match it
+        self.anti: list[int] = []  # numbers of the anti-affinity terms that match it
+        self.existing: dict[str, int] = {}  # key -> number of its anti-affinity terms that match our class
+        self.weights: dict[str, int] = {}  # key -> its part of the score
 
     def any(self) -> bool:
         return bool(self.is_near or self.anti or self.existing or self.weights)
 
 
 class AffinityCounts:
-    """The state of one class in a cycle.
+    """Counts for one class in a cycle.
 
     Attributes:
         has_terms: the class has terms of its own; without any, only placements of pods that have some concern it.
         prefers: it has preferred terms.
-        upto: how many of the cycle's placements are counted.
-        revision: how many of those concerned the class.
+        upto: number of the cycle's placements that are counted.
+        revision: number of those that concerned the class.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class AffinityCounts:
         # By domain of each topology key:
         self._near_pods: list[Int64] = []  # one per affinity term, by its key
         self._far_pods: list[Int64] = []  # one per anti-affinity term
-        self._existing: dict[str, Int64] = {}  # key -> how many terms of pods there mean the class
+        self._existing: dict[str, Int64] = {}  # key -> number of terms of pods there that match the class
         self._weights: dict[str, Int64] = {}  # key -> sum of weights
         self._ignores_scores = False
         self._count_required()
@@ -75,11 +75,11 @@ class AffinityCounts:
                 self._add_weights(term.key, counted * weight)
 
     def ignore_scores(self) -> None:
-        """Leave the class unscored, whatever the terms of others say."""
+        """Leaves the class unscored, whatever terms other pods have."""
         self._ignores_scores = True
 
     def results(self) -> Int64 | None:
-        """int64[rows]: the first rule that refuses each node; None when no term concerns the class."""
+        """int64[rows]: the first rule that rejects each node; None when no term concerns the class."""
         if not self._near_pods and not self._far_pods and not self._existing:
             return None
         results = np.zeros(self._snapshot.size, np.int64)
@@ -90,7 +90,7 @@ class AffinityCounts:
         starts_group = self._means_itself and not any(counted.any() for counted in self._near_pods)
         for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
             near = counted
-            if starts_group:  # it may go anywhere that has the keys
+            if starts_group:  # every node that has the keys is feasible
                 near = np.ones_like(counted)
                 near[-1] = 0
             mark(results, self._domains(term.key).of, near, AFFINITY, WHERE_NONE)
@@ -106,7 +106,7 @@ class AffinityCounts:
         return raw
 
     def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
-        """Count the pods that the cycle has placed since the last time."""
+        """Counts the pods that the cycle has placed since the last call."""
         for pod_class, row, sign in placed[self.upto :]:
             effect = self._effects.get(pod_class)
             if effect is None:
@@ -127,7 +127,7 @@ class AffinityCounts:
         ]
 
     def _count_running(self, plugin_cache: AffinityIndex) -> None:
-        """The terms of the pods that run, as far as they mean this class."""
+        """Counts the terms of running pods that match this class."""
         for term, counts in plugin_cache.matching_terms(self._pod_class, self._namespace_labels):
             inside = self._domains(term.key)
             if counts.anti.rows:
@@ -142,7 +142,7 @@ class AffinityCounts:
                     self._add_weights(term.key, counted * self._hard_weight)
 
     def _effect(self, pod_class: PodClass) -> _Effect:
-        """What a pod of another class, or of this one, means to this one."""
+        """The change of the counts by a pod of another class, or of this one."""
         effect = _Effect()
         effect.is_near = bool(self._near) and all(m.matches(pod_class.namespace, pod_class.labels) for m in self._near)
         effect.anti = [

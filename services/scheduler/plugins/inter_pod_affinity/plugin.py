@@ -1,14 +1,16 @@
-"""InterPodAffinity: pods that want to be near other pods, or away from them, by the domains of a topology key.
+"""InterPodAffinity: affinity and anti-affinity between pods, by the domains of a topology key.
 
-Filter, in this order: the pod's required affinity (its domain holds a pod that all terms mean; the first of a group that means itself
-goes anywhere that has the keys), its required anti-affinity, the required anti-affinity of pods that run.
-Score, per node and domain that it is in:
+Filter, in this order: the pod's required affinity (its domain holds a pod that all terms match; the first pod of a group
+that matches itself may go to any node that has the keys), its required anti-affinity, the required anti-affinity of
+running pods.
+Score, per node and domain of the node:
 
-    raw   = sum of own preferred weights * pods meant there
-          + sum over pods there whose terms mean this one: their preferred weights, and hardPodAffinityWeight for each required affinity
+    raw   = sum of own preferred weights * matching pods there
+          + sum over pods there whose terms match this one: their preferred weights, and hardPodAffinityWeight for each
+            required affinity
     score = floor( 100 * ((raw - lowest) / (highest - lowest)) )
 
-Both directions are counted in the index: pods by what selects them, terms by what has them. No decision looks at every pod.
+Both directions are counted in indexes: pods by selector, terms by the pods that have them. No decision reads every pod.
 
 Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework/plugins/interpodaffinity.
 """
@@ -45,7 +47,7 @@ _CODES = {
 
 
 class InterPodAffinity(Plugin):
-    """Refuses nodes by required terms, the pod's and those of pods that run; prefers by preferred ones."""
+    """Rejects nodes by required terms, the pod's and those of running pods; scores by preferred ones."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -53,25 +55,25 @@ class InterPodAffinity(Plugin):
         self.args = args
 
     def new_cache(self) -> PluginCache:
-        """The terms of the pods that run."""
+        """Index of the terms of running pods."""
         return AffinityIndex()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """A verdict is which of the three rules refuses the node."""
+        """A filter result is the number of the rule that rejects the node."""
         assert isinstance(plugin_cache, AffinityIndex), "the index hands back what new_cache made"
         return InterPodAffinityState(self.args, snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """The first of the rules."""
+        """The first rule that rejects the node."""
         return (Reason(_CODES[result]),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A pod that goes brings nobody nearer."""
+        """Required affinity: evicting a pod brings no matching pod into the domain."""
         return result == AFFINITY
 
 
 class InterPodAffinityState(PluginState):
-    """The plugin for one cycle."""
+    """State of the plugin for one cycle."""
 
     def __init__(self, args: InterPodArgs, snapshot: CycleSnapshot, plugin_cache: AffinityIndex) -> None:
         self._args = args
@@ -79,7 +81,7 @@ class InterPodAffinityState(PluginState):
         self._plugin_cache = plugin_cache
         self._classes: dict[PodClass, AffinityCounts] = {}
         self._placed: list[tuple[PodClass, int, int]] = []
-        # Those of them that have terms: all that a class without any looks at.
+        # Those of them that have terms: only these can concern a class without terms.
         self._with_terms: list[tuple[PodClass, int, int]] = []
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
@@ -88,16 +90,16 @@ class InterPodAffinityState(PluginState):
         return None if results is None else results[rows]
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The verdict on one node."""
+        """The filter result of one node."""
         results = self._counts_of(pod_class).results()
         return 0 if results is None else int(results[row])
 
     def revision(self, pod_class: PodClass) -> int:
-        """How many placements of the cycle concerned the class."""
+        """The number of placements of the cycle that concerned the class."""
         return 0 if self._has_no_terms(pod_class) else self._counts_of(pod_class).revision
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
-        """Whether the class has no terms: only pods with terms concern it."""
+        """Returns True for a class without terms: only pods with terms concern it."""
         return terms_of(pod_class) is NO_TERMS
 
     def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
@@ -115,17 +117,17 @@ class InterPodAffinityState(PluginState):
         return scores
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
-        """Remember the pod; a class counts it when it is next asked about."""
+        """Records the pod; a class counts it at its next evaluation."""
         self.move(pod_class, row, terminating=False, sign=1)
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
-        """One more pod on the row, or one less."""
+        """Counts one more pod on the row, or one less."""
         self._placed.append((pod_class, row, sign))
         if terms_of(pod_class) is not NO_TERMS:
             self._with_terms.append((pod_class, row, sign))
 
     def _has_no_terms(self, pod_class: PodClass) -> bool:
-        """Whether nobody has a term: neither the class, nor a pod that runs or is placed in the cycle."""
+        """Returns True where neither the class, nor a running pod, nor a pod placed in the cycle has a term."""
         return not self._with_terms and not self._plugin_cache.any() and terms_of(pod_class) is NO_TERMS
 
     def _counts_of(self, pod_class: PodClass) -> AffinityCounts:

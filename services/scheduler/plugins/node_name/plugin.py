@@ -28,7 +28,7 @@ class NodeName(Plugin):
         return NodeOnlyState(self, snapshot.table, lambda pod_class: pod_class.pod.spec.node_name, _evaluate, None)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """The one reason there is."""
+        """The only reason of the plugin."""
         return (Reason("NodeNameMismatch"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002

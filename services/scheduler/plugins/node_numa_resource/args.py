@@ -15,7 +15,7 @@ _TYPES = (policies.LEAST, policies.MOST)
 
 
 class BadNumaArgs(KoordError):
-    """Arguments that cannot be used; names the path, what was found there and what is allowed."""
+    """Arguments that cannot be used; gives the path, the value and what is allowed."""
 
 
 class Weighted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ class NumaArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_numa_args(raw: Mapping[str, Any], source: str = "NodeNUMAResourceArgs") -> NumaArgs:
-    """Decode and check arguments as they stand in a scheduler configuration.
+    """Decodes and checks arguments as they stand in a scheduler configuration.
 
     Raises:
         BadNumaArgs: a field is unknown, of the wrong type, or out of range.

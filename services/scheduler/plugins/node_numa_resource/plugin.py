@@ -139,7 +139,7 @@ class _NodeNUMAResourceState(PluginState):
         return results
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The verdict on one node."""
+        """The filter result of one node."""
         class_requirements = self._plugin.class_requirements(pod_class)
         if class_requirements is None:
             return 0
@@ -183,7 +183,7 @@ class _NodeNUMAResourceState(PluginState):
         )
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
-        """The same in a fuller room."""
+        """The state with one more pod of the class on every node."""
         if not self.can_predict(pod_class):
             return None
         fuller = copy(self)

@@ -29,7 +29,7 @@ class NodePorts(Plugin):
         return _NodePortsState(snapshot)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """The one reason there is."""
+        """The only reason of the plugin."""
         return (Reason("HostPortTaken"),)
 
 

@@ -40,7 +40,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
 
 class _BalancedAllocationState(PluginState):
-    """The plugin for one cycle."""
+    """State of the plugin for one cycle."""
 
     def __init__(self, resources: tuple[str, ...], snapshot: CycleSnapshot) -> None:
         self._resources = resources
@@ -87,11 +87,11 @@ class _BalancedAllocationState(PluginState):
         return int((1 - deviation) * MAX_SCORE)
 
     def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
-        """Always."""
+        """Returns True for every class."""
         return True
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "_BalancedAllocationState":  # noqa: ARG002
-        """The same in a fuller room."""
+        """The state with one more pod of the class on every node."""
         return _BalancedAllocationState(self._resources, snapshot)
 
     def _columns(self, pod_class: PodClass) -> list[tuple[int, int]] | None:

@@ -11,7 +11,7 @@ from shared.errors import KoordError
 
 
 class BadFitArgs(KoordError):
-    """Arguments that cannot be used; names the path, what was found there and what is allowed."""
+    """Arguments that cannot be used; gives the path, the value and what is allowed."""
 
 
 class ShapePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

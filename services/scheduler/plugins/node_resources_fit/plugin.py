@@ -195,9 +195,9 @@ class NodeResourcesFitState(PluginState):
         return total // weights if weights else 0
 
     def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
-        """Always."""
+        """Returns True for every class."""
         return True
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "NodeResourcesFitState":  # noqa: ARG002
-        """The same in a fuller room."""
+        """The state with one more pod of the class on every node."""
         return NodeResourcesFitState(self._plugin, snapshot)

@@ -88,11 +88,11 @@ class _NodeResourcesFitPlusState(PluginState):
         return total // weights if weights else np.full(count, MAX_SCORE, np.int64)
 
     def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
-        """Always."""
+        """Returns True for every class."""
         return True
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "_NodeResourcesFitPlusState":  # noqa: ARG002
-        """The same in a fuller room."""
+        """The state with one more pod of the class on every node."""
         return _NodeResourcesFitPlusState(self._plugin, snapshot)
 
 

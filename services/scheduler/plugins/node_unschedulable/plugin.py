@@ -1,4 +1,4 @@
-"""NodeUnschedulable: keep pods off cordoned nodes unless they tolerate it. Source: spec/scheduler-core.md 2.2."""
+"""NodeUnschedulable: keeps pods off cordoned nodes, unless they tolerate it. Source: spec/scheduler-core.md 2.2."""
 
 from typing import ClassVar
 
@@ -24,20 +24,20 @@ CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 class NodeUnschedulable(Plugin):
-    """Refuses nodes with `spec.unschedulable`, except for pods that tolerate CORDONED."""
+    """Rejects nodes with `spec.unschedulable`, except for pods that tolerate CORDONED."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdict 1: cordoned."""
+        """Filter result 1: the node is cordoned."""
         return NodeOnlyState(self, snapshot.table, tolerations_of, _evaluate, None)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """The one reason there is."""
+        """The only reason of the plugin."""
         return (Reason("NodeUnschedulable"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """Whatever goes, the node stays cordoned."""
+        """Preemption cannot help: the node stays cordoned."""
         return True
 
 

@@ -1,8 +1,8 @@
-"""NodeVolumeLimits: a node takes so many volumes of a CSI driver and no more.
+"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
 
-    refused if  volumes of the driver there + volumes of the pod that are not there  >  the CSINode's limit
+    rejected if  volumes of the driver there + volumes of the pod that are not there  >  the CSINode's limit
 
-A volume that several pods of a node use counts once. One that is still to be made counts under its claim.
+A volume that several pods of a node use counts once. One that is not provisioned yet counts under its claim.
 
 Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/nodevolumelimits/csi.go.
 """
@@ -32,7 +32,7 @@ DriverVolume = tuple[str, str]
 
 
 class NodeVolumeLimits(Plugin):
-    """Refuses nodes that cannot attach the pod's volumes besides what they have."""
+    """Rejects nodes that cannot attach the pod's volumes in addition to those that they have."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -41,23 +41,23 @@ class NodeVolumeLimits(Plugin):
         return VolumeIndex()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdict 1: too many."""
+        """Filter result 1: too many volumes."""
         assert isinstance(plugin_cache, VolumeIndex), "the index hands back what new_cache made"
         return NodeVolumeLimitsState(snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """The one reason there is."""
+        """The only reason of the plugin."""
         return (Reason("TooManyVolumes"),)
 
 
 class NodeVolumeLimitsState(VolumePluginState):
-    """The plugin for one cycle. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
+    """State of the plugin for one cycle. It evaluates only nodes with a limit on one of the pod's drivers."""
 
     def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeIndex) -> None:
         super().__init__(snapshot)
         self._storage = snapshot.cluster_objects.storage
         self._plugin_cache = plugin_cache
-        # row -> claim -> how many more pods there use it than when the cycle began
+        # row -> claim -> change of the number of pods there that use it since the cycle began
         self._moved: dict[int, dict[str, int]] = {}
         self._limits: dict[str, dict[int, int]] | None = None
 
@@ -75,16 +75,16 @@ class NodeVolumeLimitsState(VolumePluginState):
         return results[rows] if results.any() else None
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The verdict on one node."""
+        """The filter result of one node."""
         keys = claim_keys(pod_class)
         return self._evaluate(self._volumes(keys), row) if keys else 0
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
-        """The pod's claims are on the node from now on."""
+        """Counts the claims of the pod on the node."""
         self.move(pod_class, row, terminating=False, sign=1)
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
-        """One pod more has its claims on the node, or one less."""
+        """Counts the claims of one more pod on the node, or of one less."""
         for claim in claim_keys(pod_class):
             moved = self._moved.setdefault(row, {})
             moved[claim] = moved.get(claim, 0) + sign
@@ -107,7 +107,7 @@ class NodeVolumeLimitsState(VolumePluginState):
         return dict.fromkeys(volume for volume in found if volume is not None)
 
     def _limits_of(self, driver: str) -> Mapping[int, int]:
-        """Row -> the driver's limit there."""
+        """Row -> limit of the driver there."""
         if self._limits is None:
             self._limits = {}
             for name, node in self._storage.nodes.items():
@@ -119,7 +119,7 @@ class NodeVolumeLimitsState(VolumePluginState):
 
 
 def _driver_volume(key: str, storage: VolumeCatalog) -> DriverVolume | None:
-    """The driver and volume behind a claim, None when no CSI driver is known to be."""
+    """The driver and volume of a claim, None where no CSI driver is known."""
     claim = storage.claims.get(key)
     if claim is None:
         return None

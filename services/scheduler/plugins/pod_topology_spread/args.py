@@ -16,7 +16,7 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 
 class SpreadArgs(NamedTuple):
-    """Constraints for pods that have none, and whether they are the system's own."""
+    """Default constraints, for pods that have none; `are_systems` for those that Kubernetes has built in."""
 
     defaults: tuple[TopologySpreadConstraint, ...]
     are_systems: bool
@@ -32,7 +32,7 @@ SYSTEM_DEFAULTS = SpreadArgs(
 
 
 class BadSpreadArgs(KoordError):
-    """PodTopologySpreadArgs that cannot be used; names the path, what was found there and what is allowed."""
+    """PodTopologySpreadArgs that cannot be used; gives the path, the value and what is allowed."""
 
 
 class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -41,7 +41,7 @@ class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 def read_spread_args(raw: Mapping[str, Any], source: str = "PodTopologySpreadArgs") -> SpreadArgs:
-    """Decode and check PodTopologySpreadArgs.
+    """Decodes and checks PodTopologySpreadArgs.
 
     Raises:
         BadSpreadArgs: a field is unknown, of the wrong type, or out of range.

@@ -1,4 +1,4 @@
-"""Spread constraints as they are read from a pod, or from the defaults for a pod without any.
+"""Spread constraints of a pod, or the defaults for a pod without any.
 
 Source: spec/scheduler-core.md 2.6; upstream Kubernetes pkg/scheduler/framework/plugins/podtopologyspread/common.go.
 """
@@ -20,9 +20,9 @@ class Constraint(NamedTuple):
     """One constraint on a class of pods.
 
     Attributes:
-        selector: which pods of the namespace count; None: none do.
-        matches_self: whether a pod of the class is among them.
-        honors_affinity, honors_taints: whether nodes count that the pod's node affinity, or its tolerations, rule out.
+        selector: of the pods of the namespace that count; None: none does.
+        matches_self: a pod of the class is among them.
+        honors_affinity, honors_taints: nodes that the pod's node affinity, or its tolerations, exclude do not count.
     """
 
     max_skew: int
@@ -35,7 +35,7 @@ class Constraint(NamedTuple):
 
 
 def may_be_spread(pod_class: PodClass, cluster_objects: ClusterObjects) -> bool:
-    """Whether the class can have constraints: of its own, or the defaults for pods that something selects."""
+    """Returns True for a class that can have constraints: its own, or the defaults for pods that a workload selects."""
     pod = pod_class.pod
     return bool(
         pod.spec.topology_spread_constraints
@@ -47,7 +47,7 @@ def may_be_spread(pod_class: PodClass, cluster_objects: ClusterObjects) -> bool:
 def constraints_of(
     pod_class: PodClass, action: str, args: SpreadArgs, cluster_objects: ClusterObjects
 ) -> tuple[tuple[Constraint, ...], bool]:
-    """A class's constraints with one action, in order; and whether nodes must have all their keys to take part."""
+    """The constraints of a class with one action, in order; and True where only nodes with all of their keys take part."""
     own = pod_class.pod.spec.topology_spread_constraints
     if own:
         chosen = [each for each in own if each.when_unsatisfiable == action]
@@ -60,7 +60,7 @@ def constraints_of(
 
 
 def default_selector(pod_class: PodClass, cluster_objects: ClusterObjects) -> Selector:
-    """What selects the pod: its services, and the workload that controls it; empty when nothing does."""
+    """The selectors of the pod's services and of the workload that controls it; empty without any."""
     labels: dict[str, str] = {}
     for selector in cluster_objects.services.get(pod_class.namespace, {}).values():
         if selects(selector, pod_class.labels):
@@ -73,7 +73,7 @@ def default_selector(pod_class: PodClass, cluster_objects: ClusterObjects) -> Se
 
 
 def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector | None:
-    """The selector with the pod's own values of `matchLabelKeys`, which alone remain of an absent one."""
+    """The selector with the pod's own values of `matchLabelKeys`; only these where there is no selector."""
     own = canonical(constraint.label_selector)
     keys: Sequence[Requirement] = [
         Requirement(key=key, operator="In", values=(labels[key],))
@@ -87,7 +87,7 @@ def _read(constraint: TopologySpreadConstraint, pod_class: PodClass, selector: S
     return Constraint(
         max_skew=constraint.max_skew,
         key=constraint.topology_key,
-        selector=selector or None,  # an empty one counts nobody either
+        selector=selector or None,  # an empty one counts no pod either
         matches_self=selector is None or selects(selector, pod_class.labels),
         min_domains=constraint.min_domains or 1,
         honors_affinity=constraint.node_affinity_policy != "Ignore",

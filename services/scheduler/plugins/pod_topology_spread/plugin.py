@@ -1,4 +1,4 @@
-"""PodTopologySpread: spread the pods of a selector evenly over the domains of a topology key.
+"""PodTopologySpread: spreads the pods of a selector evenly over the domains of a topology key.
 
 Filter (DoNotSchedule): pods in the node's domain + 1 if the pod is one of them - the fewest in any domain <= maxSkew.
 Score (ScheduleAnyway):
@@ -6,7 +6,7 @@ Score (ScheduleAnyway):
     raw   = round( sum_c ( pods_c * ln(domains_c + 2) + maxSkew_c - 1 ) )
     score = 100 * (highest + lowest - raw) // highest;  100 when the highest is 0, 0 on a node that lacks a key
 
-Pods are counted by selector and node in the index, so that a class is judged without looking at any pod.
+Pods are counted by selector and node in the pod index, so that a class is evaluated without reading any pod.
 
 Source: spec/scheduler-core.md 2.6; upstream Kubernetes pkg/scheduler/framework/plugins/podtopologyspread.
 """
@@ -40,7 +40,7 @@ _MISSING_LABEL, _SKEWED = 1, 2
 
 
 class PodTopologySpread(Plugin):
-    """Refuses nodes whose domain would get too far ahead of the emptiest one; prefers those in emptier domains."""
+    """Rejects nodes whose domain would exceed the emptiest one by too much; prefers those in emptier domains."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -48,20 +48,20 @@ class PodTopologySpread(Plugin):
         self.args = args
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdicts 1: a key is missing; 2: too skewed."""
+        """Filter results 1: a key is missing; 2: the skew is too large."""
         return PodTopologySpreadState(self.args, snapshot)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """Of the first constraint that refuses the node."""
+        """The reason of the first constraint that rejects the node."""
         return (Reason("TopologyLabelMissing" if result == _MISSING_LABEL else "TopologySpreadViolated"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A label does not come by a pod's going."""
+        """Preemption adds no label to a node."""
         return result == _MISSING_LABEL
 
 
 class PodTopologySpreadState(PluginState):
-    """The plugin for one cycle."""
+    """State of the plugin for one cycle."""
 
     def __init__(self, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
         self._args = args
@@ -70,7 +70,7 @@ class PodTopologySpreadState(PluginState):
         self._placed: list[tuple[PodClass, int, int]] = []
 
     def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether the class has constraints."""
+        """Returns True for a class with constraints."""
         return self._constraints_of(pod_class) is not None
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
@@ -85,12 +85,12 @@ class PodTopologySpreadState(PluginState):
         return None if results is None else results[rows]
 
     def revision(self, pod_class: PodClass) -> int:
-        """How many placements of the cycle concerned the class."""
+        """The number of placements of the cycle that concerned the class."""
         spread = self._constraints_of(pod_class)
         return 0 if spread is None else spread.revision
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
-        """Whether the class has no constraints."""
+        """Returns True for a class without constraints."""
         return self._constraints_of(pod_class) is None
 
     def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
@@ -111,11 +111,11 @@ class PodTopologySpreadState(PluginState):
         return np.where(ranked, MAX_SCORE * (highest + lowest - rounded) // highest, 0)
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
-        """Remember the pod; a class counts it when it is next asked about."""
+        """Records the pod; a class counts it at its next evaluation."""
         self._placed.append((pod_class, row, 1))
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
-        """A pod that is ending was not counted."""
+        """Pods that are terminating do not count."""
         if not terminating:
             self._placed.append((pod_class, row, sign))
 
@@ -132,13 +132,13 @@ class PodTopologySpreadState(PluginState):
 
 
 class _ClassConstraints:
-    """How pods are spread at the moment, as one class's constraints see it.
+    """The constraints of one class, with the pods that they count at the moment.
 
     Attributes:
         has_keys: bool[rows]: the node has the keys of all soft constraints.
-        needs_keys: whether nodes without them are left out.
-        upto: how many of the cycle's placements are counted.
-        revision: how many of those concerned the class.
+        needs_keys: nodes without them are left out.
+        upto: number of the cycle's placements that are counted.
+        revision: number of those that concerned the class.
     """
 
     def __init__(self, pod_class: PodClass, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
@@ -161,7 +161,7 @@ class _ClassConstraints:
         self.soft = [_ConstraintCounts(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
     def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
-        """Count the pods that the cycle has placed since the last time."""
+        """Counts the pods that the cycle has placed since the last call."""
         counted = (*self.hard, *self.soft)
         for pod_class, row, sign in placed[self.upto :]:
             matches = self._matches.get(pod_class)
@@ -181,7 +181,7 @@ class _ClassConstraints:
 
 
 class _EligibleNodes:
-    """What a class's constraints need of the nodes, each worked out once."""
+    """The nodes that the constraints of a class count, each set computed once."""
 
     def __init__(self, pod_class: PodClass, snapshot: CycleSnapshot) -> None:
         self.pod_class = pod_class
@@ -211,7 +211,7 @@ class _EligibleNodes:
         return among
 
     def pods(self, constraint: Constraint) -> RowCounts:
-        """Pods on each row that the constraint counts."""
+        """Number of pods on each row that the constraint counts."""
         if constraint.selector is None:
             return RowCounts()
         matcher = Matcher(frozenset((self.pod_class.namespace,)), constraint.selector)
@@ -232,13 +232,13 @@ class _ConstraintCounts:
         self.included = nodes.included(constraint, among)
         pods = nodes.pods(constraint)
         self.by_domain = self.domains.counted(pods, self.included)
-        self._met = self.domains.met_on(self.included)[:-1]
+        self._met = self.domains.touched_by(self.included)[:-1]
         self._pods = pods
         self._by_row: Int64 | None = None
         self._added: list[tuple[int, int]] = []
 
     def add(self, row: int, by: int) -> None:
-        """One more pod on the row, or one less."""
+        """Counts one more pod on the row, or one less."""
         if self.included[row] and self.domains.known[row]:
             self.by_domain[self.domains.of[row]] += by
         if self._by_row is not None:
@@ -247,7 +247,7 @@ class _ConstraintCounts:
             self._added.append((row, by))
 
     def domain_results(self) -> Int64:
-        """int64[domains + 1]: the verdict on each domain, and on nodes outside of any."""
+        """int64[domains + 1]: the filter result of each domain, and of nodes outside of any."""
         counts = self.by_domain
         here = counts[:-1][self._met]
         fewest = int(here.min()) if len(here) >= max(self.constraint.min_domains, 1) else 0
@@ -261,7 +261,7 @@ class _ConstraintCounts:
         if self.constraint.key == HOSTNAME:
             size, pods = int(np.count_nonzero(ranked)), self._on_rows(len(ranked))
         else:
-            size, pods = int(np.count_nonzero(self.domains.met_on(ranked))), self.by_domain[self.domains.of]
+            size, pods = int(np.count_nonzero(self.domains.touched_by(ranked))), self.by_domain[self.domains.of]
         part = pods.astype(np.float64) * ln(size + 2) + (self.constraint.max_skew - 1)
         part[~self.domains.known] = 0.0
         return part
@@ -276,5 +276,5 @@ class _ConstraintCounts:
 
 @lru_cache(maxsize=65_536)
 def ln(number: int) -> float:
-    """The natural logarithm, the nearest float: the same bits on every machine."""
+    """The natural logarithm, rounded to the nearest float: the same bits on every machine."""
     return float(Decimal(number).ln(Context(prec=40)))

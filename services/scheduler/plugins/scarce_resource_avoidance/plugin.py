@@ -1,6 +1,6 @@
 """ScarceResourceAvoidance: keeps pods that need no scarce resource away from the nodes that have it.
 
-    unused = resources that the node has and the pod does not ask for;  scarce = those of them that are configured
+    unused = resources that the node has and the pod does not request;  scarce = those of them that are configured
     score  = floor( (unused - scarce) * 100 / unused ), 100 when either is none
 
 Source: spec/scheduler-core.md 6; upstream pkg/scheduler/plugins/scarceresourceavoidance.
@@ -23,7 +23,7 @@ from services.scheduler.state.pod_class import PodClass
 
 
 class ScarceResourceAvoidance(Plugin):
-    """Scores nodes by how little of what the pod leaves unused is scarce; refuses none."""
+    """Scores nodes by the share of their unused resources that is not scarce; rejects none."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -31,7 +31,7 @@ class ScarceResourceAvoidance(Plugin):
         self.scarce = scarce
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Depends on node objects alone."""
+        """The state; its scores depend on node objects alone."""
         return NodeOnlyState(self, snapshot.table, _requested, None, self._score)
 
     def _score(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:

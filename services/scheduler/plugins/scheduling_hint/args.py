@@ -20,7 +20,7 @@ class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 def read_hint_args(raw: Mapping[str, Any], source: str) -> int:
-    """How many preferred nodes of a hint are looked at.
+    """The number of preferred nodes of a hint that are considered.
 
     Raises:
         BadHintArgs: a field is unknown, of the wrong type, or not above 0.

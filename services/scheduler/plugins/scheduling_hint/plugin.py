@@ -1,4 +1,4 @@
-"""SchedulingHint: a pod goes where its hint says, if that node will take it.
+"""SchedulingHint: a pod goes to the nodes that its hint names, if they are feasible.
 
 Source: spec/scheduler-core.md 1.6; upstream pkg/scheduler/plugins/schedulinghint.
 """
@@ -25,32 +25,32 @@ _NOT_LISTED, _UNREADABLE = 1, 2
 
 
 class SchedulingHint(Plugin):
-    """Refuses the nodes that a hint leaves out; names those that come before all scores."""
+    """Rejects the nodes that a hint does not list; the preferred ones come before all scores."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
-    def __init__(self, most_nodes: int = MAX_HINT_NODES) -> None:
-        self.most_nodes = most_nodes
+    def __init__(self, max_nodes: int = MAX_HINT_NODES) -> None:
+        self.max_nodes = max_nodes
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Depends on the names of nodes alone."""
+        """The state; its filter results depend on the names of nodes alone."""
         return NodeOnlyState(self, snapshot.table, _named, self._evaluate, None)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
-        """The node is not among the hint's, or the hint cannot be read."""
+        """The hint does not list the node, or cannot be read."""
         if result == _NOT_LISTED:
             return (Reason("HintMismatch"),)
         hint = _hint_of(pod_class)
         return (Reason("UnreadableAnnotation", hint if isinstance(hint, str) else ""),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """Names stay, whoever goes."""
+        """Preemption cannot help: the node's name does not change."""
         return True
 
     def preferred_nodes(self, pod_class: PodClass) -> tuple[str, ...]:
-        """The nodes that the hint prefers, as many as are looked at."""
+        """The nodes that the hint prefers, at most `max_nodes` of them."""
         hint = _hint_of(pod_class)
-        return (hint.preferred_node_names or ())[: self.most_nodes] if isinstance(hint, Hint) else ()
+        return (hint.preferred_node_names or ())[: self.max_nodes] if isinstance(hint, Hint) else ()
 
     @staticmethod
     def _evaluate(table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
@@ -65,7 +65,7 @@ class SchedulingHint(Plugin):
 
 
 def _hint_of(pod_class: PodClass) -> Hint | str | None:
-    """The hint of a class; what is wrong with it when it cannot be read."""
+    """The hint of a class; the error text where it cannot be read."""
     try:
         return read_hint(pod_class.pod.metadata.annotations)
     except BadHint as error:

@@ -28,9 +28,9 @@ _SOFT = "PreferNoSchedule"
 
 
 class TaintToleration(Plugin):
-    """Refuses nodes with a hard taint that the pod does not tolerate; the verdict is 1 + the number of the taint.
+    """Rejects nodes with a hard taint that the pod does not tolerate; the filter result is 1 + the number of the taint.
 
-    Taints are numbered as they are met; numbers never leave the process.
+    Taints are numbered in the order in which they are first met; numbers never leave the process.
     """
 
     spec: ClassVar[PluginSpec] = SPEC
@@ -39,7 +39,7 @@ class TaintToleration(Plugin):
         self._numbers: dict[Taint, int] = {}
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Raw score: how many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
+        """Raw score: the number of PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
         return NodeOnlyState(self, snapshot.table, tolerations_of, self._evaluate, _count_soft)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -49,7 +49,7 @@ class TaintToleration(Plugin):
         return (Reason("UntoleratedTaint", f"{taint.key}{value}:{taint.effect}"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """Whatever goes, the taint stays."""
+        """Preemption cannot help: the taint stays."""
         return True
 
     def _evaluate(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:

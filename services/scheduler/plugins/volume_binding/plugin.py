@@ -1,7 +1,7 @@
-"""VolumeBinding: a pod goes where its volumes can be reached, or can be made.
+"""VolumeBinding: feasible nodes are those from which the volumes of a pod can be reached or provisioned.
 
-Bound claims: the volume's node affinity. Claims that wait for a node: the node that is selected already; else a free volume that fits
-and can be reached, or a class that makes one there. All other claims refuse every node.
+Bound claims: the volume's node affinity. Claims that wait for a node: the node that is selected already; else a free
+volume that fits and can be reached, or a class that provisions one there. All other claims reject every node.
 
 A pod whose claims still wait is not bound at once: the node is written to the claims (`selected-node`), volumes are chosen
 (`claimRef`), and the pod is placed when all are bound. Upstream waits likewise, for ten minutes and with the node held.
@@ -42,23 +42,23 @@ _CODES = {
 
 
 class VolumeBinding(Plugin):
-    """Refuses nodes from which a volume cannot be reached, and where none can be had."""
+    """Rejects nodes from which a volume cannot be reached, and where none can be provisioned."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdicts are those of `evaluate`."""
+        """Filter results are those of `evaluate`."""
         return VolumeBindingState(snapshot)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
-        """All that is wrong on the node, or with a claim."""
+        """All problems of the node, or that of a claim."""
         if result >= _TROUBLE:
             problem = pod_class.cached.get(VolumeBinding)
             return (problem if isinstance(problem, Reason) else Reason("ClaimUnbound"),)
         return tuple(Reason(code) for bit, code in _CODES.items() if result & bit)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A pod that goes moves no volume."""
+        """Preemption cannot help: it moves no volume."""
         return True
 
 
@@ -66,7 +66,7 @@ class VolumeBindingState(ClaimsPluginState):
     """The plugin for one cycle.
 
     Attributes:
-        taken: volumes that the cycle has chosen, by claim.
+        taken: volume -> claim, of those that the cycle has chosen.
     """
 
     def __init__(self, snapshot: CycleSnapshot) -> None:
@@ -74,9 +74,9 @@ class VolumeBindingState(ClaimsPluginState):
         self.taken: dict[str, str] = {}
 
     def prepare(self, pod_class: PodClass, row: int) -> VolumePreparation | None:
-        """What has to be written before a pod can go to the node; None when all its claims are bound.
+        """The writes that are needed before a pod can be bound to the node; None when all its claims are bound.
 
-        Volumes that it names are taken for the rest of the cycle.
+        The chosen volumes are taken for the rest of the cycle.
         """
         if not claim_keys(pod_class):
             return None
@@ -95,12 +95,14 @@ class VolumeBindingState(ClaimsPluginState):
                 self.taken[found.metadata.name] = claim.metadata.key
                 if found.spec.claim_ref is None and storage.chosen.get(found.metadata.name) != claim.metadata.key:
                     choice.volumes.append((found, claim))
-            elif bool(can_provision(claim, storage, table)[0][row]):  # else another pod of the cycle took the last one
+            elif bool(
+                can_provision(claim, storage, table)[0][row]
+            ):  # else another pod of the cycle has taken the last one
                 choice.claims.append(claim)
         return choice
 
     def evaluate(self, pod_class: PodClass) -> Int64 | None:
-        """A verdict is a set of bits, one for each thing that is wrong."""
+        """A filter result is a set of bits, one for each problem."""
         storage, table = self._snapshot.cluster_objects.storage, self._snapshot.table
         claims = claims_of(pod_class, storage)
         if claims.problem is not None:
@@ -117,11 +119,11 @@ class VolumeBindingState(ClaimsPluginState):
         return results if results.any() else None
 
     def _evaluate_waiting(self, claims: Claims, table: NodeTable) -> Int64:
-        """Bits for claims that wait: a free volume for each, no volume for two of them; or one that can be made."""
+        """Bits for claims that wait: each needs a free volume, no two of them the same one, or a class that provisions one."""
         storage = self._snapshot.cluster_objects.storage
         size = self._snapshot.size
         none, no_space = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-        used: dict[str, Bools] = {}  # volume -> where an earlier claim of the pod takes it
+        used: dict[str, Bools] = {}  # volume -> nodes on which an earlier claim of the pod takes it
         for claim in _smallest_first(claims):
             made, has_space = can_provision(claim, storage, table)
             if node := _selected(claim):

@@ -1,4 +1,4 @@
-"""Which volume a waiting claim may get on a node: one that is free, or one that its class makes there.
+"""Volumes for a waiting claim on a node: one that is free, or one that its class provisions there.
 
 Source: upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go and component-helpers/storage/volume.
 """
@@ -36,7 +36,7 @@ class VolumePreparation(Preparation):
 
     Attributes:
         volumes: free volumes, each with the claim that it is for.
-        claims: claims whose volume is to be made at the node.
+        claims: claims whose volume is to be provisioned at the node.
     """
 
     reason = "VolumesPending"
@@ -47,7 +47,7 @@ class VolumePreparation(Preparation):
         self.claims: list[Claim] = []
 
     def events(self) -> Iterator[Event]:
-        """The intents that the gateway carries out."""
+        """The intents for the gateway."""
         for volume, claim in self.volumes:
             reference = {
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.metadata.namespace,
@@ -65,13 +65,13 @@ class VolumePreparation(Preparation):
 
 
 def requested_bytes(claim: Claim) -> int:
-    """What a claim asks for, in nanos of a byte; 0 when it does not say."""
+    """The requested size of a claim, in nanos of a byte; 0 without one."""
     requests = (claim.spec.resources.requests if claim.spec.resources else None) or {}
     return _bytes(requests.get("storage"))
 
 
 def reachable(table: NodeTable, volume: PersistentVolume) -> Bools:
-    """bool[rows]: nodes from which the volume can be reached; worked out once a version of the table."""
+    """bool[rows]: nodes from which the volume can be reached; computed once for each version of the table."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return np.ones(table.size, np.bool_)
@@ -86,10 +86,10 @@ def reachable(table: NodeTable, volume: PersistentVolume) -> Bools:
 
 
 def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str]) -> list[PersistentVolume]:
-    """Volumes that fit a claim and are nobody else's: those reserved or chosen for it first, then the smallest.
+    """Volumes that fit a claim and belong to no other: those reserved or chosen for it first, then the smallest.
 
     Args:
-        taken: volume -> claim, of what has been chosen and is not to be seen yet.
+        taken: volume -> claim, of choices that are not observed yet.
     """
     size, selector = requested_bytes(claim), canonical(claim.spec.selector)
     found: list[tuple[bool, int, str, PersistentVolume]] = []
@@ -119,12 +119,12 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
 
 
 def _still_waits(claim: Claim | None) -> bool:
-    """Whether a claim for which a volume was chosen has not got another one."""
+    """Returns True for a claim for which a volume was chosen, and that has no other volume by now."""
     return claim is not None and not claim.spec.volume_name
 
 
 def can_provision(claim: Claim, storage: VolumeCatalog, table: NodeTable) -> tuple[Bools, Bools]:
-    """(bool[rows], bool[rows]): where the claim's class makes volumes, and where enough storage is left for this one."""
+    """(bool[rows], bool[rows]): nodes where the claim's class provisions volumes, and where enough storage is left."""
     nowhere, everywhere = np.zeros(table.size, np.bool_), np.ones(table.size, np.bool_)
     class_ = storage.class_of(claim)
     if class_ is None or not class_.provisioner or class_.provisioner == NO_PROVISIONER:
@@ -153,7 +153,7 @@ def _allowed(table: NodeTable, term: TopologyTerm) -> Bools:
 
 
 def _selected(table: NodeTable, selector: LabelSelector | None) -> Bools:
-    """bool[rows]: nodes whose labels a selector selects; none without a selector."""
+    """bool[rows]: nodes that a label selector matches; none without a selector."""
     read = canonical(selector)
     where = np.full(table.size, read is not None)
     for requirement in read or ():
@@ -162,7 +162,7 @@ def _selected(table: NodeTable, selector: LabelSelector | None) -> Bools:
 
 
 def _largest(capacity: StorageCapacity) -> int:
-    """The largest volume that can be made there."""
+    """The largest volume that can be provisioned there."""
     return _bytes(capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity)
 
 

@@ -26,7 +26,7 @@ _CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse"}
 
 
 class VolumeRestrictions(Plugin):
-    """Refuses nodes where a disk is mounted otherwise, and every node while a ReadWriteOncePod claim is in use."""
+    """Rejects nodes with a conflicting mount of a disk, and every node while a ReadWriteOncePod claim is in use."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -35,27 +35,27 @@ class VolumeRestrictions(Plugin):
         return VolumeIndex()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdicts 1: a disk; 2: a claim."""
+        """Filter results 1: a disk; 2: a claim."""
         assert isinstance(plugin_cache, VolumeIndex), "the index hands back what new_cache made"
         return VolumeRestrictionsState(snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """What is in use."""
+        """The disk or the claim that is in use."""
         return (Reason(_CODES[result]),)
 
 
 class VolumeRestrictionsState(VolumePluginState):
-    """The plugin for one cycle."""
+    """State of the plugin for one cycle."""
 
     def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeIndex) -> None:
         super().__init__(snapshot)
         self._plugin_cache = plugin_cache
-        self._claims: dict[str, int] = {}  # how many more pods use it than when the cycle began
+        self._claims: dict[str, int] = {}  # change of the number of pods that use it since the cycle began
         self._disks: dict[int, dict[Disk, int]] = {}  # likewise, by row
         self._placed = 0
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """None for a pod that nothing keeps from any node."""
+        """None for a pod that no disk and no claim keeps off a node."""
         if not pod_class.pod.spec.volumes:
             return None
         disks = disks_of(pod_class)
@@ -71,19 +71,19 @@ class VolumeRestrictionsState(VolumePluginState):
         return results[rows] if results.any() else None
 
     def revision(self, pod_class: PodClass) -> int:
-        """How many pods with volumes the cycle moved."""
+        """The number of pods with volumes that the cycle has moved."""
         return self._placed if pod_class.pod.spec.volumes else 0
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
-        """Whether its pods have no volumes."""
+        """Returns True for a class of pods without volumes."""
         return not pod_class.pod.spec.volumes
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
-        """The pod's volumes are in use from now on."""
+        """Counts the volumes of the pod."""
         self.move(pod_class, row, terminating=False, sign=1)
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
-        """The pod's volumes are in use by one pod more, or less."""
+        """Counts the volumes of one more pod, or of one less."""
         if not pod_class.pod.spec.volumes:
             return
         self._placed += 1

@@ -1,6 +1,6 @@
 """VolumeZone: a bound volume with zone or region labels is used there only.
 
-The label's values may be several, joined by `__`. A node without any zone or region label takes every volume.
+A label can have several values, joined by `__`. On a node without any zone or region label every volume is usable.
 
 Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumezone.
 """
@@ -28,31 +28,31 @@ NEWER: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-"""Labels as they were called, and as they are."""
+"""Deprecated label -> its present name."""
 
 LABELS = (*NEWER, *NEWER.values())
 
 
 class VolumeZone(Plugin):
-    """Refuses nodes outside of the zones of the pod's volumes."""
+    """Rejects nodes outside of the zones of the pod's volumes."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdict 1: another zone."""
+        """Filter result 1: another zone."""
         return _VolumeZoneState(snapshot)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """The one reason there is."""
+        """The only reason of the plugin."""
         return (Reason("VolumeZoneConflict"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """A pod that goes moves no volume."""
+        """Preemption cannot help: it moves no volume."""
         return True
 
 
 class _VolumeZoneState(ClaimsPluginState):
-    """The plugin for one cycle."""
+    """State of the plugin for one cycle."""
 
     def evaluate(self, pod_class: PodClass) -> Int64 | None:
         """None for a pod without volumes that have a zone."""
@@ -73,7 +73,7 @@ class _VolumeZoneState(ClaimsPluginState):
         for key, values in labels_of_volumes:
             there = labels.matches(Requirement(key=key, operator="In", values=values), size)
             newer = NEWER.get(key)
-            if newer is not None:  # a node that has only the newer label is asked by that
+            if newer is not None:  # a node that has only the newer label is matched by that one
                 has_older = labels.numbers(key, size)[0] != ABSENT
                 by_newer = labels.matches(Requirement(key=newer, operator="In", values=values), size)
                 there = np.where(has_older, there, by_newer)
