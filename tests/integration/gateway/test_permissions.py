@@ -39,7 +39,7 @@ def settings_for(cluster: Cluster, folder: Path, account: tuple[str, str], *, sh
 @pytest.fixture
 def limited_account(cluster: Cluster) -> Iterator[tuple[str, str]]:
     """A service account that may read nodes and pods and bind nothing."""
-    name = f"limited_account-{secrets.token_hex(3)}"
+    name = f"limited-account-{secrets.token_hex(3)}"
     role = {
         "metadata": {"name": name},
         "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}],
