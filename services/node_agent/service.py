@@ -17,7 +17,8 @@ from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.nvml import GpusUnavailable, Nvml
 from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.prediction.peak_predictor import PeakPredictor
-from services.node_agent.qos_manager.qos_manager import HostPaths, QosManager
+from services.node_agent.qos_manager.host_paths import HostPaths
+from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer

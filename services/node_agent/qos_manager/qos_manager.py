@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup.container_paths import PodCgroups, containers, pod_cgroups
 from services.node_agent.cgroup.executor import CgroupValue, Executor, Tree
 from services.node_agent.cgroup.kubepods_paths import Hierarchy, KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
 from services.node_agent.collectors.extra_metrics import ExtraMetrics, Gauge
-from services.node_agent.collectors.metric_cache import MetricSeries
 from services.node_agent.collectors.usage_samples import UsageSnapshot
 from services.node_agent.kernel.non_cgroup_files import NonCgroupFiles
 from services.node_agent.prometheus import koordlet_series
@@ -23,54 +21,26 @@ from services.node_agent.qos_manager.enforcers.cgroup_reconciler import CgroupRe
 from services.node_agent.qos_manager.enforcers.cpu_burst import CpuBurstEnforcer
 from services.node_agent.qos_manager.enforcers.cpu_suppress import BestEffortCgroups, CpuSuppressEnforcer
 from services.node_agent.qos_manager.enforcers.eviction import EvictionEnforcer
-from services.node_agent.qos_manager.strategies import cpu_burst, cpu_evict, eviction_order
+from services.node_agent.qos_manager.host_paths import HostPaths
+from services.node_agent.qos_manager.pod_cgroup_lookup import PodCgroupLookup, best_effort_cgroups
+from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import NodeState
-from services.node_agent.qos_manager.strategies.cpu_evict import BATCH_CPU, BestEffort, Window
 from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, Situation, Usage, best_effort_of
-from services.node_agent.qos_manager.strategies.eviction_tasks import Load
-from services.node_agent.states_informer.annotations import ReservedCpus, cpus
+from services.node_agent.qos_manager.usage_history import BestEffortLimits, UsageHistory
+from services.node_agent.states_informer.annotations import ReservedCpus
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.topology import cpu_topology
 from services.node_agent.topology.topology_reporter import TopologyReporter
 from shared.agents.actions import AnyAction
 from shared.agents.node_pods import NodePods
-from shared.domain.qos import QoS, raw_qos
 from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.instants import SECOND
 
 log = logging.getLogger(__name__)
 
 RECONCILE_INTERVAL_NS = 10 * SECOND
-POD_KEPT_NS = 12 * SECOND
-"""Nanoseconds of a pod's usage that are kept: the longest time that strategies look back."""
-LATEST_NS = 2 * SECOND
 BURST_WINDOW_NS = 5 * SECOND
-CGROUP_POLL_INTERVAL_NS = 5 * SECOND
-"""Nanoseconds within which a pod's new containers are found."""
-
-
-class HostPaths(NamedTuple):
-    """Paths on the host.
-
-    Attributes:
-        root: where cgroup hierarchies are mounted.
-        parent: the cgroup above kubepods, relative to a controller's root.
-        proc, sys: procfs and sysfs.
-        logs: the kubelet's links to the logs of containers.
-        kubelet: the kubelet's folder, below which it mounts volumes.
-        terway: where Terway reads shares of the network.
-        kubelet_config: the kubelet's configuration file.
-    """
-
-    root: Path
-    parent: str
-    sys: Path
-    logs: Path
-    proc: Path = Path("/proc")
-    kubelet: Path = Path("/var/lib/kubelet")
-    terway: Path = Path("/var/lib/terway/qos")
-    kubelet_config: Path = Path("/var/lib/kubelet/config.yaml")
 
 
 class EnforcementStatus(NamedTuple):
@@ -112,30 +82,20 @@ class QosManager:
         self._report_action, self._clock_ns = report_action, clock_ns
         self._original_values = OriginalValues(state_dir)
         self._original_values.load()
-        self._interval_s = max(1, int(interval_s))
         self._processors = cpu_topology.processors(paths.sys)
         self._spec_of: object = ()
         self._spec = in_force(NodeSloSpec())
-        self._pod_cgroups: list[PodCgroups] = []
-        self._pod_cgroups_key: tuple[object, ...] = ()
+        self._lookup = PodCgroupLookup(paths)
         self._reconciled_ns = -RECONCILE_INTERVAL_NS
         self._reconciled_of: tuple[object, ...] = ()
-        self._best_effort_request: tuple[object, int] = (None, 0)
         self._best_effort_uids: tuple[object, frozenset[str]] = (None, frozenset())
-        self._best_effort_folders: tuple[object, tuple[str, ...]] = (None, ())
-        self._node_cores, self._node_bytes = MetricSeries(), MetricSeries()
-        self._pod_cores: dict[str, MetricSeries] = {}
-        self._best_effort: tuple[MetricSeries, MetricSeries, MetricSeries] = (
-            MetricSeries(),
-            MetricSeries(),
-            MetricSeries(),
-        )
+        self._history = UsageHistory(max(1, int(interval_s)))
+        self._best_effort_limits = BestEffortLimits()
         self._kube: KubepodsFolders | None = None
         self._non_cgroup_files = NonCgroupFiles(
             paths.proc, paths.sys, paths.root, state_dir, gates, clock_ns, paths.terway
         )
         self._eviction_enforcer = EvictionEnforcer(gates, report_action, clock_ns())
-        self._latest_usage: UsageSnapshot | None = None
         self._topology_reporter = TopologyReporter(
             paths.proc, paths.sys, paths.kubelet, paths.kubelet_config, gates, report_action
         )
@@ -149,21 +109,23 @@ class QosManager:
             kube: the layout of pods; None while there are none.
             folders: uid -> folder of each pod, below `hierarchy`'s.
         """
-        self._record_usage(snapshot)
+        self._history.record(snapshot, with_pods=self._keeps_pods)
         if self._pods.in_force is not None:
             self._topology_reporter.run_cycle(self._pods.in_force, self._clock_ns())
         if kube is None or hierarchy.listed is None:
             return
-        self._begin(hierarchy, kube)
         if self._slo.in_force is not self._spec_of:
             self._spec_of, self._spec = self._slo.in_force, in_force(self._slo.spec or NodeSloSpec())
         now_ns = self._clock_ns()
-        changed = self._find_pod_cgroups(folders, now_ns)
+        executor = self._begin(hierarchy, kube)
+        changed = self._lookup.refresh(self._pods.in_force, self._spec_of, folders, executor.tree.version, now_ns)
+        if self._lookup.removed:
+            executor.forget(self._lookup.removed)
         self._suppress(snapshot, now_ns)
         self._burst(now_ns)
         self._evict(snapshot, now_ns)
         self._reconcile(changed=changed, now_ns=now_ns)
-        self._extra_metrics.run_cycle(self._pod_cgroups)
+        self._extra_metrics.run_cycle(self._lookup.pods)
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
         """Computes values when their inputs have changed, and checks the files at intervals."""
@@ -176,16 +138,16 @@ class QosManager:
         if changed or of != self._reconciled_of:
             self._reconciled_of = of
             self._cgroup_reconciler.reconcile(
-                self._spec, node_pods.object, node_pods.topology, self._folders, self._pod_cgroups
+                self._spec, node_pods.object, node_pods.topology, self._folders, self._lookup.pods
             )
         else:
             self._cgroup_reconciler.reconcile_again()
-        self._non_cgroup_files.reconcile(self._spec, node_pods.object, self._pod_cgroups)
-        for folder, class_id in self._non_cgroup_files.class_ids(self._pod_cgroups):
+        self._non_cgroup_files.reconcile(self._spec, node_pods.object, self._lookup.pods)
+        for folder, class_id in self._non_cgroup_files.class_ids(self._lookup.pods):
             self.executor.update(CgroupValue("net_cls.classid", folder, str(class_id)))
         if self._gates["BlkIOReconcile"] and self._spec.resource_qos_strategy is not None:
             self._block_io_enforcer.reconcile(
-                self._spec.resource_qos_strategy, self._folders.best_effort, self._pod_cgroups, node_pods.claims
+                self._spec.resource_qos_strategy, self._folders.best_effort, self._lookup.pods, node_pods.claims
             )
 
     @property
@@ -199,12 +161,12 @@ class QosManager:
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields gauges of node objects, cgroups and extra metrics."""
-        node_pods, found = self._pods.in_force, self._latest_usage
+        node_pods, found = self._pods.in_force, self._history.latest
         if node_pods is not None:
             yield from koordlet_series.node_allocatable(node_pods.object)
-            yield from koordlet_series.container_requests(self._pod_cgroups)
+            yield from koordlet_series.container_requests(self._lookup.pods)
             yield from koordlet_series.share_pools(node_pods.topology)
-            yield from koordlet_series.oom_scores(self._pod_cgroups)
+            yield from koordlet_series.oom_scores(self._lookup.pods)
             if found is not None:
                 yield from koordlet_series.used(found, self._uids_of(node_pods))
         for reason, count in self._eviction_enforcer.requested.items():
@@ -215,7 +177,7 @@ class QosManager:
                 yield from koordlet_series.suppressed(policy, current)
             if (strategy := self._spec.cpu_burst_strategy) is not None and self._gates["CPUBurst"]:
                 yield from koordlet_series.burst(
-                    self.executor, self._burst_enforcer.concerned(strategy, self._pod_cgroups)
+                    self.executor, self._burst_enforcer.concerned(strategy, self._lookup.pods)
                 )
             yield from self._extra_metrics.gauges()
             yield from self._non_cgroup_files.gauges()
@@ -224,7 +186,7 @@ class QosManager:
         """Restores the original values."""
         if self.executor is None:
             return
-        self._suppress_enforcer.release(self._cgroups())
+        self._suppress_enforcer.release(self._best_effort_cgroups())
         self._non_cgroup_files.release()
         self._block_io_enforcer.release()
         self._extra_metrics.close()
@@ -236,9 +198,10 @@ class QosManager:
         assert self._kube is not None, "set before any strategy runs"
         return self._kube
 
-    def _begin(self, hierarchy: Hierarchy, kube: KubepodsLayout) -> None:
+    def _begin(self, hierarchy: Hierarchy, kube: KubepodsLayout) -> Executor:
+        """Makes executor and enforcers in the first cycle with a cgroup of pods."""
         if self.executor is not None:
-            return
+            return self.executor
         names = [os.path.join(self._paths.parent, folder) for folder, _, _ in kube.folders]  # noqa: PTH118  relative names
         self._kube = KubepodsFolders(*names)
         self.executor = Executor(
@@ -252,24 +215,7 @@ class QosManager:
             self._paths.root, self._paths.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns
         )
         self._cgroup_reconciler = CgroupReconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
-
-    def _record_usage(self, snapshot: UsageSnapshot) -> None:
-        self._latest_usage = snapshot
-        if snapshot.node is not None:
-            if snapshot.node.cpu is not None:
-                self._node_cores.add(snapshot.at_ns, snapshot.node.cpu / 10**6)
-            if snapshot.node.memory is not None:
-                self._node_bytes.add(snapshot.at_ns, snapshot.node.memory)
-        if not self._keeps_pods:
-            return
-        for uid in self._pod_cores.keys() - snapshot.pods.keys():
-            del self._pod_cores[uid]
-        for uid, usage in snapshot.pods.items():
-            if usage.cpu is not None:
-                series = self._pod_cores.get(uid)
-                if series is None:
-                    series = self._pod_cores[uid] = MetricSeries(POD_KEPT_NS)
-                series.add(snapshot.at_ns, usage.cpu / 10**6)
+        return self.executor
 
     @property
     def _keeps_pods(self) -> bool:
@@ -277,46 +223,9 @@ class QosManager:
         burst = self._spec.cpu_burst_strategy
         return self._gates["CPUBurst"] and burst is not None and burst.policy not in {"", "none"}
 
-    def _find_pod_cgroups(self, folders: Mapping[str, str], now_ns: int) -> bool:
-        """Finds containers' cgroups when pods have changed, and at intervals; reports whether any is new."""
-        node_pods = self._pods.in_force
-        what = (node_pods, self._spec_of, frozenset(folders))
-        if (what, now_ns // CGROUP_POLL_INTERVAL_NS) == self._pod_cgroups_key:
-            return False
-        before, changed = self._pod_cgroups, not self._pod_cgroups_key or what != self._pod_cgroups_key[0]
-        self._pod_cgroups_key = (what, now_ns // CGROUP_POLL_INTERVAL_NS)
-        base = self._paths.root / "cpu" if self._executor_version == 1 else self._paths.root
-        names = cpu_topology.container_names(self._paths.logs)
-        self._pod_cgroups = []
-        for pod in node_pods.pods if node_pods is not None else ():
-            if (folder := folders.get(pod.metadata.uid)) is not None:
-                whole = os.path.join(self._paths.parent, folder)  # noqa: PTH118
-                self._pod_cgroups.append(pod_cgroups(pod, whole, containers(base, whole), names))
-        gone = {folder for each in before for folder in (each.folder, *each.containers.values())}
-        gone -= {folder for each in self._pod_cgroups for folder in (each.folder, *each.containers.values())}
-        if gone and self.executor is not None:
-            self.executor.forget(gone)
-        return changed or before != self._pod_cgroups
-
-    @property
-    def _executor_version(self) -> int:
+    def _best_effort_cgroups(self) -> BestEffortCgroups:
         assert self.executor is not None, "made before any strategy runs"
-        return self.executor.tree.version
-
-    def _cgroups(self) -> BestEffortCgroups:
-        top = self._folders.best_effort
-        base = self._paths.root / "cpuset" if self._executor_version == 1 else self._paths.root
-        found = {}
-        try:
-            names = os.listdir(base / top)  # noqa: PTH208
-        except OSError:
-            names = []
-        for name in names:
-            if "pod" in name and (base / top / name).is_dir():
-                folder = f"{top}/{name}"
-                uid = name.partition("pod")[2].removesuffix(".slice").replace("_", "-")
-                found[uid] = (folder, tuple(containers(base, folder).values()))
-        return BestEffortCgroups(top, found)
+        return best_effort_cgroups(self._paths, self._folders.best_effort, self.executor.tree.version)
 
     def _suppress(self, snapshot: UsageSnapshot, now_ns: int) -> None:
         node_pods, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
@@ -343,7 +252,7 @@ class QosManager:
             manager=self._gates["BECPUManager"],
             best_effort=self._uids_of(node_pods),
         )
-        self._suppress_enforcer.run_cycle(threshold, at, self._cgroups, self._folders.best_effort, now_ns)
+        self._suppress_enforcer.run_cycle(threshold, at, self._best_effort_cgroups, self._folders.best_effort, now_ns)
 
     def _uids_of(self, node_pods: NodePods) -> frozenset[str]:
         """Returns the uids of best-effort pods."""
@@ -355,19 +264,18 @@ class QosManager:
         strategy = self._spec.cpu_burst_strategy
         if not self._gates["CPUBurst"] or strategy is None:
             return
-        concerned = self._burst_enforcer.concerned(strategy, self._pod_cgroups)
+        concerned = self._burst_enforcer.concerned(strategy, self._lookup.pods)
         if not concerned:
             return
 
         def state() -> NodeState:
             begin = now_ns - BURST_WINDOW_NS
-            cores = {uid: mean for uid, series in self._pod_cores.items() if (mean := series.mean(begin)) is not None}
             return cpu_burst.node_state(
                 strategy.share_pool_threshold_percent,
                 len(self._processors) or None,
-                self._node_cores.mean(begin),
-                cores,
-                [each.pod for each in self._pod_cgroups],
+                self._history.node_cores.mean(begin),
+                self._history.pod_means(begin),
+                [each.pod for each in self._lookup.pods],
             )
 
         self.state = self._burst_enforcer.run_cycle(strategy, state, concerned, now_ns) or self.state
@@ -383,22 +291,7 @@ class QosManager:
         ):
             return
         self._sample_best_effort(snapshot)
-        begin = now_ns - cpu_evict.window_s(threshold, self._interval_s) * SECOND
-        usage, request, limit = self._best_effort
-        means = tuple(series.mean(begin) for series in self._best_effort)
-        lasts = tuple(series.last(now_ns - LATEST_NS * self._interval_s) for series in (usage, request, limit))
-        load = Load(
-            Window(
-                None if None in means else BestEffort(*(mean or 0.0 for mean in means)),
-                len(usage.within(begin)),
-                self._node_cores.mean(begin),
-            ),
-            None if None in lasts else BestEffort(*(last or 0.0 for last in lasts)),
-            self._node_bytes.last(now_ns - LATEST_NS * self._interval_s),
-            {uid: used.cpu / 10**6 for uid, used in snapshot.pods.items() if used.cpu is not None},
-            {uid: float(used.memory) for uid, used in snapshot.pods.items() if used.memory is not None},
-            self._interval_s,
-        )
+        load = self._history.load(threshold, snapshot, now_ns)
         self._eviction_enforcer.run_cycle(threshold, node_pods.object, node_pods.pods, load, now_ns)
 
     def _sample_best_effort(self, snapshot: UsageSnapshot) -> None:
@@ -409,22 +302,7 @@ class QosManager:
         current = self._suppress_enforcer.current(self._folders.best_effort)
         if current is None:
             return
-        if self._best_effort_folders[0] is not self._pod_cgroups:
-            below = f"{self._folders.best_effort}/"
-            found_folders = (each for each in self._pod_cgroups if each.folder.startswith(below))
-            self._best_effort_folders = (
-                self._pod_cgroups,
-                tuple(folder for each in found_folders for folder in each.containers.values()),
-            )
-        texts = {self._cached_cpus(folder) for folder in self._best_effort_folders[1]}
-        limit = cpu_evict.real_limit((current[0], *map(cpus, texts)), current[1])
-        if self._best_effort_request[0] is not node_pods:
-            requests = (eviction_order.request_of(pod, BATCH_CPU) for pod in node_pods.pods if raw_qos(pod) is QoS.BE)
-            self._best_effort_request = (node_pods, sum(requests))
-        request = self._best_effort_request[1]
-        for series, value in zip(self._best_effort, (snapshot.best_effort.cpu / 1000, request, limit), strict=True):
-            series.add(snapshot.at_ns, float(value))
-
-    def _cached_cpus(self, folder: str) -> str:
         assert self.executor is not None, "made before any strategy runs"
-        return self.executor.cached_value("cpuset.cpus", folder) or ""
+        limit = self._best_effort_limits.limit(self.executor, self._lookup.pods, self._folders.best_effort, current)
+        request = self._best_effort_limits.request(node_pods)
+        self._history.record_best_effort(snapshot.at_ns, snapshot.best_effort.cpu / 1000, request, limit)

@@ -1,6 +1,5 @@
-"""CPU topology of this node from sysfs, and names of containers by id. Source: spec/node-agent.md 1.2."""
+"""CPU topology of this node from sysfs. Source: spec/node-agent.md 1.2."""
 
-import os
 import re
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from services.node_agent.states_informer.annotations import cpus
 
 _CPU = re.compile(r"cpu(\d+)").fullmatch
 _NODE = re.compile(r"node(\d+)").fullmatch
-_LOG = re.compile(r"(?P<pod>[^_]+)_(?P<namespace>[^_]+)_(?P<container>.+)-(?P<id>[0-9a-f]{64})\.log").fullmatch
 
 
 def processors(sys_root: Path) -> tuple[Processor, ...]:
@@ -34,19 +32,3 @@ def processors(sys_root: Path) -> tuple[Processor, ...]:
     except (OSError, ValueError):
         return ()
     return tuple(sorted(found))
-
-
-def container_names(logs: Path) -> dict[str, tuple[str, str]]:
-    """Returns id of a container -> (`namespace/name` of its pod, its name), from the kubelet's links to logs.
-
-    The sandbox has none, and neither has a container that the kubelet has removed.
-    """
-    try:
-        names = os.listdir(logs)  # noqa: PTH208  half the cost of iterdir
-    except OSError:
-        return {}
-    found = {}
-    for name in names:
-        if match := _LOG(name):
-            found[match["id"]] = (f"{match['namespace']}/{match['pod']}", match["container"])
-    return found

@@ -7,7 +7,8 @@ from typing import Any
 from services.node_agent import feature_gates
 from services.node_agent.cgroup import kubepods_paths
 from services.node_agent.collectors.usage_samples import Usage, UsageSnapshot
-from services.node_agent.qos_manager.qos_manager import HostPaths, QosManager
+from services.node_agent.qos_manager.host_paths import HostPaths
+from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from shared.agents import node_pods, node_slo
