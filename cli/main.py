@@ -1,6 +1,7 @@
 """The `koord` command: its sub-commands by name, and how errors and exits look.
 
-Start-up matters: a shell asks this program at every press of Tab. Nothing but click is imported before a sub-command is.
+Start-up matters: a shell asks this program at every press of Tab. Nothing but click is imported before a sub-command
+is.
 """
 
 import sys

@@ -1,4 +1,7 @@
-"""The services there are: what `koord run` takes, and what a database must hold for them. Importing one is left to its user."""
+"""The services there are: what `koord run` takes, and what a database must hold for them.
+
+Importing one is left to its user.
+"""
 
 import importlib
 import os
@@ -22,7 +25,9 @@ SERVICES = (
     "audit",
 )
 AGENTS = ("node-agent",)
-"""What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the environment."""
+"""What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the
+environment.
+"""
 
 SHARDED = ("metrics-ingest", "action-ingest")
 """Services of which each shard has its own: they write a family of contexts."""
@@ -78,7 +83,7 @@ def _folder(name: str) -> str:
 
 
 def manifest(name: str) -> "Manifest":
-    """What a service may do: read without what it needs to run."""
+    """Returns the manifest of a service, without importing the service."""
     found: Manifest = importlib.import_module(f"{_folder(name)}.manifest").MANIFEST
     return found
 

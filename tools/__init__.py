@@ -1,1 +1,1 @@
-"""What `make` runs beside the tests; not installed."""
+"""Programs of `make` besides the tests; not installed."""

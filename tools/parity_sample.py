@@ -2,9 +2,10 @@
 
 python -m tools.parity_sample [VECTORS]    draws from VECTORS (../shared/vectors), and writes
 
-A case is drawn by a digest of its name alone, so neither its input nor our output decides, and the share of cases that rules argue for
-stays that of the whole. Of all domains the same share is drawn: the largest that fits into LIMIT when compressed. Cases of VECTORS/found
-are kept whole, in a folder of their own, because their shares are those of no random set.
+A case is drawn by a digest of its name alone, so neither its input nor our output decides, and the share of cases that
+rules argue for stays that of the whole. Of all domains the same share is drawn: the largest that fits into LIMIT when
+compressed. Cases of VECTORS/found are kept whole, in a folder of their own, because their shares are those of no random
+set.
 """
 
 import sys
@@ -49,7 +50,10 @@ def drawn(lines: Lines, share: float) -> Lines:
 
 
 def packed(lines: Lines) -> dict[str, bytes]:
-    """Returns the compressed files: `DOMAIN.jsonl.zst` -> content. The same lines give the same bytes with one version of zstandard."""
+    """Returns the compressed files: `DOMAIN.jsonl.zst` -> content.
+
+    The same lines give the same bytes with one version of zstandard.
+    """
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     return {f"{name}.jsonl.zst": compressor.compress(b"".join(each)) for name, each in lines.items() if each}
 

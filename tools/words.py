@@ -2,8 +2,8 @@
 
     python -m tools.words [path ...]      all tracked files of the repository, or those below the paths
 
-Names are the identifiers that a module defines, and the names of files. Prose is docstrings, comments, and Markdown outside of
-code. Each finding names the place, the word, and the plain term.
+Names are the identifiers that a module defines, and the names of files. Prose is docstrings, comments, and Markdown
+outside of code. Each finding names the place, the word, and the plain term.
 """
 
 import ast
@@ -104,7 +104,10 @@ def _docstring(
 
 
 def findings(paths: list[str]) -> Iterator[Finding]:
-    """Yields the findings of all tracked modules and pages below the paths. Recorded cases and generated files do not count."""
+    """Yields the findings of all tracked modules and pages below the paths.
+
+    Recorded cases and generated files do not count.
+    """
     command = ["git", "ls-files", "--", *paths]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  paths of our own caller
     for path in map(Path, listed.splitlines()):

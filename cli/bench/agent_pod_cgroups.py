@@ -124,7 +124,7 @@ class PodCgroups:
 
 
 def _remove(folder: Path) -> None:
-    for _ in range(100):  # the kernel lets go of an ended process a moment after it can be waited for
+    for _ in range(100):  # the kernel removes an ended process from its cgroup a moment after it can be waited for
         with contextlib.suppress(OSError):
             folder.rmdir()
             return

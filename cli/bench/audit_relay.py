@@ -1,7 +1,7 @@
 """`koord bench relay`: what it costs to hand the log to outsiders, from Postgres through JetStream to one subscriber.
 
-First the audit service finds a log that is full and an empty stream, and hands all of it on; then events come at a steady rate.
-Service, subscriber, writer and both servers are processes of their own on this machine.
+First the audit service finds a log that is full and an empty stream, and hands all of it on; then events come at a
+steady rate. Service, subscriber, writer and both servers are processes of their own on this machine.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import click
 import msgspec
 import uvloop
 
-from cli.bench.log import MILLION, Servers, append, append_slowly, child, heard, note
+from cli.bench.log import MILLION, Servers, append, append_slowly, child, next_message, note
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.processes.child_process import Process
 from cli.service_list import contexts
@@ -38,11 +38,11 @@ CONTEXT = "cluster"
 
 
 class RelayFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
-        relay_per_s: CloudEvents a second, from when the service has made the stream to the subscriber's last, of a log that was
-            there before.
+        relay_per_s: CloudEvents a second, from when the service has made the stream to the subscriber's last, of a log
+            that was there before.
         lag_p50_ms, lag_p99_ms: from a commit to the subscriber, while appends of 5 events come at a steady rate.
         event_bytes: mean size of an event's data; message_bytes: of a CloudEvent.
     """
@@ -90,22 +90,22 @@ async def _measure(folder: Path, events: int, seconds: float, rate: int) -> Rela
         await database.close()
         note(f"appending {events:,} events")
         writer = child(append, servers, events, 500)
-        await heard(writer)
+        await next_message(writer)
         writer[1].send("go")
-        _, event_bytes = await heard(writer)
+        _, event_bytes = await next_message(writer)
         with _audit(folder, servers) as service:
             note("relaying them")
             subscriber = child(_subscribe, servers)
             service.start()
             upto = events + 1  # the first is WriterStarted, and so is the first of the steady writer
             subscriber[1].send((upto, upto + 1 + int(seconds * rate) * 5))
-            began_ns, last_ns, size = await heard(subscriber)
+            began_ns, last_ns, size = await next_message(subscriber)
             note(f"appending 5 events {rate} times a second for {seconds:g} s")
             steady = child(append_slowly, servers, events, seconds, rate)
-            await heard(steady)
+            await next_message(steady)
             steady[1].send("go")
-            committed = await heard(steady)
-            received = await heard(subscriber)
+            committed = await next_message(steady)
+            received = await next_message(subscriber)
     seqs = [seq for seq, _ in received]
     lags = sorted((received[bisect_left(seqs, seq)][1] - at) / MILLION for seq, at in committed.items())
     return RelayFigures(
@@ -140,7 +140,8 @@ def _audit(folder: Path, servers: Servers) -> Iterator[Process]:
 
 
 async def _subscribe(pipe: Connection, servers: Servers) -> None:
-    """Part: take every message of the stream by one consumer; says when the stream began and the last came, then when each came.
+    """Part: take every message of the stream by one consumer; says when the stream began and the last came, then when
+    each came.
 
     Raises:
         KoordError: an event is missing or comes twice: what was measured is worth nothing.

@@ -1,4 +1,4 @@
-"""`koord bench`: figures of this machine, as one JSON object for whoever compares them."""
+"""`koord bench`: figures of this machine, as one JSON object for comparisons."""
 
 import click
 
@@ -7,7 +7,7 @@ from cli.terminal.lazy_group import Entry, LazyGroup
 ENTRIES = {
     "agent": Entry("cli.bench.node_agent", "agent", "Measure what the node agent costs its node at a sample a second."),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
-    "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure what reports of a fleet cost metrics ingest."),
+    "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure the cost of a fleet's reports for metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
     "quota": Entry(
         "cli.bench.quota",

@@ -36,7 +36,7 @@ UNLIMITED = ("--kube-api-qps=10000", "--kube-api-burst=10000")
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
         pods_per_s, latency_p50_s, latency_p99_s: of the best turn.

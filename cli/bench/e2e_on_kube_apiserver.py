@@ -1,4 +1,7 @@
-"""A real kube-apiserver as a side of the benchmark. The client is kept cheap: it shares its cores with what it measures."""
+"""A real kube-apiserver as a side of the benchmark.
+
+The client is kept cheap: it shares its cores with what it measures.
+"""
 
 import asyncio
 import ssl

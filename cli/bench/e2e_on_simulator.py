@@ -34,14 +34,14 @@ class SimulatorSide:
         self._api = SimulatedApi(bus)
         self._scheduler = scheduler
         self._timeline: Timeline | None = None
-        self._hears = False
+        self._subscribed = False
 
     async def run(self, names: Sequence[str], timeline: Timeline) -> None:
         """See `Side`."""
         self._timeline = timeline
-        if not self._hears:
-            await self._bus.subscribe(batch_subject("cluster"), self._hear)
-            self._hears = True
+        if not self._subscribed:
+            await self._bus.subscribe(batch_subject("cluster"), self._receive)
+            self._subscribed = True
         bodies = iter([(name, pod(name, NAMESPACE, self._scheduler)) for name in names])
         timeline.begin()
 
@@ -58,7 +58,7 @@ class SimulatorSide:
         for first in range(0, len(names), LARGEST_REQUEST):
             await self._api.delete_all([_place(name) for name in names[first : first + LARGEST_REQUEST]])
 
-    def _hear(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         if self._timeline is None:
             return
         for entry in decode_batch(data).entries:

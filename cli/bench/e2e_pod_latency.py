@@ -8,7 +8,7 @@ import msgspec
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What one run measured.
+    """Figures of one run.
 
     Attributes:
         pods_per_s: pods / (first create sent -> last bound seen).

@@ -1,4 +1,4 @@
-"""What `koord bench e2e` runs on: an API that takes pods and tells of bindings, and a scheduler that works on it."""
+"""Targets of `koord bench e2e`: an API that takes pods and reports bindings, and a scheduler that works on it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """`koord bench log`: what the log costs, from a writer's append to a follower's State in another process.
 
-An event counts as appended when the scheduler's ClusterView, in a process of its own, has applied it, and the digest of that
-State equals the one of a fold from Postgres. Schema, indexes and fsync are those of production.
+An event counts as appended when the scheduler's ClusterView, in a process of its own, has applied it, and the digest of
+that State equals the one of a fold from Postgres. Schema, indexes and fsync are those of production.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ MILLION = 1_000_000
 
 
 class LogFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
         append_per_s: events applied by the follower, from the first append on.
         fold_per_s: events folded from seq 1 without a snapshot, straight after.
-        lag_p50_ms, lag_p99_ms: from a commit to its being applied, while appends come at a steady rate and snapshots and
-            rebuilds are taken.
+        lag_p50_ms, lag_p99_ms: from a commit to its being applied, while appends come at a steady rate and snapshots
+            and rebuilds are taken.
         event_bytes: mean size of an event's data.
         batch: events of one append in the first part.
         digest_equal: the follower's State and the fold's have one digest.
@@ -115,21 +115,21 @@ async def _measure(folder: Path, events: int, batch: int, seconds: float, rate: 
 
         note(f"appending {events:,} events in batches of {batch}")
         follower, writer = child(_follow, servers, events), child(append, servers, events, batch)
-        await heard(follower), await heard(writer)  # both are ready
+        await next_message(follower), await next_message(writer)  # both are ready
         writer[1].send("go")
-        started_ns, event_bytes = await heard(writer)
-        ended_ns, followed = await heard(follower)
+        started_ns, event_bytes = await next_message(writer)
+        ended_ns, followed = await next_message(follower)
         note("folding them from the first on")
         folding = child(_fold, servers)
-        fold_s, folded = await heard(folding)
+        fold_s, folded = await next_message(folding)
 
         note(f"appending 5 events {rate} times a second for {seconds:g} s")
         late, steady = child(_follow_slowly, servers, seconds), child(append_slowly, servers, events, seconds, rate)
-        await heard(late), await heard(steady)
+        await next_message(late), await next_message(steady)
         steady[1].send("go")
-        committed = await heard(steady)
+        committed = await next_message(steady)
         late[1].send(max(committed))
-        applied = await heard(late)
+        applied = await next_message(late)
     lags = sorted((applied[bisect_left(applied, (seq, 0))][1] - at) / MILLION for seq, at in committed.items())
     return LogFigures(
         append_per_s=round(events / ((ended_ns - started_ns) / 1e9)),
@@ -164,8 +164,8 @@ def _run(work: Callable[..., Coroutine[Any, Any, None]], pipe: Connection, *argu
     uvloop.run(work(pipe, *arguments))
 
 
-async def heard(one: Child) -> Any:
-    """What a part says next."""
+async def next_message(one: Child) -> Any:
+    """Returns the next message of a part."""
     return await asyncio.to_thread(one[1].recv)
 
 
@@ -179,7 +179,7 @@ async def _writer(servers: Servers, committed: Callable[[list[RecordedEvent], Po
 
 
 async def append(pipe: Connection, servers: Servers, events: int, batch: int) -> None:
-    """Part: append a history to `cluster` when told to; says when it began (monotonic), and the mean size of an event."""
+    """Part: appends a history to `cluster` on a signal; sends the start (monotonic) and the mean size of an event."""
     drafts = list(history(0, events))
     encode = msgspec.json.Encoder().encode
     event_bytes = sum(len(encode(draft.event)) for draft in drafts[:2_000]) / min(events, 2_000)
@@ -229,7 +229,7 @@ async def _fold(pipe: Connection, servers: Servers) -> None:
 
 
 async def append_slowly(pipe: Connection, servers: Servers, first: int, seconds: float, rate: int) -> None:
-    """Part: append 5 events at a time at a steady rate when told to; says seq -> when it was committed (monotonic)."""
+    """Part: appends 5 events at a time at a steady rate on a signal; sends seq -> instant of the commit (monotonic)."""
     commits: dict[int, int] = {}
 
     def committed(_records: list[RecordedEvent], head: Position, _epoch: int) -> None:

@@ -93,7 +93,7 @@ class IngestFigures(msgspec.Struct, frozen=True):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def ingest(*, nodes: int, pods_per_node: int, seconds: float, as_json: bool) -> None:
-    """Measures the cost of a fleet's reports for metrics ingest.
+    """Measure the cost of a fleet's reports for metrics ingest.
 
     First throughput, then cpu, memory and lag at one report a minute and node.
 

@@ -1,7 +1,8 @@
-"""`koord bench quota`: the ledger's engine alone: runtimes recomputed after one leaf's change, charges posted, one quota explained.
+"""`koord bench quota`: the ledger's engine alone: runtimes recomputed after one leaf's change, charges posted, one
+quota explained.
 
-The tree has four levels and less capacity than is asked for, so that one leaf's request moves the shares of the root, and with them those of
-thousands of quotas.
+The tree has four levels and less capacity than is requested, so that one leaf's request moves the shares of the root,
+and with them those of thousands of quotas.
 """
 
 import gc
@@ -38,11 +39,12 @@ ENOUGH = 1_000
 
 
 class QuotaFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
         build_ms: all runtimes from nothing.
-        recompute_ms_p50, recompute_ms_p99: one leaf asks for another amount: the sums on its path and every runtime that moves.
+        recompute_ms_p50, recompute_ms_p99: one leaf asks for another amount: the sums on its path and every runtime
+            that moves.
         recorded_ms: one such change with its RuntimeRecomputed and its postings.
         affected_p50, affected_p99: quotas whose runtime moved.
         charges_per_s: pods checked against their quota and every ancestor, and charged: event, postings, sums.

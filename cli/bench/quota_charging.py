@@ -1,6 +1,8 @@
-"""`koord bench quota --servers`: what a scheduler's round waits for: charges by the ledger as a process, through NATS and Postgres.
+"""`koord bench quota --servers`: what a scheduler's round waits for: charges by the ledger as a process, through NATS
+and Postgres.
 
-One asker, one round after the other, as the scheduler asks. Ledger, asker and both servers are processes of their own on this machine.
+One asker, one round after the other, as the scheduler asks. Ledger, asker and both servers are processes of their own
+on this machine.
 """
 
 import contextlib
@@ -30,16 +32,16 @@ from shared.log.database import Database, migrate
 from shared.log.writer import LogWriter
 
 CHUNK = 1_000
-ASK_S = 4.0
+CHARGE_DEADLINE_S = 4.0
 DEADLINE_S = 120.0
 
 
 class ChargingFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
         charges_per_s: pods charged a second: asked for by NATS, committed in Postgres, answered.
-        ask_ms_p50, ask_ms_p99: how long one round waits for its pods' charges.
+        charge_ms_p50, charge_ms_p99: how long one round waits for its pods' charges.
         batch: pods of a round.
         attached_per_s: pods booked a second as they were observed, from the append of the first to the first answer.
     """
@@ -48,8 +50,8 @@ class ChargingFigures(msgspec.Struct, frozen=True):
     pods: int
     batch: int
     charges_per_s: float
-    ask_ms_p50: float
-    ask_ms_p99: float
+    charge_ms_p50: float
+    charge_ms_p99: float
     attached_per_s: float
     load_1m: float
 
@@ -77,7 +79,7 @@ async def measure(folder: Path, quotas: int, pods: int, batch: int) -> ChargingF
                     started = time.perf_counter()
                     await _observe(cluster, quotas, pods)
                     seen = {"cluster": cluster.head.seq, "scheduling": scheduling.head.seq}
-                    await _ask(bus, ChargeRequest(epoch=scheduling.epoch, cycle=1, seen=seen, groups=()))
+                    await _request_charge(bus, ChargeRequest(epoch=scheduling.epoch, cycle=1, seen=seen, groups=()))
                     attached_s = time.perf_counter() - started
                     note("charging them")
                     took_ms, charging_s = await _charge(bus, scheduling.epoch, seen, pods, batch)
@@ -90,8 +92,8 @@ async def measure(folder: Path, quotas: int, pods: int, batch: int) -> ChargingF
         pods=pods,
         batch=batch,
         charges_per_s=round(pods / charging_s),
-        ask_ms_p50=round(took_ms[len(took_ms) // 2], 2),
-        ask_ms_p99=round(took_ms[int(len(took_ms) * 0.99)], 2),
+        charge_ms_p50=round(took_ms[len(took_ms) // 2], 2),
+        charge_ms_p99=round(took_ms[int(len(took_ms) * 0.99)], 2),
         attached_per_s=round(pods / attached_s),
         load_1m=load_1m,
     )
@@ -102,20 +104,20 @@ async def _charge(bus: Bus, epoch: int, seen: dict[str, int], pods: int, batch: 
     began = time.perf_counter()
     for number, start in enumerate(range(0, pods, batch), 2):
         groups = tuple((f"p{uid}",) for uid in range(start, min(start + batch, pods)))
-        asked = time.perf_counter()
-        answer = await _ask(bus, ChargeRequest(epoch=epoch, cycle=number, seen=seen, groups=groups))
-        took_ms.append((time.perf_counter() - asked) * 1e3)
+        sent = time.perf_counter()
+        answer = await _request_charge(bus, ChargeRequest(epoch=epoch, cycle=number, seen=seen, groups=groups))
+        took_ms.append((time.perf_counter() - sent) * 1e3)
         if len(answer.charged) != len(groups):
             raise KoordError(f"round {number}: {len(groups) - len(answer.charged)} pods were not charged")
     return took_ms, time.perf_counter() - began
 
 
-async def _ask(bus: Bus, ask: ChargeRequest) -> ChargeResponse:
+async def _request_charge(bus: Bus, charge_request: ChargeRequest) -> ChargeResponse:
     """Ask until somebody answers: a ledger that has much to read forgets those who have waited for long."""
     ends = time.monotonic() + DEADLINE_S
     while True:
         try:
-            return decode_response(await bus.request(SUBJECT, encode(ask), deadline_s=ASK_S))
+            return decode_response(await bus.request(SUBJECT, encode(charge_request), deadline_s=CHARGE_DEADLINE_S))
         except NoResponse:
             if time.monotonic() > ends:
                 raise
@@ -138,9 +140,9 @@ def _quota(name: str, pods: int) -> ObjectObserved:
 
 
 def _pod(name: str, quota: str) -> PodObserved:
-    asks = ResourceRequirements(requests={"cpu": "500m", "memory": "512Mi"})
+    amounts = ResourceRequirements(requests={"cpu": "500m", "memory": "512Mi"})
     metadata = Metadata(name=name, namespace="bench", uid=name, labels={QUOTA_NAME: quota})
-    body = Pod(metadata=metadata, spec=PodSpec(containers=(Container(resources=asks),)))
+    body = Pod(metadata=metadata, spec=PodSpec(containers=(Container(resources=amounts),)))
     return PodObserved(pod=f"bench/{name}", pod_uid=name, object=body)
 
 

@@ -1,4 +1,6 @@
-"""Clusters and pods for `koord bench scheduler`: many equal pods, pods that all differ, pods with terms about other pods."""
+"""Clusters and pods for `koord bench scheduler`: many equal pods, pods that all differ, pods with terms about other
+pods.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,8 @@
-"""`koord bench slo`: the SLO controller's engine alone: every node of a fleet decided anew, in one process without servers.
+"""`koord bench slo`: the SLO controller's engine alone: every node of a fleet decided anew, in one process without
+servers.
 
-The clock counts what the service does between reading its logs and appending: strategies, sums over pods, formulas, comparison with what was
-said before, and the events. Projection is measured by itself.
+The clock counts what the service does between reading its logs and appending: strategies, sums over pods, formulas,
+comparison with the previous decision, and the events. Folding is measured by itself.
 """
 
 import gc
@@ -35,17 +36,15 @@ CLASSES = ("koord-prod", "koord-prod", "koord-mid", "koord-batch")
 
 
 class SloFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
-        Seconds of this process on a cpu, so that other load on the machine does not count; `recompute_wall_s` is recompute_s by the clock.
-        first_s: every node from nothing, and its first write.
-        config_s: a new reclaim percentage; every node is calculated, compared and written.
-        recompute_s: every node calculated and compared once more, with nothing to say.
-        reports_s: a new report of every node, within the threshold: sums, formulas, comparison, no write.
-        writes_config, writes_reports: levels that the gateway would have to write then.
-        fold_reports_per_s, fold_pods_per_s: events folded.
-        rss_mib: the process at its largest.
+        Seconds of this process on a cpu, so that other load on the machine does not count; `recompute_wall_s` is
+        recompute_s by the clock. first_s: every node from nothing, and its first write. config_s: a new reclaim
+        percentage; every node is calculated, compared and written. recompute_s: every node calculated and compared once
+        more, with nothing to say. reports_s: a new report of every node, within the threshold: sums, formulas,
+        comparison, no write. writes_config, writes_reports: levels that the gateway would have to write then.
+        fold_reports_per_s, fold_pods_per_s: events folded. rss_mib: the process at its largest.
     """
 
     nodes: int
@@ -149,7 +148,7 @@ class Fleet:
         return time.perf_counter() - started
 
     def decide(self, names: list[str], *, at_s: int) -> tuple[Took, int]:
-        """Decide every node, and fold what is said: how long the decision took, and how many levels are to be written."""
+        """Decide every node, and folds the result: how long the decision took, and how many levels are to be written."""
         started, began = time.process_time(), time.perf_counter()
         drafts: list[Draft] = decide_nodes(
             self.state, ActiveConfig(self.state.texts), names, self.settings, BEGAN + at_s * SECOND

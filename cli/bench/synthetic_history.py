@@ -27,10 +27,11 @@ _AT = "2026-11-21T10:00:00Z"
 
 
 def history(first: int, events: int) -> Iterator[Draft]:
-    """Events number `first` to `first + events` of an endless history: in twenty, one report, one node, eighteen of pods.
+    """Events number `first` to `first + events` of an endless history: in twenty, one report, one node, eighteen of
+    pods.
 
-    Pods come in waves, as they do in a cluster: a wave is seen waiting, is bound, is seen bound and running within a few
-    hundred events, and a wave of old pods goes; ten thousand pods are there at a time.
+    Pods come in waves, as they do in a cluster: a wave is seen waiting, is bound, is seen bound and running within a
+    few hundred events, and a wave of old pods goes; ten thousand pods are there at a time.
     """
     for number in range(first, first + events):
         match number % 20:

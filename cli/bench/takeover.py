@@ -1,7 +1,7 @@
 """`koord bench takeover`: how long nobody places pods when a scheduler starts, and when a standby takes over.
 
-The log is that of a cluster at work. What is measured ends with the announcement of a placement: the pod was there before, so the first
-cycle can place it. Scheduler, Postgres and NATS are processes of their own on this machine.
+The log is that of a cluster at work. What is measured ends with the announcement of a placement: the pod was there
+before, so the first cycle can place it. Scheduler, Postgres and NATS are processes of their own on this machine.
 """
 
 import asyncio
@@ -61,10 +61,11 @@ class Took(msgspec.Struct, frozen=True):
 
 
 class TakeoverFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
-        start_s: from the process' start to its first placement, from a snapshot and a tail of 500 reports; the median turn.
+        start_s: from the process' start to its first placement, from a snapshot and a tail of 500 reports; the median
+            turn.
         takeover_s: from the leader's SIGKILL to the first placement by a standby that followed; the median turn.
         first_start_s: the same as start_s without a snapshot, from the first event on.
         snapshot_mib: the State as it is stored, packed.
@@ -179,7 +180,7 @@ class _Replica:
         return float(times.user + times.system)
 
     def _is_idle(self) -> bool:
-        """Whether it has used less than a tenth of a core in a second."""
+        """Reports that it has used less than a tenth of a core in a second."""
         return psutil.Process(self.process.pid).cpu_percent(1.0) < 10
 
 
@@ -222,12 +223,12 @@ class _Cluster:
         self._database = Database(postgres)
         self._bus = Bus(nats, name="bench")
         self._writer = LogWriter(self._database, self._bus, "cluster", "bench")
-        self._heard: dict[str, float] = {}
+        self._received: dict[str, float] = {}
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self._bus.start()
-        await self._bus.subscribe(announcements.batch_subject("scheduling"), self._hear)
+        await self._bus.subscribe(announcements.batch_subject("scheduling"), self._receive)
         await self._writer.acquire()
         await self._writer.begin("bench", (), now_ns=time.time_ns(), seen={})
         return self
@@ -260,8 +261,8 @@ class _Cluster:
         await self._writer.append([Draft(event) for event in events], now_ns=time.time_ns())
 
     def listen(self) -> None:
-        """Forgets what was heard."""
-        self._heard.clear()
+        """Clears the received instants."""
+        self._received.clear()
 
     async def placed(self, name: str, began: float, used_s: float, replica: _Replica) -> Took:
         """Waits for the placement of a pod.
@@ -275,7 +276,7 @@ class _Cluster:
         """
         try:
             async with asyncio.timeout(WITHIN_S):
-                while name not in self._heard:
+                while name not in self._received:
                     if not replica.process.running:
                         raise ProgramFailed(f"scheduler {replica.name} has ended:\n{replica.process.tail()}")
                     self._changed.clear()
@@ -284,15 +285,15 @@ class _Cluster:
                             await self._changed.wait()
         except TimeoutError as error:
             raise KoordError(f"{name} is not placed after {WITHIN_S:g} s: {replica.process.tail()}") from error
-        leading = self._heard.get(WriterStarted.type_name(), began)
+        leading = self._received.get(WriterStarted.type_name(), began)
         core_s = replica.core_s() - used_s
-        return Took(round(self._heard[name] - began, 2), round(leading - began, 2), round(core_s, 2))
+        return Took(round(self._received[name] - began, 2), round(leading - began, 2), round(core_s, 2))
 
-    def _hear(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         now = time.monotonic()
         for entry in announcements.decode_batch(data).entries:
             if entry.type == PodPlaced.type_name():
-                self._heard.setdefault(msgspec.json.decode(entry.data, type=PodPlaced).pod, now)
+                self._received.setdefault(msgspec.json.decode(entry.data, type=PodPlaced).pod, now)
             elif entry.type == WriterStarted.type_name():
-                self._heard.setdefault(entry.type, now)
+                self._received.setdefault(entry.type, now)
         self._changed.set()

@@ -17,7 +17,7 @@ _CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 
 
 def fleet(nodes: int, pods: int, now_ns: int) -> Iterator[Event]:
-    """What the gateway says of a cluster that runs: its nodes, the pods on them, a fresh report of each node."""
+    """Observations of a running cluster by the gateway: its nodes, the pods on them, a fresh report of each node."""
     for event in bare_nodes(nodes):
         if not isinstance(event, NodeMetricObserved):
             yield event
@@ -54,7 +54,7 @@ def pod(number: int, now_ns: int, *, node: str = "") -> PodObserved:
 
 
 def report(number: int, pods: range, now_ns: int) -> NodeMetricObserved:
-    """What a node uses, and each of its pods."""
+    """Usage of a node and of each of its pods."""
     name = _node(number)
     used = tuple(
         PodUsage(

@@ -1,4 +1,6 @@
-"""`koord bench webhook`: how many questions of an API server one gateway answers, and how fast, over HTTPS from another process."""
+"""`koord bench webhook`: how many questions of an API server one gateway answers, and how fast, over HTTPS from another
+process.
+"""
 
 import asyncio
 import os
@@ -40,7 +42,7 @@ _LIFETIMES = Lifetimes(timedelta(days=10), timedelta(days=1), timedelta(minutes=
 
 
 class WebhookFigures(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Figures of `--json`.
 
     Attributes:
         answers_per_s: as many as come from CONNECTIONS connections that ask again at once; two are one pod.
@@ -76,8 +78,8 @@ class WrongAnswer(KoordError):
 def webhook(*, profiles: int, namespaces: int, quotas: int, rate: float, seconds: float, as_json: bool) -> None:
     """Measure the admission webhooks alone: no log, no cluster.
 
-    A process of its own serves the pod webhooks over HTTPS from a state of that size; this one asks, as an API server does, with connections that
-    stay open.
+    A process of its own serves the pod webhooks over HTTPS from a state of that size; this one asks, as an API server
+    does, with connections that stay open.
     """
     load_1m = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
@@ -117,12 +119,12 @@ async def _measure(
     process.start()
     try:
         await asyncio.to_thread(process.wait_until, (folder / "ready").exists, 60)
-        async with _asker(folder / "ca.crt", port) as ask:
-            await ask(0)
+        async with _asker(folder / "ca.crt", port) as send:
+            await send(0)
             before = _cpu_s(process)
-            per_s = await _throughput(ask, seconds)
+            per_s = await _throughput(send, seconds)
             cpu_s = (_cpu_s(process) - before) / (per_s * seconds)
-            return per_s, cpu_s, await _latency(ask, rate, seconds)
+            return per_s, cpu_s, await _latency(send, rate, seconds)
     finally:
         await asyncio.to_thread(process.stop)
 
@@ -140,7 +142,7 @@ async def _asker(authorities: Path, port: int) -> Any:
     bodies = [msgspec.json.encode(_question(number)) for number in range(100)]
     async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=connector) as session:
 
-        async def ask(number: int) -> None:
+        async def send(number: int) -> None:
             path = PATHS[number % 2]
             async with session.post(path, data=bodies[number % 100]) as answer:
                 found = await answer.json()
@@ -148,29 +150,29 @@ async def _asker(authorities: Path, port: int) -> Any:
             if not found["response"]["allowed"] or changed != (path == "/mutate-pod"):
                 raise WrongAnswer(f"{path}: {found}")
 
-        yield ask
+        yield send
 
 
-async def _throughput(ask: Any, seconds: float) -> float:
+async def _throughput(send: Any, seconds: float) -> float:
     numbers, until = count(), time.monotonic() + seconds
 
-    async def keep_asking() -> int:
+    async def keep_sending() -> int:
         answered = 0
         while time.monotonic() < until:
-            await ask(next(numbers))
+            await send(next(numbers))
             answered += 1
         return answered
 
-    return sum(await asyncio.gather(*(keep_asking() for _ in range(CONNECTIONS)))) / seconds
+    return sum(await asyncio.gather(*(keep_sending() for _ in range(CONNECTIONS)))) / seconds
 
 
-async def _latency(ask: Any, rate: float, seconds: float) -> list[float]:
+async def _latency(send: Any, rate: float, seconds: float) -> list[float]:
     began, times = time.monotonic(), []
 
     async def one(number: int) -> None:
         due = began + number / rate
         await asyncio.sleep(max(0.0, due - time.monotonic()))
-        await ask(number)
+        await send(number)
         times.append(time.monotonic() - due)
 
     await asyncio.gather(*(one(number) for number in range(int(rate * seconds))))
@@ -179,12 +181,12 @@ async def _latency(ask: Any, rate: float, seconds: float) -> list[float]:
 
 def _question(number: int) -> dict[str, Any]:
     """A batch pod, as a client creates it; without requests when it is validated, so that it may be."""
-    asked = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
+    amounts = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
     containers = [
         {
             "name": f"c{each}",
             "image": "i",
-            "resources": asked,
+            "resources": amounts,
             "env": [{"name": f"V{n}", "value": "x" * 20} for n in range(20)],
         }
         for each in range(2)
@@ -238,9 +240,9 @@ def serve(authorities: str, port: int, profiles: int, namespaces: int, quotas: i
 
 
 async def _serve(view: AdmissionState, port: int, bundle: CertificateBundle, ready: Path) -> None:
-    desk = AdmissionHandlers(view, tuple, AdmissionSettings(gates_of(""), "koordinator-system"))
+    admission = AdmissionHandlers(view, tuple, AdmissionSettings(gates_of(""), "koordinator-system"))
     metrics = WebhookMetrics(CollectorRegistry())
-    server = WebhookServer(f"127.0.0.1:{port}", WEBHOOKS, lambda: desk, lambda: view.changes, metrics)
+    server = WebhookServer(f"127.0.0.1:{port}", WEBHOOKS, lambda: admission, lambda: view.changes, metrics)
     server.use_certificate(bundle)
     await server.start()
     await asyncio.to_thread(ready.touch)

@@ -56,14 +56,14 @@ class NoConfiguration(KoordError):
 
 async def status_of(database: Database, contexts: Sequence[str] = ()) -> list[ConfigStatus]:
     """Of the given contexts, or of all that have any."""
-    wanted = contexts or [
+    names = contexts or [
         context for context in await LogReader(database).contexts() if await takes_any(database, context)
     ]
-    return [await _status(database, context) for context in wanted]
+    return [await _status(database, context) for context in names]
 
 
 async def takes_any(database: Database, context: str) -> bool:
-    """Whether the context's writer takes configurations over, as it said when it started."""
+    """Reports whether the context's writer applies configurations, by the types it declared at its start."""
     writer = await writer_of(database, context)
     if writer is None:
         return False

@@ -49,8 +49,9 @@ def verify_command(
 ) -> None:
     """Check each log against its chain of digests, and against checkpoints.
 
-    An altered, removed, added or reordered event is named, and the exit code is 1. A log that was cut short at its end, or
-    written anew with all its digests, still fits its chain; give a checkpoint that was kept elsewhere to notice that.
+    An altered, removed, added or reordered event is named, and the exit code is 1. A log that was cut short at its end,
+    or written anew with all its digests, still fits its chain; give a checkpoint that was kept elsewhere to notice
+    that.
     """
     if key and not files:
         raise click.UsageError("--key says who must have signed a --checkpoint; give one")
@@ -82,7 +83,7 @@ def verify_command(
 def keygen(file: Path) -> None:
     """Make the key that signs checkpoints.
 
-    The private key (mode 0600) is for the audit service alone. Give the public key to whoever checks checkpoints.
+    The private key (mode 0600) is for the audit service alone. Give the public key to those who verify checkpoints.
     """
     from services.audit.signing import generate, public_file
 

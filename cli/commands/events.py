@@ -25,7 +25,7 @@ _COLUMNS = ("at", "event", "type", "key", "cause", "data")
 _DATA_WIDTH = 100
 
 
-class Wanted(NamedTuple):
+class Filters(NamedTuple):
     """Which events to show; None is no restriction."""
 
     context: str | None
@@ -77,19 +77,19 @@ def events(
     if ctx.invoked_subcommand:
         return
     newest = (0 if since else 50) if last is None else last
-    wanted = Wanted(context, kind, key, since)
-    asyncio.run(_events(find_endpoints(folder).postgres, wanted, newest, output, follow=follow))
+    filters = Filters(context, kind, key, since)
+    asyncio.run(_events(find_endpoints(folder).postgres, filters, newest, output, follow=follow))
 
 
 events.add_command(parked)
 events.add_command(skip)
 
 
-async def _events(postgres: str, wanted: Wanted, newest: int, output: Format, *, follow: bool) -> None:
+async def _events(postgres: str, filters: Filters, newest: int, output: Format, *, follow: bool) -> None:
     async with reading(postgres) as log:
-        contexts = [wanted.context] if wanted.context else await log.contexts()
+        contexts = [filters.context] if filters.context else await log.contexts()
         heads = {name: (await log.head(name)).seq for name in contexts}
-        sources = [_rows(log, wanted, name, 0, heads[name], newest) for name in contexts]
+        sources = [_rows(log, filters, name, 0, heads[name], newest) for name in contexts]
         found = _merged(sources)
         if newest:
             found = _all_of(deque([row async for row in found], newest))
@@ -99,7 +99,7 @@ async def _events(postgres: str, wanted: Wanted, newest: int, output: Format, *,
             for name in contexts:
                 head = (await log.head(name)).seq
                 if head > heads[name]:
-                    await _show(_rows(log, wanted, name, heads[name], head, 0), output, header=False)
+                    await _show(_rows(log, filters, name, heads[name], head, 0), output, header=False)
                     heads[name] = head
 
 
@@ -118,12 +118,12 @@ async def _all_of(rows: Iterable[Row]) -> AsyncIterator[Row]:
         yield row
 
 
-def _rows(log: LogReader, wanted: Wanted, context: str, after: int, upto: int, newest: int) -> AsyncIterator[Row]:
+def _rows(log: LogReader, filters: Filters, context: str, after: int, upto: int, newest: int) -> AsyncIterator[Row]:
     return log.rows(
         context=context,
-        kind=wanted.kind,
-        key=wanted.key,
-        since=wanted.since,
+        kind=filters.kind,
+        key=filters.key,
+        since=filters.since,
         after=after,
         upto=upto,
         newest=newest or None,

@@ -39,8 +39,8 @@ def list_command(*, output: Format, folder: Path) -> None:
 def forget(*, service: str, folder: Path) -> None:
     """Drop a follower that is gone for good.
 
-    A writer refuses to start while a registered follower could not read what it writes. One that is not seen for 7 days is
-    forgotten by itself; one that still runs registers again.
+    A writer refuses to start while a registered follower could not read what it writes. One that is not seen for 7 days
+    is forgotten by itself; one that still runs registers again.
     """
     if not asyncio.run(_forget(find_endpoints(folder).postgres, service)):
         raise KoordError(f"no follower {service!r} is registered; `koord followers list` shows those that are")

@@ -15,9 +15,9 @@ class RunService(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Answer `SERVICE --help` before click answers `--help`."""
-        wanted = [arg for arg in args if arg in PROGRAMS]
-        if wanted and any(arg in {"--help", "-h"} for arg in args):
-            click.echo(_settings_table(wanted[0]))
+        named = [arg for arg in args if arg in PROGRAMS]
+        if named and any(arg in {"--help", "-h"} for arg in args):
+            click.echo(_settings_table(named[0]))
             ctx.exit()
         return super().parse_args(ctx, args)
 
@@ -27,9 +27,9 @@ class RunService(click.Command):
 def run(service: str) -> None:
     """Run one service until SIGTERM.
 
-    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone. With KOORD_HTTP_ADDR=host:port it serves /healthz,
-    /readyz, /metrics and /statusz.
-    Logs are JSON on stderr. It ends with 0 after SIGTERM; any other end is an error, and whoever started it starts it again.
+    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone. With
+    KOORD_HTTP_ADDR=host:port it serves /healthz, /readyz, /metrics and /statusz. Logs are JSON on stderr. It ends with
+    0 after SIGTERM; any other end is an error, and the supervisor starts it again.
     """
     if service in AGENTS:
         from services.node_agent.service import run as run_agent

@@ -51,9 +51,9 @@ def init(
 ) -> None:
     """Make everything that servers, services and people need to meet each other.
 
-    Passwords, NKEYs, a certificate authority and both servers' certificates, configurations and roles; docs/security.md names
-    the files. Repeated, it keeps secrets and what was said before, and brings all else to the declarations of this release;
-    that is what an upgrade needs.
+    Passwords, NKEYs, a certificate authority and both servers' certificates, configurations and roles; docs/security.md
+    names the files. Repeated, it keeps secrets and earlier options, and brings all else to the declarations of
+    this release; that is what an upgrade needs.
     """
     from cli.credentials.tls_files import install, logins_of
 
@@ -84,8 +84,8 @@ def init(
 def node(*, name: str, directory: Path | None, folder: Path) -> None:
     """Give the agent of the Kubernetes node NAME a login.
 
-    It may publish that node's reports and actions and hear what is meant for it, by NATS or MQTT, and nothing else. A system
-    that `koord up` runs in --dir lets it in at once; a NATS of your own when it is told to reload.
+    It may publish that node's reports and actions and hear what is meant for it, by NATS or MQTT, and nothing else. A
+    system that `koord up` runs in --dir lets it in at once; a NATS of your own when it reloads its configuration.
     """
     from cli.credentials.credentials_folder import add_node, env_file
 
@@ -204,8 +204,8 @@ def secrets_command(*, directory: Path, namespace: str) -> None:
 def postgres(*, directory: Path, owner: str | None) -> None:
     """Make the roles on a Postgres that runs, or give them their new passwords, and grant what they may do.
 
-    Without --owner it is the login of env/owner.env. The database must have been migrated for the grants; `koord migrate`
-    grants as well.
+    Without --owner it is the login of env/owner.env. The database must have been migrated for the grants; `koord
+    migrate` grants as well.
     """
     asyncio.run(_postgres(directory, owner))
 

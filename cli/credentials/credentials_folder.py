@@ -1,6 +1,8 @@
-"""The folder of an installation's credentials: what servers, services and nodes need, made from the book and the declarations.
+"""The folder of an installation's credentials: what servers, services and nodes need, made from the book and the
+declarations.
 
-Everything but the book and the authority is made again each time; so a new release, whose declarations differ, needs one command.
+Everything but the book and the authority is made again each time; so a new release, whose declarations differ, needs
+one command.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +72,7 @@ def users_conf(book: Book, logins: Iterable[Login], *, nkeys: bool) -> str:
 
 
 def environment(login: Login, book: Book, reach: Reach, shards: int) -> dict[str, str]:
-    """What a login's process finds in its environment."""
+    """Environment variables of a login's process."""
     secret = book.secret(login.name)
     files = reach.files.format(login.name)
     found: dict[str, str] = {}
@@ -126,7 +128,9 @@ def env_file(folder: Path, name: str, *, node: bool = False) -> Path:
 
 
 def env_text(variables: Mapping[str, str]) -> str:
-    """Lines that a shell and a container's `env_file` read alike: no value has a sign that a shell would take for its own."""
+    """Lines that a shell and a container's `env_file` read alike: no value has a sign that a shell would take for its
+    own.
+    """
     return "".join(f"{name}={value}\n" for name, value in variables.items())
 
 

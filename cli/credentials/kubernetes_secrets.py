@@ -1,6 +1,8 @@
-"""The folder of an installation's credentials as Kubernetes Secrets: for each login its variables and its files, and the servers' own.
+"""The folder of an installation's credentials as Kubernetes Secrets: for each login its variables and its files, and
+the servers' own.
 
-A login's Secrets are mounted by its own Deployment (k8s/services) and nobody else's. People have none, and nodes neither: a node's login lies on the node.
+A login's Secrets are mounted by its own Deployment (k8s/services) and nobody else's. People have none, and nodes
+neither: a node's login lies on the node.
 """
 
 from base64 import b64encode

@@ -1,4 +1,6 @@
-"""Logins of servers that this process runs itself: kept in a folder over restarts, handed to the servers, and to each service its own."""
+"""Logins of servers that this process runs itself: kept in a folder over restarts, handed to the servers, and to each
+service its own.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +51,7 @@ class Access:
         self._written_ns = self._at_ns()
 
     def changed(self) -> bool:
-        """Whether somebody else has changed the book since, and then take it over."""
+        """Reloads the secrets file if another process has changed it since. Returns whether it had."""
         if self._at_ns() == self._written_ns:
             return False
         self.load()
@@ -66,7 +68,9 @@ class Access:
             await run_script(database, postgres_roles.roles(self._logins, secrets))
 
     def write(self, reach: Reach, owner: str = "") -> None:
-        """Puts into the folder what each login's process needs, and for `koord migrate` the owner's URL, where it is known."""
+        """Puts into the folder what each login's process needs, and for `koord migrate` the owner's URL, where it is
+        known.
+        """
         folders.write_environments(self.folder, self._logins, self._book, reach)
         if owner:
             folders.write_owner(self.folder, owner)

@@ -50,18 +50,18 @@ def users(logins: Iterable[Login], secrets: Mapping[str, Secret], *, nkeys: bool
 
 
 def _crossings(account: str, known: Sequence[BusRights]) -> Iterator[str]:
-    """What passes between accounts: announcements to those who follow, questions to who answers them, and nothing else."""
+    """Traffic between accounts: announcements to followers, requests to their responders, and nothing else."""
     inside = [one for one in known if one.account == account]
     outside = [one for one in known if one.account != account]
     exports = [f"stream: {json.dumps(subject)}" for subject in _announced(inside, outside)]
-    exports += [f"service: {json.dumps(subject)}" for subject in _asked(outside, inside)]
+    exports += [f"service: {json.dumps(subject)}" for subject in _requested(outside, inside)]
     imports = [
         f"stream: {{ account: {other}, subject: {json.dumps(subject)} }}"
         for other, subject in _from_each(outside, lambda theirs: _announced(theirs, inside))
     ]
     imports += [
         f"service: {{ account: {other}, subject: {json.dumps(subject)} }}"
-        for other, subject in _from_each(outside, lambda theirs: _asked(inside, theirs))
+        for other, subject in _from_each(outside, lambda theirs: _requested(inside, theirs))
     ]
     for name, entries in (("exports", exports), ("imports", imports)):
         yield f"    {name}: [\n{''.join(f'      {{ {entry} }}{NEWLINE}' for entry in entries)}    ]\n"
@@ -77,11 +77,11 @@ def _from_each(
 
 def _announced(by: Sequence[BusRights], to: Sequence[BusRights]) -> list[str]:
     """Subjects that the ones publish and the others hear; questions are another matter."""
-    heard = {subject for one in to for subject in one.subscribe if subject not in one.serves}
-    return sorted({subject for one in by for subject in one.publish if subject in heard})
+    subscribed = {subject for one in to for subject in one.subscribe if subject not in one.serves}
+    return sorted({subject for one in by for subject in one.publish if subject in subscribed})
 
 
-def _asked(by: Sequence[BusRights], of: Sequence[BusRights]) -> list[str]:
+def _requested(by: Sequence[BusRights], of: Sequence[BusRights]) -> list[str]:
     """Subjects of questions by the ones that the others answer."""
     answered = {subject for one in of for subject in one.serves}
     return sorted({subject for one in by for subject in one.publish if subject in answered})
@@ -91,7 +91,8 @@ def server(folder: str, store: str, *, port: int = 4222, mqtt_port: int = 8883, 
     """A whole configuration.
 
     Args:
-        folder: where the server finds it, with certificates and users beside it: paths in it are relative to where the server was started.
+        folder: where the server finds it, with certificates and users beside it: paths in it are relative to where the
+            server was started.
         store: where it keeps streams.
         health_port: on loopback, for /healthz; none when 0.
     """

@@ -1,7 +1,7 @@
-"""What each login may do on the bus and in the database: a function of the services' declarations, and nothing else.
+"""Permissions of each login on the bus and in the database: a function of the services' manifests alone.
 
-A right that stands in no declaration does not exist. Families are expanded for the installation's shards; each shard of a sharded
-service is a login of its own.
+A right that stands in no declaration does not exist. Families are expanded for the installation's shards; each shard of
+a sharded service is a login of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,8 +23,9 @@ OLD_EVENTS = f"{READ}.*"
 
 OPERATOR, AUDITOR = "operator", "auditor"
 CORE, FIELD, STREAMS = "CORE", "FIELD", "STREAMS"
-"""The parts of the bus. Who may make a stream may let it take and repeat any subject of its account, whatever its permissions say: so
-makers of streams are in accounts of their own, with those they serve (nodes; outsiders), and no stream reaches what is announced in another."""
+"""The parts of the bus. Who may make a stream may let it take and repeat any subject of its account, whatever its
+permissions say: so makers of streams are in accounts of their own, with those they serve (nodes; outsiders), and no
+stream reaches what is announced in another."""
 
 RESERVED = frozenset({OPERATOR, AUDITOR, "koord"})
 """Tokens that name no node: the first ones of other logins' names."""
@@ -36,7 +37,7 @@ class BusRights(NamedTuple):
     Attributes:
         publish, subscribe: subjects, wildcards allowed; all that is not named is refused.
         serves: of those that it subscribes to, the questions.
-        responds: it may answer what it is asked, once each.
+        responds: it may respond to requests, once each.
         mqtt: it may also come by MQTT.
         account: the part of the bus that it is in.
     """
@@ -56,7 +57,8 @@ class LogRights(NamedTuple):
     Attributes:
         reads: contexts whose events it may select; None for all of them, also together.
         writes: the context to which it may append; empty for none.
-        service: whether it keeps rows of its own beside the log: snapshots, parked events, its registration as a follower.
+        service: whether it keeps rows of its own beside the log: snapshots, parked events, its registration as a
+            follower.
         operates: whether it may pass over events and forget followers.
     """
 
@@ -72,7 +74,7 @@ class Login(NamedTuple):
 
     Attributes:
         name: of its files: `scheduler`, `metrics-ingest-0`, `operator`, or a node's token.
-        log: None for who has nothing to do with the database.
+        log: None for a login without access to the database.
     """
 
     name: str
@@ -119,15 +121,17 @@ def of_service(service: Manifest) -> Login:
 
 
 def operator(services: Sequence[Manifest], shards: int) -> Login:
-    """Who runs the system: hears, asks, reads; changes only what is kept beside the logs."""
-    heard = [subject(context) for context in members(CONTEXTS, shards) for subject in (batch_subject, beacon_subject)]
-    asked = [subject for service in services for subject in service.serves]
-    bus = BusRights(OPERATOR, _with_inbox(OPERATOR, asked), _with_inbox(OPERATOR, heard))
+    """Login of the operator: subscribes, requests, reads; changes only the tables next to the logs."""
+    subscribed = [
+        subject(context) for context in members(CONTEXTS, shards) for subject in (batch_subject, beacon_subject)
+    ]
+    requested = [subject for service in services for subject in service.serves]
+    bus = BusRights(OPERATOR, _with_inbox(OPERATOR, requested), _with_inbox(OPERATOR, subscribed))
     return Login(OPERATOR, bus, LogRights(role_of(OPERATOR), None, operates=True))
 
 
 def auditor(services: Sequence[Manifest]) -> Login:
-    """Who reads the event stream, with consumers of its own, asks for old events, and verifies the log."""
+    """Login of the auditor: reads the event stream with its own consumers, requests old events, and verifies the log."""
     publish = [OLD_EVENTS]
     for stream in dict.fromkeys(one for service in services if EVENTS in service.publishes for one in service.streams):
         publish += _consume(stream)
@@ -136,12 +140,15 @@ def auditor(services: Sequence[Manifest]) -> Login:
 
 
 def node(token: str) -> Login:
-    """A node's agent: it publishes its own reports and actions, hears its own NodeSLO and refusals. By NATS or MQTT; no database."""
+    """A node's agent: it publishes its own reports and actions, hears its own NodeSLO and refusals.
+
+    By NATS or MQTT; no database.
+    """
     name = subjects.node_of_token(token)
-    said = [subjects.subject(name, kind) for kind in subjects.FROM_AGENT]
-    heard = [subjects.subject(name, kind) for kind in subjects.TO_AGENT]
-    publish = _with_inbox(token, [*said, subjects.slo_question(name)])
-    return Login(token, BusRights(token, publish, _with_inbox(token, heard), mqtt=True, account=FIELD))
+    published = [subjects.subject(name, kind) for kind in subjects.FROM_AGENT]
+    subscribed = [subjects.subject(name, kind) for kind in subjects.TO_AGENT]
+    publish = _with_inbox(token, [*published, subjects.slo_question(name)])
+    return Login(token, BusRights(token, publish, _with_inbox(token, subscribed), mqtt=True, account=FIELD))
 
 
 def _with_inbox(user: str, declared: Iterable[str]) -> tuple[str, ...]:

@@ -33,7 +33,9 @@ class Authority:
         self._key = loaded
 
     def serve(self, folder: Path, hosts: Iterable[str], *, renew: bool = False) -> None:
-        """Put `ca.crt`, `server.crt` and `server.key` into a folder; a certificate with these names that lasts is left alone."""
+        """Put `ca.crt`, `server.crt` and `server.key` into a folder; a certificate with these names that lasts is left
+        alone.
+        """
         names = sorted({*hosts, "localhost", "127.0.0.1"})
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ca.crt").write_text(self.pem)

@@ -1,7 +1,7 @@
 """Roles of the database and what they are granted: SQL that may be run any number of times.
 
-Roles belong to the server, grants to one database: roles are made once, by who may make roles; grants at each `koord migrate`, by
-the owner of the tables, after the contexts of the release are there.
+Roles belong to the server, grants to one database: roles are made once, by who may make roles; grants at each `koord
+migrate`, by the owner of the tables, after the contexts of the release are there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,8 @@ BESIDE = {"audit": {"checkpoints": "select, insert, delete"}}
 """Context -> tables that belong to its writer."""
 
 HBA = """\
-# Made by `koord credentials`: who comes over the net has a password and TLS; inside the container the owner's tools use the socket.
+# Made by `koord credentials`: who comes over the net has a password and TLS; inside the container the owner's tools use
+# the socket.
 local   all  {owner}               scram-sha-256
 hostssl {database}  all  0.0.0.0/0  scram-sha-256
 hostssl {database}  all  ::/0       scram-sha-256
@@ -61,7 +62,7 @@ def grants(logins: Iterable[Login], contexts: Sequence[str], database: str) -> s
 
 
 def hba(database: str, owner: str) -> str:
-    """Who may come from where, for a server of one's own."""
+    """Returns pg_hba.conf for a server of one's own: the addresses from which each role may connect."""
     return HBA.format(database=database, owner=owner)
 
 

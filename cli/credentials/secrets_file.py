@@ -1,7 +1,7 @@
 """The secrets of an installation, in one file that only its owner reads; what servers get are verifiers made from them.
 
-Passwords are 192 random bits, so the verifiers need not be slow to guess against: bcrypt at its lowest cost, because a server
-checks one at each connection and a thousand nodes may come back at once.
+Passwords are 192 random bits, so the verifiers need not be slow to guess against: bcrypt at its lowest cost, because a
+server checks one at each connection and a thousand nodes may come back at once.
 """
 
 import base64
@@ -38,11 +38,12 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 class Book(msgspec.Struct):
-    """What an installation was made with.
+    """Secrets and options of an installation.
 
     Attributes:
         nats, mqtt, postgres: where clients reach the servers: `host:port`, the last with `/database`.
-        mount: the folder in which a service finds its NKEY and the authority; empty for the files of this folder themselves.
+        mount: the folder in which a service finds its NKEY and the authority; empty for the files of this folder
+            themselves.
         services: the services that have logins.
         nodes: tokens of the nodes that have logins.
         secrets: login -> its secrets.
@@ -123,7 +124,7 @@ def new_secret() -> Secret:
 
 
 def scram_verifier(password: str) -> str:
-    """What Postgres stores of a password (RFC 5802, RFC 7677): it can be checked with it, and not found from it."""
+    """Returns Postgres's verifier of a password (RFC 5802, RFC 7677), which does not reveal the password."""
     salt = os.urandom(16)
     salted = pbkdf2_hmac("sha256", password.encode(), salt, _SCRAM_ROUNDS)
     stored = sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()

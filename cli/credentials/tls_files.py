@@ -34,21 +34,21 @@ def install(folder: Path, book: Book, logins: list[Login]) -> list[str]:
     authority.serve(folder / "nats" / "tls", {_host(book.nats), _host(book.mqtt)})
     authority.serve(folder / "postgres" / "tls", {_host(book.postgres)})
     changed = []
-    wanted = files(folder, book, logins, authority.pem)
-    for name, text in wanted.items():
+    required = files(folder, book, logins, authority.pem)
+    for name, text in required.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:
             changed.append(name)
             write_private(path, text)
         path.chmod(PUBLIC if name.endswith(("ca.crt", "nats.conf", "pg_hba.conf")) else PRIVATE)
-    for gone in _left_over(folder, wanted):
+    for gone in _left_over(folder, required):
         (folder / gone).unlink()
         changed.append(gone)
     return changed
 
 
 def files(folder: Path, book: Book, logins: list[Login], authority: str) -> Files:
-    """What must be in the folder beside the book, the authority and the servers' certificates."""
+    """Returns the files of the folder besides the secrets file, the authority and the servers' certificates."""
     reach = Reach(book.postgres, book.nats, book.mqtt, tls=True, files=book.mount or f"{folder.absolute()}/logins/{{}}")
     database = book.postgres.partition("/")[2]
     found = {
@@ -87,10 +87,10 @@ def _server(folder: Path, book: Book) -> str:
     return nats_config.server(str(here), str(here / "data"), port=_port(book.nats), mqtt_port=_port(book.mqtt))
 
 
-def _left_over(folder: Path, wanted: Files) -> list[str]:
+def _left_over(folder: Path, required: Files) -> list[str]:
     """Files of logins that are no more; what else lies there is not ours."""
     ours = (*folder.glob("env/*.env"), *folder.glob("nodes/*.env"), *folder.glob("logins/*/nkey"))
-    return [name for path in ours if (name := str(path.relative_to(folder))) not in wanted]
+    return [name for path in ours if (name := str(path.relative_to(folder))) not in required]
 
 
 def _host(place: str) -> str:

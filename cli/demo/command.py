@@ -1,4 +1,6 @@
-"""`koord demo`: two runs of the whole system on a simulated cluster, with and without load-awareness, and what they show."""
+"""`koord demo`: two runs of the whole system on a simulated cluster, with and without load-awareness, and what they
+show.
+"""
 
 import asyncio
 import sys

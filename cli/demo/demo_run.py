@@ -1,4 +1,6 @@
-"""One run of the demo: the services, a simulated cluster, pods that come all at once, and the nodes' reports afterwards."""
+"""One run of the demo: the services, a simulated cluster, pods that come all at once, and the nodes' reports
+afterwards.
+"""
 
 import asyncio
 import time
@@ -27,9 +29,9 @@ class Scale(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A part of a run: what is said meanwhile, what ends it, and how long it may take."""
+    """A phase of a run: its progress line, the condition that ends it, and its time limit."""
 
-    says: Callable[[Progress], str]
+    describe: Callable[[Progress], str]
     done: Callable[[Progress], bool]
     limit_s: float
 
@@ -42,7 +44,7 @@ async def run(title: str, scale: Scale, endpoints: Endpoints, folder: Path, *, c
     """Runs the services on an empty log until all pods are placed and all nodes have reported what that did to them.
 
     Raises:
-        TooSlow: a phase took longer than it may; says what was missing.
+        TooSlow: a phase took longer than its limit; the text names what was missing.
     """
     specs = [
         Spec("simulator", "simulator", _simulator(scale)),
@@ -56,12 +58,12 @@ async def run(title: str, scale: Scale, endpoints: Endpoints, folder: Path, *, c
                 while not phase.done(progress):
                     if time.monotonic() > deadline:
                         raise TooSlow(
-                            f"{phase.says(progress)}, after {phase.limit_s:g} s; the services' logs are in {folder / 'logs'}"
+                            f"{phase.describe(progress)}, after {phase.limit_s:g} s; the services' logs are in {folder / 'logs'}"
                         )
                     await progress.read(log)
-                    view.update(f"\n{phase.says(progress)}")
+                    view.update(f"\n{phase.describe(progress)}")
                     await asyncio.sleep(POLL_INTERVAL_S)
-                view.note(phase.says(progress))
+                view.note(phase.describe(progress))
     return progress
 
 

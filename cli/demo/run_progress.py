@@ -1,4 +1,4 @@
-"""What the demo knows of a run: a fold over its log, read while the services work."""
+"""Progress of a demo run: a fold over its log, read while the services work."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,5 @@
-"""The programs of a cluster and of a node: found in KUBEBUILDER_ASSETS or in the cache, else built from their published Go modules.
+"""The programs of a cluster and of a node: found in KUBEBUILDER_ASSETS or in the cache, else built from their published
+Go modules.
 
     python -m cli.dev.binaries --build     builds all that are missing, once, with progress
 
@@ -26,7 +27,9 @@ from shared.errors import KoordError
 INSTALLED = {"runc": ("/usr/sbin", "/usr/bin"), "loopback": ("/opt/cni/bin", "/usr/lib/cni")}
 """Where distributions put what works in the version that they have."""
 WITH_C = {"runc": "seccomp"}
-"""Built with a C compiler, and tags: pods' sandboxes run under a seccomp profile, which a runc without libseccomp refuses."""
+"""Built with a C compiler, and tags: pods' sandboxes run under a seccomp profile, which a runc without libseccomp
+refuses.
+"""
 REPORT_INTERVAL_S = 10.0
 
 Report = Callable[[str], None]
@@ -43,7 +46,7 @@ class ProgramsMissing(KoordError):
 
 
 class BuildFailed(KoordError):
-    """Go is there and could not build a program; the text ends with what Go said."""
+    """Go is installed and could not build a program; the text ends with Go's output."""
 
 
 class NoNetwork(BuildFailed):
@@ -92,7 +95,7 @@ def _reads_module(go: Path, folder: Path) -> bool:
 
 def _build(names: Sequence[str], report: Report) -> None:
     for source in (CLUSTER, NODE, WORKLOAD):
-        if not (wanted := [name for name in names if name in source.packages]):
+        if not (required := [name for name in names if name in source.packages]):
             continue
         folder = source.cache_folder()
         if folder is None:
@@ -102,7 +105,7 @@ def _build(names: Sequence[str], report: Report) -> None:
             raise ProgramsMissing(names, "and no Go that can build them")
         folder.mkdir(parents=True, exist_ok=True)
         with _only_builder(folder, report):
-            for name in wanted:
+            for name in required:
                 if find(name) is None:  # another process may have built it while this one waited
                     _build_one(go, name, source, folder, report)
 
@@ -127,9 +130,9 @@ def _build_one(go: Path, name: str, source: Source, folder: Path, report: Report
     began = time.monotonic()
     try:
         with subprocess.Popen(command, cwd=source.folder, env=environment, stderr=subprocess.PIPE, text=True) as build:
-            said = _follow(build, name, report)
+            output = _follow(build, name, report)
         if build.returncode != 0:
-            raise _explain(name, source.folder, said)
+            raise _explain(name, source.folder, output)
         partial.replace(folder / name)
     finally:
         partial.unlink(missing_ok=True)
@@ -138,7 +141,7 @@ def _build_one(go: Path, name: str, source: Source, folder: Path, report: Report
 
 def _follow(build: subprocess.Popen[str], name: str, report: Report) -> list[str]:
     """Reports how far a build is; return the last lines that are neither a compiled package nor a download."""
-    said: deque[str] = deque(maxlen=12)
+    output: deque[str] = deque(maxlen=12)
     compiled = downloaded = 0
     began = reported = time.monotonic()
     for line in build.stderr or ():
@@ -147,15 +150,15 @@ def _follow(build: subprocess.Popen[str], name: str, report: Report) -> list[str
         elif re.fullmatch(r"[\w.~/-]+\s*", line):
             compiled += 1
         else:
-            said.append(line.rstrip())
+            output.append(line.rstrip())
         if (now := time.monotonic()) - reported >= REPORT_INTERVAL_S:
             reported = now
             report(f"  {name}: {now - began:.0f} s, {downloaded} modules downloaded, {compiled} packages compiled")
-    return list(said)
+    return list(output)
 
 
-def _explain(name: str, folder: Path, said: list[str]) -> BuildFailed:
-    text = "\n".join(said)
+def _explain(name: str, folder: Path, output: list[str]) -> BuildFailed:
+    text = "\n".join(output)
     if re.search(r"dial tcp|no such host|connection refused|i/o timeout|module lookup disabled|proxyconnect", text):
         return NoNetwork(
             f"cannot build {name}: Go cannot download its modules. The first build needs a Go module proxy (GOPROXY); "
@@ -169,13 +172,15 @@ def _explain(name: str, folder: Path, said: list[str]) -> BuildFailed:
 @click.option("--build", is_flag=True, help="Build what is missing.")
 @click.argument("names", nargs=-1, type=click.Choice(list(SOURCES)))
 def main(*, build: bool, names: tuple[str, ...]) -> None:
-    """Say where each program of the test cluster and, for root, of its node is; with --build, build those that are missing."""
-    wanted = names or tuple(CLUSTER.packages if os.geteuid() else SOURCES)
+    """Say where each program of the test cluster and, for root, of its node is; with --build, build those that are
+    missing.
+    """
+    required = names or tuple(CLUSTER.packages if os.geteuid() else SOURCES)
     try:
-        found = provide(*wanted) if build else {name: path for name in wanted if (path := find(name))}
+        found = provide(*required) if build else {name: path for name in required if (path := find(name))}
     except KoordError as error:
         sys.exit(str(error))
-    for name in wanted:
+    for name in required:
         click.echo(f"{name}: {found.get(name, 'missing')}")
 
 

@@ -1,4 +1,6 @@
-"""Where the programs of a cluster and of its nodes come from: Go modules that pin a version of each, and what is built from them."""
+"""Where the programs of a cluster and of its nodes come from: Go modules that pin a version of each, and what is built
+from them.
+"""
 
 import hashlib
 import os
@@ -32,7 +34,8 @@ class Source(NamedTuple):
     own: str = ""
 
     def versions(self) -> dict[str, str] | None:
-        """Word -> the pinned version, with its leading v; None outside a checkout, where there is nothing to build from.
+        """Word -> the pinned version, with its leading v; None outside a checkout, where there is nothing to build
+        from.
 
         Raises:
             BadModule: a pin is missing.

@@ -1,4 +1,4 @@
-"""The command lines of the control plane. Everything listens on 127.0.0.1; what is not said here keeps its default."""
+"""The command lines of the control plane. Everything listens on 127.0.0.1; other flags keep their defaults."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def component(program: Path, *, pki: Path, port: int, kubeconfig: Path) -> list[
 
 
 def controllers(pki: Path) -> list[str]:
-    """What kube-controller-manager needs beyond `component`: all controllers but those that wait for kubelets."""
+    """Flags of kube-controller-manager besides `component`: all controllers but those that wait for kubelets."""
     return [
         "--controllers=*,-node-lifecycle-controller,-node-ipam-controller",
         f"--root-ca-file={pki / 'ca.crt'}",

@@ -1,4 +1,7 @@
-"""A small blocking client of the Kubernetes API, for setting up a cluster. Tests of the gateway use the gateway's own."""
+"""A small blocking client of the Kubernetes API, for setting up a cluster.
+
+Tests of the gateway use the gateway's own.
+"""
 
 import http.client
 import ssl
@@ -63,7 +66,7 @@ class Api:
             return session.call(method, path, body, patch=patch)
 
     def ready(self, path: str = "/readyz") -> bool:
-        """Whether the server answers `path` with 200, now; a refused connection is a no."""
+        """Reports whether the server responds to `path` with 200, now; False for a refused connection."""
         try:
             with self.session(timeout_s=2) as session:
                 return session.send("GET", path)[0] == http.client.OK

@@ -1,4 +1,5 @@
-"""A Kubernetes control plane on loopback: a real etcd and kube-apiserver, and on request the controllers and a scheduler.
+"""A Kubernetes control plane on loopback: a real etcd and kube-apiserver, and on request the controllers and a
+scheduler.
 
     with Cluster() as cluster:
         cluster.apply("pod.yaml")
@@ -33,7 +34,7 @@ PORT_TRIES = 3
 
 
 class KubectlFailed(KoordError):
-    """kubectl ended with an error; the text is what it said."""
+    """kubectl ended with an error; the text is its output."""
 
 
 class Cluster:
@@ -193,7 +194,7 @@ class Cluster:
         """Runs kubectl, as the administrator unless `kubeconfig` says otherwise; return its output.
 
         Raises:
-            KubectlFailed: with what kubectl said.
+            KubectlFailed: with kubectl's output.
         """
         program = provide("kubectl")["kubectl"]
         command = [program, f"--kubeconfig={kubeconfig or self.kubeconfig()}", *arguments]

@@ -60,7 +60,7 @@ class Authority(NamedTuple):
 
     @property
     def pem(self) -> bytes:
-        """The authority's certificate, for whoever checks the others."""
+        """The authority's certificate, for verification of the others."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, common_name: str, *, groups: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Pair:

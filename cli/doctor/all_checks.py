@@ -13,9 +13,9 @@ from cli.bus_connection import bus_of, login_of
 from cli.commands.active_config import status_of
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
-from cli.doctor.check_services import NEEDED, BeaconHeard
+from cli.doctor.check_services import NEEDED, ReceivedBeacon
 from cli.doctor.finding import Finding
-from cli.service_list import contexts as wanted_contexts
+from cli.service_list import contexts as required_contexts
 from cli.supervisor.system_servers import Endpoints
 from services.audit.manifest import stream_of
 from shared.bus import NoResponse, NotPermitted
@@ -44,31 +44,31 @@ _OPERATOR = "use the operator's login: source env/operator.env of the credential
 
 
 async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
-    """Look at everything; a second or two, or `LISTENED_S` when a writer is not heard."""
+    """Runs all checks; a second or two, or `LISTENED_S` while a writer's beacon is missing."""
     async with AsyncExitStack() as open_:
         meeting = asyncio.create_task(_bus(endpoints.nats, open_))
         found = await _database(endpoints)
-        about_bus, ears = await meeting
+        about_bus, received = await meeting
         found += about_bus
         if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
-            found += await _log(endpoints, ears)
+            found += await _log(endpoints, received)
     found += _disk(folder)
     return found
 
 
-class _Ears:
-    """Beacons as they are heard: context -> what its writers said."""
+class _Beacons:
+    """Received beacons: context -> those of its writers."""
 
     def __init__(self) -> None:
-        self.beacons: dict[str, list[BeaconHeard]] = {}
-        self._heard = asyncio.Event()
+        self.beacons: dict[str, list[ReceivedBeacon]] = {}
+        self._arrived = asyncio.Event()
 
-    def hear(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Take note of a beacon."""
-        with contextlib.suppress(msgspec.DecodeError):  # whoever may publish there may publish anything
+        with contextlib.suppress(msgspec.DecodeError):  # a login that may publish there may publish anything
             beacon = decode_beacon(data)
-            self.beacons.setdefault(beacon.context, []).append(BeaconHeard(beacon.epoch, beacon.seq))
-            self._heard.set()
+            self.beacons.setdefault(beacon.context, []).append(ReceivedBeacon(beacon.epoch, beacon.seq))
+            self._arrived.set()
 
     async def wait_for(self, epochs: Mapping[str, int]) -> None:
         """Listen until each of these contexts has spoken with its epoch, for `LISTENED_S` at most."""
@@ -78,33 +78,33 @@ class _Ears:
                     any(beacon.epoch == epoch for beacon in self.beacons.get(context, ()))
                     for context, epoch in epochs.items()
                 ):
-                    self._heard.clear()
-                    await self._heard.wait()
+                    self._arrived.clear()
+                    await self._arrived.wait()
 
 
 async def _database(endpoints: Endpoints) -> list[Finding]:
     found: list[Finding] = []
-    async with _asked("postgres", found), opened(endpoints.postgres) as database:
+    async with _check("postgres", found), opened(endpoints.postgres) as database:
         seen = await server_check.look(database)
         found += check_postgres.about_server(seen, endpoints.postgres)
         found.append(check_postgres.about_clock(seen))
-        async with _asked("credentials", found):
+        async with _check("credentials", found):
             schema = check_postgres.about_schema(await server_check.schema(database))
             found.append(schema)
             if schema.severity == "ok":
-                found += check_postgres.about_contexts(wanted_contexts(), await server_check.declared(database))
+                found += check_postgres.about_contexts(required_contexts(), await server_check.declared(database))
     return found
 
 
-async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Ears | None]:
-    """What the bus says of itself, and ears on it until `open_` is closed; None when beacons cannot be heard."""
+async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Beacons | None]:
+    """Checks the bus, and receives beacons until `open_` is closed; None when it cannot subscribe."""
     if not url:
-        what, cure = (
+        what, remedy = (
             "no address of NATS is known",
             "name it in KOORD_NATS; followers ask Postgres each second meanwhile",
         )
-        return [Finding("error", "nats", what, cure)], None
-    heads = [beacon_subject(context) for context in sorted(wanted_contexts())]
+        return [Finding("error", "nats", what, remedy)], None
+    heads = [beacon_subject(context) for context in sorted(required_contexts())]
     try:
         login = login_of(url)
         seen = await look_at_bus(
@@ -113,48 +113,48 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Ears | 
     except (BusRefused, BadLogin) as error:
         return [Finding("error", "credentials", str(error), _OPERATOR)], None
     except BusUnreachable as error:
-        cure = (
+        remedy = (
             "start it, or correct KOORD_NATS; until then followers ask Postgres each second and questions get no answer"
         )
-        return [Finding("error", "nats", str(error), cure)], None
+        return [Finding("error", "nats", str(error), remedy)], None
     found = list(bus_checks.about_bus(seen, login.server))
     if all(head in seen.refused for head in heads):
         return found, None
-    ears, bus = _Ears(), bus_of(url, "koord doctor")
+    received, bus = _Beacons(), bus_of(url, "koord doctor")
     await bus.start()
     open_.push_async_callback(bus.close)
     for head in heads:
         if head not in seen.refused:
-            await bus.subscribe(head, ears.hear)
-    return found, ears
+            await bus.subscribe(head, received.receive)
+    return found, received
 
 
-async def _log(endpoints: Endpoints, ears: _Ears | None) -> list[Finding]:
-    """What the log tells of those who write and follow it."""
+async def _log(endpoints: Endpoints, received: _Beacons | None) -> list[Finding]:
+    """Checks the writers and followers of the log."""
     found: list[Finding] = []
-    async with _asked("postgres", found), opened(endpoints.postgres) as database:
+    async with _check("postgres", found), opened(endpoints.postgres) as database:
         contexts = await LogReader(database).contexts()
-        async with _asked("services", found):
+        async with _check("services", found):
             writers = {context: await writer_of(database, context) for context in contexts}
-            if ears:
-                await ears.wait_for(
+            if received:
+                await received.wait_for(
                     {
                         name: one.record.event.epoch
                         for name, one in writers.items()
                         if one and isinstance(one.record.event, WriterStarted)
                     }
                 )
-            found += check_services.about_writers(writers, ears.beacons if ears else None)
-        async with _asked("followers", found):
+            found += check_services.about_writers(writers, received.beacons if received else None)
+        async with _check("followers", found):
             found += check_services.about_parked(await list_parked(database))
             found += check_services.about_followers(await lag.behind(database))
-        async with _asked("configuration", found):
+        async with _check("configuration", found):
             found += check_cluster.about_configuration(await status_of(database))
-        async with _asked("rbac", found):
-            found += await _permissions(database, endpoints.nats if ears else "")
-        async with _asked("nodes", found):
+        async with _check("rbac", found):
+            found += await _permissions(database, endpoints.nats if received else "")
+        async with _check("nodes", found):
             found += check_cluster.about_nodes(await lag.node_reports(database))
-        async with _asked("disk", found):
+        async with _check("disk", found):
             found += check_services.about_partitions(
                 [await server_check.size_of(database, context) for context in contexts]
             )
@@ -171,7 +171,7 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
     answered: Permissions | None = None
     if nats:
         try:
-            answered = await _ask_gateway(nats)
+            answered = await _gateway_permissions(nats)
             found += check_cluster.about_permissions(answered)
         except NotPermitted as error:
             found.append(Finding("warning", "credentials", str(error), _OPERATOR))
@@ -184,7 +184,7 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
     return [*found, *check_cluster.about_refusals(refusals, answered)]
 
 
-async def _ask_gateway(nats: str) -> Permissions:
+async def _gateway_permissions(nats: str) -> Permissions:
     bus = bus_of(nats, "koord doctor")
     await bus.start()
     try:
@@ -202,7 +202,7 @@ def _disk(folder: Path) -> list[Finding]:
 
 
 @contextlib.asynccontextmanager
-async def _asked(area: str, found: list[Finding]) -> AsyncIterator[None]:
+async def _check(area: str, found: list[Finding]) -> AsyncIterator[None]:
     """A check that may be refused: that is a finding, and the end of this check alone."""
     try:
         yield

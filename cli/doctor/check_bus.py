@@ -1,4 +1,4 @@
-"""Is the bus there, does it take what is announced on it, and whose beacons are heard?"""
+"""Checks of the bus: connection, message size, and beacons of the writers."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -14,7 +14,7 @@ SMALLEST_PAYLOAD = 2 * LARGEST
 
 
 def about_bus(server: Server, where: str) -> Iterator[Finding]:
-    """Version, limits, JetStream, and who is let in; `where` is the server's address without a login."""
+    """Checks version, limits, JetStream and logins; `where` is the server's address without a login."""
     what = f"NATS {server.version} at {where} answers in {server.round_trip_s * 1000:.1f} ms"
     yield Finding("ok", "nats", what)
     if server.max_payload < SMALLEST_PAYLOAD:
@@ -60,7 +60,7 @@ def about_bus(server: Server, where: str) -> Iterator[Finding]:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the server is on this machine, where nobody listens on the way."""
+    """Reports whether the server is on this machine, where no traffic leaves it."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""May the gateway do what it must on the cluster, do the clocks agree, and are the nodes' agents heard?"""
+"""Checks of the cluster: the gateway's permissions, the clocks of the nodes, and the reports of their agents."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -77,13 +77,13 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
 
 def about_nodes(found: Sequence[NodeReport]) -> Iterator[Finding]:
     """Does the agents of all nodes report?"""
-    heard = [one for one in found if one.age_s is not None]
-    if not heard:
+    reporting = [one for one in found if one.age_s is not None]
+    if not reporting:
         if found:
             what = f"no agent of the {len(found)} nodes has reported: usage comes from NodeMetric objects alone"
             yield Finding("note", "nodes", what, "run `koord run node-agent` on each node to measure it")
         return
-    silent = [one for one in heard if (one.age_s or 0) > max(SILENT_REPORTS * one.interval_s, SILENT_AT_LEAST_S)]
+    silent = [one for one in reporting if (one.age_s or 0) > max(SILENT_REPORTS * one.interval_s, SILENT_AT_LEAST_S)]
     for one in silent[:NAMED]:
         yield Finding(
             "error",
@@ -99,15 +99,15 @@ def about_nodes(found: Sequence[NodeReport]) -> Iterator[Finding]:
         yield Finding(
             "warning", "nodes", what, "run `koord run node-agent` there: without reports a node's load is not known"
         )
-    for one in heard:
+    for one in reporting:
         if one.ahead_s > 1:
             finding = clock_finding(
                 one.ahead_s, f"the clock of node {one.node} is {one.ahead_s:.1f} s ahead of metrics ingest's"
             )
             if finding.severity != "ok":
                 yield finding
-    if len(silent) < len(heard):
-        yield Finding("ok", "nodes", f"{len(heard) - len(silent)} of {len(found)} nodes report")
+    if len(silent) < len(reporting):
+        yield Finding("ok", "nodes", f"{len(reporting) - len(silent)} of {len(found)} nodes report")
 
 
 def _purpose(rule: Rule) -> str:

@@ -1,4 +1,4 @@
-"""Is the log's database there, is it this release's, and would it keep what it is given?"""
+"""Checks of the log's database: connection, schema of this release, and durable settings."""
 
 from collections.abc import Iterator, Mapping
 
@@ -48,9 +48,9 @@ def about_server(server: Server, url: str) -> Iterator[Finding]:
             f"{where} takes no writes: it is a standby or read-only",
             "name the primary in KOORD_POSTGRES, or end its read-only mode",
         )
-    for name, (danger, cure) in _NOT_OFF.items():
+    for name, (danger, remedy) in _NOT_OFF.items():
         if server.settings.get(name) == "off":
-            yield Finding("error", "postgres", f"{name} is off: {danger}", cure)
+            yield Finding("error", "postgres", f"{name} is off: {danger}", remedy)
     for name, danger in _NO_TIMEOUT.items():
         if server.settings.get(name, "0") != "0":
             found = f"{name} is {server.settings[name]} ms here: {danger}"
@@ -83,9 +83,9 @@ def about_schema(found: Schema) -> Finding:
     return Finding("error", "postgres", what, "run `koord migrate`, before the services of this release start")
 
 
-def about_contexts(wanted: Mapping[str, int], found: Mapping[str, int]) -> Iterator[Finding]:
+def about_contexts(declared: Mapping[str, int], found: Mapping[str, int]) -> Iterator[Finding]:
     """Does the database have a log for each context?"""
-    if missing := [context for context in wanted if context not in found]:
+    if missing := [context for context in declared if context not in found]:
         what = f"the database has no log for {', '.join(sorted(missing))}"
         yield Finding("error", "postgres", what, "run `koord migrate` with the KOORD_METRICS_SHARDS of the services")
 
@@ -101,5 +101,5 @@ def clock_finding(off_s: float, what: str) -> Finding:
     """How bad a difference of clocks is: decisions compare instants of several machines."""
     if off_s < CLOCK_WARNING_S:
         return Finding("ok", "clock", what)
-    cure = "synchronise the clocks (chrony, systemd-timesyncd): reports count as stale or as of the future, and `at` misleads"
-    return Finding("error" if off_s >= CLOCK_ERROR_S else "warning", "clock", what, cure)
+    remedy = "synchronise the clocks (chrony, systemd-timesyncd): reports count as stale or as of the future, and `at` misleads"
+    return Finding("error" if off_s >= CLOCK_ERROR_S else "warning", "clock", what, remedy)

@@ -1,4 +1,4 @@
-"""Does every context have its writer, and does every follower keep up?"""
+"""Checks of the services: every context has its writer, and every follower keeps up."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,9 @@ from shared.log.admin.newest_events import Found
 from shared.log.admin.server_check import ContextSize
 
 NEEDED = frozenset({"cluster", "scheduling"})
-"""Without a writer of these no pod is placed; other contexts are written where their service is part of the installation."""
+"""Without a writer of these no pod is placed; other contexts are written where their service is part of the
+installation.
+"""
 
 UNSEEN_S = 45.0
 """A follower registers every 10 s."""
@@ -22,21 +24,21 @@ LAG_S = 45.0
 """Registered positions are up to 10 s old by themselves."""
 
 
-class BeaconHeard(NamedTuple):
-    """What was heard of a context's writer on the bus while the doctor listened."""
+class ReceivedBeacon(NamedTuple):
+    """A beacon that was received from a context's writer."""
 
     epoch: int
     seq: int
 
 
 def about_writers(
-    writers: Mapping[str, Found | None], beacons: Mapping[str, Sequence[BeaconHeard]] | None
+    writers: Mapping[str, Found | None], beacons: Mapping[str, Sequence[ReceivedBeacon]] | None
 ) -> Iterator[Finding]:
-    """Who leads each context.
+    """Checks the leader of each context.
 
     Args:
         writers: context -> its newest WriterStarted.
-        beacons: context -> what was heard, by epoch; None when the bus could not be listened to.
+        beacons: context -> received beacons; None without a subscription.
     """
     for context, found in writers.items():
         if found is None:
@@ -50,27 +52,27 @@ def about_writers(
         if beacons is None:
             yield Finding("note", "services", f"{who}, as the log says; the bus was not heard", "")
             continue
-        heard = {beacon.epoch for beacon in beacons.get(context, ())}
-        if started.epoch in heard:
+        epochs = {beacon.epoch for beacon in beacons.get(context, ())}
+        if started.epoch in epochs:
             yield Finding("ok", "services", who)
-        elif heard:
+        elif epochs:
             yield Finding(
                 "warning",
                 "services",
-                f"{context}: a writer of epoch {max(heard)} is heard, and the log's newest is {started.epoch} ({found.actor})",
+                f"{context}: a writer of epoch {max(epochs)} is heard, and the log's newest is {started.epoch} ({found.actor})",
                 "a take-over is under way; if this stays, two installations share this bus: give each its own",
             )
         else:
             what = f"{context} has no writer: {found.actor} led it last and is not heard"
-            cure = f"start it again, and see why it ended in its log: `koord run {service_of(found.actor)}`"
-            yield Finding("error", "services", what, cure)
-        if len(heard) > 1:
-            what = f"{context}: beacons of {len(heard)} epochs are heard at once"
+            remedy = f"start it again, and see why it ended in its log: `koord run {service_of(found.actor)}`"
+            yield Finding("error", "services", what, remedy)
+        if len(epochs) > 1:
+            what = f"{context}: beacons of {len(epochs)} epochs are heard at once"
             yield Finding("note", "services", what, "a take-over was just under way; look again")
 
 
 def about_followers(found: Sequence[Behind]) -> Iterator[Finding]:
-    """Who follows, and how far behind."""
+    """Checks the lag of the followers."""
     well: dict[str, int] = {}
     for one in found:
         if one.unseen_s > UNSEEN_S:
@@ -130,8 +132,10 @@ def about_disk(free: int, total: int, where: str) -> Finding:
     what = f"{free / 2**30:.1f} GiB are free where {where} lies"
     if free >= FULL_WARNING * total:
         return Finding("ok", "disk", what)
-    cure = "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
-    return Finding("error" if free < FULL_ERROR * total else "warning", "disk", what, cure)
+    remedy = (
+        "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
+    )
+    return Finding("error" if free < FULL_ERROR * total else "warning", "disk", what, remedy)
 
 
 def service_of(actor: str) -> str:

@@ -28,8 +28,8 @@ class Ill(KoordError):
 def doctor(*, verbose: bool, output: Format, folder: Path) -> None:
     """Say what is wrong with an installation, and what to do about it.
 
-    Looks at the servers, this login, the services and how far they are behind, their configuration, the gateway's permissions,
-    the clocks, the disk and the node agents. The exit code is 1 when something does not work.
+    Looks at the servers, this login, the services and how far they are behind, their configuration, the gateway's
+    permissions, the clocks, the disk and the node agents. The exit code is 1 when something does not work.
     """
     found = asyncio.run(examine(find_endpoints(folder), folder))
     found.sort(key=lambda one: SEVERITIES.index(one.severity))
@@ -50,5 +50,5 @@ def _print(found: Sequence[Finding], *, verbose: bool) -> None:
         if one.do:
             click.echo(f"    do: {one.do}")
     counts = Counter(one.severity for one in found)
-    said = [f"{counts[name]} {name}{'s' if counts[name] != 1 else ''}" for name in SEVERITIES if name != "ok"]
-    click.echo(f"{', '.join(said)}; {counts['ok']} checks in order")
+    shown = [f"{counts[name]} {name}{'s' if counts[name] != 1 else ''}" for name in SEVERITIES if name != "ok"]
+    click.echo(f"{', '.join(shown)}; {counts['ok']} checks in order")

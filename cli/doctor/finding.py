@@ -1,4 +1,4 @@
-"""What a check found: that something holds, or what is wrong with it and what to do."""
+"""Result of a check: a condition that holds, or a fault and its remedy."""
 
 from typing import Literal
 
@@ -14,7 +14,8 @@ class Finding(msgspec.Struct, frozen=True):
 
     Attributes:
         severity: error: something does not work; warning: it will not, or not safely; note: good to know; ok: it holds.
-        area: what was looked at: postgres, nats, credentials, services, followers, configuration, rbac, clock, disk, nodes.
+        area: what was looked at: postgres, nats, credentials, services, followers, configuration, rbac, clock, disk,
+            nodes.
         what: what was found, with the object's name.
         do: what to do; empty where nothing is to be done.
     """

@@ -57,7 +57,7 @@ class EmbeddedNats:
 
     @property
     def running(self) -> bool:
-        """Whether the server's process exists."""
+        """True while the server's process exists."""
         return self.process.running
 
     async def start(self) -> None:

@@ -58,7 +58,8 @@ _HBA = "host all all 127.0.0.1/32 scram-sha-256\n"
 class EmbeddedPostgres:
     """One server with its data below `directory`; `start` after `kill` or `stop` goes on with the same data and port.
 
-    It listens on loopback and takes passwords (SCRAM) alone; the superuser's lies in `owner.pgpass`, for its own unix user.
+    It listens on loopback and takes passwords (SCRAM) alone; the superuser's lies in `owner.pgpass`, for its own unix
+    user.
 
     Attributes:
         directory: everything it writes lies here; created when absent.
@@ -94,7 +95,7 @@ class EmbeddedPostgres:
 
     @property
     def running(self) -> bool:
-        """Whether the server's process exists."""
+        """True while the server's process exists."""
         return self.pid is not None
 
     @property

@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 
     @property
     def ending(self) -> str:
-        """What its name ends in; Parquet compresses inside."""
+        """File name suffixes; Parquet compresses inside."""
         return ".parquet" if self.form == "parquet" else f".jsonl{_ENDINGS[self.compress]}"
 
 

@@ -57,7 +57,7 @@ class FilePart(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct):
-    """What an export of a context holds."""
+    """Contents of an export of a context."""
 
     context: str
     format: str
@@ -66,7 +66,7 @@ class Manifest(msgspec.Struct):
 
 
 class Exported(NamedTuple):
-    """What an export of a context came to; `new` are the events of this run."""
+    """Result of an export of a context; `new` are the events of this run."""
 
     context: str
     rows: int
@@ -140,12 +140,12 @@ class Export:
         size = sum(part.bytes for part in parts)
         return Exported(self._context, rows, first, last, rows - before, len(parts), size)
 
-    async def _seq(self, wanted: object, none: int) -> int:
+    async def _seq(self, bound: object, none: int) -> int:
         """The seq that is meant; `none` for an instant after the last event."""
-        if isinstance(wanted, datetime):
-            return await first_since(self._log.database, self._context, wanted) or none
-        assert isinstance(wanted, int)
-        return wanted
+        if isinstance(bound, datetime):
+            return await first_since(self._log.database, self._context, bound) or none
+        assert isinstance(bound, int)
+        return bound
 
     async def _last(self, end: object, head: int) -> int:
         if end is None:

@@ -28,8 +28,8 @@ class Domain(NamedTuple):
     Attributes:
         answer: runs our code, as production runs it.
         rules: the differences that docs/compat.md argues for.
-        remarks: members of a recorded output that are not compared: comments on the case, and intermediate steps of upstream that have no
-            counterpart here, whose effect shows in another member.
+        remarks: members of a recorded output that are not compared: comments on the case, and intermediate steps of
+            upstream that have no counterpart here, whose effect shows in another member.
         argued_share: the largest share of the cases that rules may explain.
     """
 

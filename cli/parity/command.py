@@ -18,9 +18,9 @@ from cli.terminal.output import show, show_table
 def parity(ctx: click.Context, folder: Path, *, as_json: bool) -> None:
     """Compare our decisions with upstream's, case by case.
 
-    DIR holds files DOMAIN.jsonl (or .jsonl.zst, .jsonl.gz) of recorded inputs and upstream's outputs, such as tests/parity/cases of
-    a clone; every one that is known is run. A difference that docs/compat.md argues for counts as argued, or as a crash where
-    upstream crashes. Exits with 1 when any other is found.
+    DIR holds files DOMAIN.jsonl (or .jsonl.zst, .jsonl.gz) of recorded inputs and upstream's outputs, such as
+    tests/parity/cases of a clone; every one that is known is run. A difference that docs/compat.md argues for counts as
+    argued, or as a crash where upstream crashes. Exits with 1 when any other is found.
     """
     tallies = tally_folder(folder)
     if as_json:

@@ -1,4 +1,4 @@
-"""Whether two JSON values are the same, and where they first differ."""
+"""Comparison of two JSON values, with the first path at which they differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

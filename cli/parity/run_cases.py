@@ -18,7 +18,9 @@ SUFFIXES = ("", ".zst", ".gz")
 """Of `DOMAIN.jsonl`: as it is, or compressed."""
 
 FEWEST = 50
-"""Of fewer cases no share is computed: a folder of a few, collected because they differ, says nothing of how often cases do."""
+"""Of fewer cases no share is computed: a folder of a few, collected because they differ, says nothing of how often
+cases do.
+"""
 
 CRASH = {"panic": True}
 """The recorded output of an input on which upstream crashes."""
@@ -47,7 +49,8 @@ class Tally(msgspec.Struct):
     """The counts of a domain: each case is equal, argued, a crash of upstream, or different.
 
     Attributes:
-        argued: cases that a rule explains: it predicted upstream's answer, and docs/compat.md gives the reason for ours.
+        argued: cases that a rule explains: it predicted upstream's answer, and docs/compat.md gives the reason for
+            ours.
         crashes: cases that a rule explains and that crash upstream.
         argued_share: the largest share of the cases that may be argued.
     """

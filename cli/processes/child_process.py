@@ -82,7 +82,8 @@ class Process:
     Attributes:
         name: for messages.
         command: the program's path and its arguments.
-        log: the file that receives its output, open for appending; grows over restarts until it is rotated (rotation.py).
+        log: the file that receives its output, open for appending; grows over restarts until it is rotated
+            (rotation.py).
         env: its whole environment; None is this process' own.
         user: the user id to run under; 0 keeps this process' own.
         death_signal: what the program gets when this process dies.
@@ -113,12 +114,12 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists (a paused one does)."""
+        """True while the process exists (a paused one does)."""
         return self.pid is not None
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with, negative for a signal; None while it runs or before its first start."""
+        """Exit status, negative for a signal; None while it runs or before its first start."""
         return self._child.poll() if self._child else None
 
     def start(self) -> None:
@@ -128,7 +129,7 @@ class Process:
         with self.log.open("ab") as log:
             self._child = spawn(self, log)
 
-    def ask_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
+    def request_exit(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Sends the signal, to a paused program too. It may still run when this returns."""
         if self._child:
             self._child.send_signal(signal.SIGCONT)  # a paused program would not hear it
@@ -158,7 +159,7 @@ class Process:
         """Asks it to end, and SIGKILL if it has not after `timeout_s`. Returns when the process is gone."""
         if not self._child or self._child.poll() is not None:
             return
-        self.ask_to_end(number)
+        self.request_exit(number)
         try:
             self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:

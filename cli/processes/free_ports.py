@@ -16,8 +16,8 @@ _given: deque[int] = deque(maxlen=256)  # chosen, and perhaps not listened on ye
 
 def free_port() -> int:
     """A port on 127.0.0.1 that nobody listens on now, and that this process has not chosen lately."""
-    stated = os.environ.get(RANGE, f"{FIRST}-{LAST}")
-    first, last = (int(end) for end in stated.split("-"))
+    configured = os.environ.get(RANGE, f"{FIRST}-{LAST}")
+    first, last = (int(end) for end in configured.split("-"))
     while True:
         port = first + secrets.randbelow(last - first)
         if port not in _given and is_free(port):
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of 127.0.0.1 now."""
+    """Reports whether a server could listen on this port of 127.0.0.1 now."""
     with socket.socket() as probe:
         probe.setsockopt(
             socket.SOL_SOCKET, socket.SO_REUSEADDR, 1

@@ -29,7 +29,7 @@ SCHEDULER = "koord-scheduler"
 
 
 class Simulated(msgspec.Struct, frozen=True):
-    """What `--json` prints.
+    """Result of `--json`.
 
     Attributes:
         placed, rejected: pods.
@@ -84,7 +84,8 @@ def simulate(
 ) -> None:
     """Place a list of pods on a list of nodes, in memory.
 
-    Pods that are bound in their file hold their nodes; the others are placed in the order of the file. No pod ever leaves.
+    Pods that are bound in their file hold their nodes; the others are placed in the order of the file. No pod ever
+    leaves.
     """
     config = policy_text(policy)
     nodes = openb_trace.read_nodes(nodes_file) if nodes_file.suffix == ".csv" else kube_objects.read_nodes(nodes_file)

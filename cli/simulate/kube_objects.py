@@ -1,4 +1,6 @@
-"""Nodes and pods from Kubernetes objects: a `List`, as `kubectl get nodes -o yaml` prints it, or YAML documents one after another."""
+"""Nodes and pods from Kubernetes objects: a `List`, as `kubectl get nodes -o yaml` prints it, or YAML documents one
+after another.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,9 @@
 """Nodes and pods of a trace in the columns of openb (cluster-trace-gpu-v2023), as the cluster would have shown them.
 
-Nodes: `sn, cpu_milli, memory_mib, gpu, model`. Pods: `name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec ...`; `gpu_milli`
-is the share of one GPU and counts only when `num_gpu` is 1; `gpu_spec` lists allowed models by `|`, empty for any. Other columns are
-not read. GPUs are one plain resource of a node: which of its GPUs a share lies on is not modelled.
+Nodes: `sn, cpu_milli, memory_mib, gpu, model`. Pods: `name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec ...`;
+    `gpu_milli`
+is the share of one GPU and counts only when `num_gpu` is 1; `gpu_spec` lists allowed models by `|`, empty for any.
+Other columns are not read. GPUs are one plain resource of a node: which of its GPUs a share lies on is not modelled.
 """
 
 import csv
@@ -49,7 +50,8 @@ def read_pods(path: Path, scheduler: str) -> list[Pod]:
 
 
 def arriving(pods: Sequence[Pod], upto_milli: int, seed: int) -> Iterator[Pod]:
-    """Pods drawn in a shuffled order, list after list, until their GPU requests reach `upto_milli`; each with a uid of its own.
+    """Pods drawn in a shuffled order, list after list, until their GPU requests reach `upto_milli`; each with a uid of
+    its own.
 
     Raises:
         BadTrace: no pod asks for a GPU, so that no number of them would be enough.
@@ -69,7 +71,7 @@ def arriving(pods: Sequence[Pod], upto_milli: int, seed: int) -> Iterator[Pod]:
 
 
 def gpu_milli_of(pod: Pod) -> int:
-    """What a pod of a trace asks of GPUs, in thousandths."""
+    """Returns the GPU request of a pod of a trace, in thousandths."""
     resources = pod.spec.containers[0].resources if pod.spec.containers else None
     return int(((resources and resources.requests) or {}).get(GPU_MILLI, "0"))
 

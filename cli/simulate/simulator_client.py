@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 
 class SimulatorRefused(KoordError):
-    """The simulated API said no.
+    """The simulated API rejected a request.
 
     Attributes:
         code: as an HTTP status.
@@ -41,11 +41,11 @@ class SimulatedApi:
             SimulatorRefused: with the code and the field.
             NoResponse: no simulator leads.
         """
-        return await self._ask("create", body)
+        return await self._send("create", body)
 
     async def create_all(self, bodies: Sequence[Mapping[str, Any]]) -> list[Object]:
         """Creates up to 2,000 objects in one request; their metadata, or a Status, in the same order."""
-        items: list[Object] = (await self._ask("create", {"kind": "List", "items": list(bodies)}))["items"]
+        items: list[Object] = (await self._send("create", {"kind": "List", "items": list(bodies)}))["items"]
         return items
 
     async def patch(self, place: Mapping[str, Any], patch: Mapping[str, Any], *, subresource: str = "") -> Object:
@@ -59,7 +59,7 @@ class SimulatedApi:
         Raises:
             SimulatorRefused: with the code and the field.
         """
-        return await self._ask("patch", {**place, "patch": patch, "subresource": subresource})
+        return await self._send("patch", {**place, "patch": patch, "subresource": subresource})
 
     async def delete(self, place: Mapping[str, Any], *, grace_s: int | None = None) -> Object:
         """Deletes an object.
@@ -67,11 +67,11 @@ class SimulatedApi:
         Raises:
             SimulatorRefused: with the code.
         """
-        return await self._ask("delete", {**place, "gracePeriodSeconds": grace_s})
+        return await self._send("delete", {**place, "gracePeriodSeconds": grace_s})
 
     async def delete_all(self, places: Sequence[Mapping[str, Any]]) -> list[Object]:
         """Deletes up to 2,000 objects in one request; their metadata, or a Status, in the same order."""
-        items: list[Object] = (await self._ask("delete", {"kind": "List", "items": list(places)}))["items"]
+        items: list[Object] = (await self._send("delete", {"kind": "List", "items": list(places)}))["items"]
         return items
 
     async def get(self, place: Mapping[str, Any]) -> Object:
@@ -80,14 +80,14 @@ class SimulatedApi:
         Raises:
             SimulatorRefused: 404 when there is none.
         """
-        return await self._ask("get", place)
+        return await self._send("get", place)
 
     async def list(self, api_version: str, kind: str, namespace: str = "") -> list[Object]:
         """Reads all objects of a kind, by key."""
         items: list[Object] = []
         after = ""
         while True:
-            page = await self._ask(
+            page = await self._send(
                 "list", {"apiVersion": api_version, "kind": kind, "namespace": namespace, "continue": after}
             )
             items += page["items"]
@@ -95,7 +95,7 @@ class SimulatedApi:
             if not after:
                 return items
 
-    async def _ask(self, verb: str, body: Mapping[str, Any]) -> Object:
+    async def _send(self, verb: str, body: Mapping[str, Any]) -> Object:
         data = await self._bus.request(f"{SUBJECT}.{verb}", msgspec.json.encode(body), deadline_s=DEADLINE_S)
         answer: Object = msgspec.json.decode(data, type=dict[str, Any])
         if answer.get("kind") == "Status" and answer.get("status") == "Failure":

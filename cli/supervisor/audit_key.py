@@ -1,4 +1,4 @@
-"""What the audit service needs on this machine: a key of the system's own, and a folder for checkpoints."""
+"""Files of the audit service on this machine: a key of the system's own, and a folder for checkpoints."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,9 @@ CHECKPOINTS = "KOORD_AUDIT_CHECKPOINT_DIR"
 
 
 def with_audit(specs: Sequence[Spec], folder: Path) -> list[Spec]:
-    """The same processes; the audit service with a key, made with mode 0600 when there is none, and a folder below `folder`."""
+    """The same processes; the audit service with a key, made with mode 0600 when there is none, and a folder below
+    `folder`.
+    """
     return [spec._replace(env={**_settings(folder), **spec.env}) if spec.service == "audit" else spec for spec in specs]
 
 

@@ -66,8 +66,8 @@ def up(
     A new simulated cluster has 10 nodes; KOORD_SIMULATOR_NODES, KOORD_SIMULATOR_PODS and the other settings that
     `koord run simulator --help` prints make it another one.
 
-    With --shadow it runs beside the scheduler of a cluster and a read-only account is enough; `koord shadow report` says
-    what came of it.
+    With --shadow it runs beside the scheduler of a cluster and a read-only account is enough; `koord shadow report`
+    says what came of it.
     """
     if shadow and not kubeconfig:
         raise click.UsageError("--shadow needs --kubeconfig: it runs beside the scheduler of a cluster")
@@ -116,7 +116,7 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
         nodes = {node_of(spec.env, os.environ) for spec in specs if spec.service in AGENTS}
         async with Servers(folder, nodes=sorted(filter(None, nodes))) as servers:
             endpoints = servers.endpoints
-            click.echo(_how_to_ask(endpoints), err=True)
+            click.echo(_command_hint(endpoints), err=True)
             supervisor = Supervisor(with_audit(specs, folder), endpoints, folder, log_level=log_level)
             pages = {name: unit.http for name, unit in supervisor.units.items()}
             with announced(folder, replace(endpoints, services=pages)), View(supervisor.units.values()) as view:
@@ -138,8 +138,8 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                 view.update()
 
 
-def _how_to_ask(endpoints: Endpoints) -> str:
-    """What a person enters to give other commands the operator's login; no secret is shown."""
+def _command_hint(endpoints: Endpoints) -> str:
+    """Returns the shell line that gives other commands the operator's login; no secret is shown."""
     if not endpoints.credentials:
         return "  all services use the logins of KOORD_POSTGRES and KOORD_NATS; `koord credentials init` gives each its own"
     return f"  operator's login: set -a; . {endpoints.credentials}/env/operator.env; set +a"

@@ -48,7 +48,7 @@ def variables(
 
 
 def node_of(own: Mapping[str, str], inherited: Mapping[str, str]) -> str:
-    """The node that an agent's process is on; empty when it was not told."""
+    """Returns the node of an agent's process; empty when it is not set."""
     both = {**inherited, **own}
     return both.get("KOORD_NODE_AGENT_NODE", "") or both.get("NODE_NAME", "")
 

@@ -17,7 +17,7 @@ class Interrupts:
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
         for number in _NUMBERS:
-            loop.add_signal_handler(number, self._heard)
+            loop.add_signal_handler(number, self._received)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -25,5 +25,5 @@ class Interrupts:
         for number in _NUMBERS:
             loop.remove_signal_handler(number)
 
-    def _heard(self) -> None:
+    def _received(self) -> None:
         (self.second if self.first.is_set() else self.first).set()

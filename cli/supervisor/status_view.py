@@ -27,10 +27,10 @@ _STYLES = {
 
 
 def cells(unit: Unit) -> tuple[str, ...]:
-    """One row of the table; empty where the service has said nothing."""
+    """Returns one row of the table; empty where the service has no status."""
     status = unit.status
-    said = (f"{status.lag:,}", f"{status.events_per_s:,.0f}", f"{status.folded:,}") if status else ("", "", "")
-    return (unit.spec.name, unit.state, *said, str(unit.restarts), unit.why)
+    figures = (f"{status.lag:,}", f"{status.events_per_s:,.0f}", f"{status.folded:,}") if status else ("", "", "")
+    return (unit.spec.name, unit.state, *figures, str(unit.restarts), unit.why)
 
 
 def table(units: Iterable[Unit], title: str = "") -> "RenderableType":
@@ -55,7 +55,7 @@ class View:
     def __init__(self, units: Iterable[Unit], title: str = "") -> None:
         self._units = list(units)
         self._title = title
-        self._said: dict[str, tuple[str, int]] = {}
+        self._printed: dict[str, tuple[str, int]] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -81,8 +81,8 @@ class View:
             return
         for unit in self._units:
             now = (unit.state, unit.restarts)
-            if self._said.get(unit.spec.name) != now:
-                self._said[unit.spec.name] = now
+            if self._printed.get(unit.spec.name) != now:
+                self._printed[unit.spec.name] = now
                 click.echo(_line(unit))
 
     def note(self, text: str) -> None:
@@ -95,6 +95,6 @@ class View:
 
 def _line(unit: Unit) -> str:
     status = unit.status
-    said = f" lag={status.lag} events_per_s={status.events_per_s:.0f}" if status else ""
+    figures = f" lag={status.lag} events_per_s={status.events_per_s:.0f}" if status else ""
     why = f" restarts={unit.restarts} why={unit.why!r}" if unit.why else ""
-    return f"{datetime.now(UTC):%H:%M:%S} {unit.spec.name} {unit.state}{said}{why}"
+    return f"{datetime.now(UTC):%H:%M:%S} {unit.spec.name} {unit.state}{figures}{why}"

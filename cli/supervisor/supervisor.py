@@ -1,4 +1,6 @@
-"""Keeps services running: each a process of its own, started again with backoff when it ends, asked every half second how it does."""
+"""Keeps services running: each a process of its own, started again with backoff when it ends, asked every half second
+how it does.
+"""
 
 import asyncio
 import contextlib
@@ -55,9 +57,9 @@ class Unit:
     Attributes:
         restarts: how often it was started again.
         why: why it ended last; empty until it did.
-        status: what it said of itself last; None while it does not answer.
-        answered: whether this process has said anything of itself yet.
-        stopped: it has ended because it was asked to.
+        status: its newest status; None while it does not respond.
+        answered: this process has responded at least once.
+        stopped: it ended on request.
     """
 
     def __init__(self, spec: Spec, process: Process, http: str) -> None:
@@ -72,7 +74,9 @@ class Unit:
 
     @property
     def state(self) -> str:
-        """What it said; `starting` before it says anything, `silent` when it no longer does; `down` or `stopped` without a process."""
+        """State from its status; `starting` before the first, `silent` when it no longer responds; `down` or `stopped`
+        without a process.
+        """
         if not self.process.running:
             return "stopped" if self.stopped else "down"
         if self.status:
@@ -139,7 +143,7 @@ class Supervisor:
         await cancel_and_wait(*self._keepers)
         running = [unit.process for unit in self.units.values() if unit.process.running]
         for process in running:
-            process.ask_to_end()
+            process.request_exit()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await asyncio.gather(*(process.ended() for process in running))
@@ -161,14 +165,14 @@ class Supervisor:
         self.units[name].process.kill()
 
     async def changed(self, timeout_s: float) -> None:
-        """Waits until a service ended, started or said something new of itself, for `timeout_s` at most."""
+        """Waits until a service ended, started or changed its status, for `timeout_s` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
         self._changed.clear()
 
     def describe(self) -> str:
-        """What each service is doing, why it ended last, and where its log is: for an error's text."""
+        """Returns the state of each service, the reason of its last end, and its log file: for an error's text."""
         units = self.units.values()
         found = "; ".join(f"{unit.spec.name} is {unit.state}{unit.why and f' ({unit.why})'}" for unit in units)
         return f"{found}; their logs are in {next(iter(units)).process.log.parent}"
@@ -225,21 +229,21 @@ class Supervisor:
     async def _poll(self) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
             while True:
-                await asyncio.gather(*(self._ask(session, unit) for unit in self.units.values()))
+                await asyncio.gather(*(self._poll_status(session, unit) for unit in self.units.values()))
                 for unit in self.units.values():
                     await asyncio.to_thread(rotate, unit.process.log, self._log_bytes)
                 self._changed.set()
                 await asyncio.sleep(POLL_INTERVAL_S)
 
-    async def _ask(self, session: aiohttp.ClientSession, unit: Unit) -> None:
-        asked = unit.process.pid
+    async def _poll_status(self, session: aiohttp.ClientSession, unit: Unit) -> None:
+        polled = unit.process.pid
         status: Status | None = None
         try:
             async with session.get(f"http://{unit.http}/statusz") as answer:
                 status = msgspec.json.decode(await answer.read(), type=Status)
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
             pass
-        if asked is not None and unit.process.pid == asked:  # else it was another process that said it
+        if polled is not None and unit.process.pid == polled:  # else the status is of an earlier process
             unit.status, unit.answered = status, unit.answered or status is not None
 
 

@@ -77,7 +77,8 @@ def find_endpoints(folder: Path) -> Endpoints:
 
 
 def find_owner(folder: Path) -> str:
-    """The database with its owner's login, who alone may migrate: KOORD_POSTGRES, else that of the system that runs in `folder`.
+    """The database with its owner's login, who alone may migrate: KOORD_POSTGRES, else that of the system that runs in
+    `folder`.
 
     Raises:
         KoordError: neither is there.

@@ -40,7 +40,8 @@ class Endpoints(msgspec.Struct, frozen=True):
 
 
 class Servers:
-    """Starts what the environment (KOORD_POSTGRES, KOORD_NATS, KOORD_MQTT) does not name, below `directory`, and migrates the database.
+    """Starts what the environment (KOORD_POSTGRES, KOORD_NATS, KOORD_MQTT) does not name, below `directory`, and
+    migrates the database.
 
     Servers of our own know a login for each service, made from its declaration.
 
@@ -68,7 +69,8 @@ class Servers:
     async def mend(self) -> list[str]:
         """Starts those of our own that have ended again, on their ports and with their data; their names.
 
-        A login that was added meanwhile (`koord credentials node`) is let in, and a log that has grown large is rotated.
+        A login that was added meanwhile (`koord credentials node`) is let in, and a log that has grown large is
+        rotated.
 
         Raises:
             ProgramFailed: one does not start.

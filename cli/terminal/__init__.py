@@ -1,1 +1,1 @@
-"""What the terminal sees: arguments, options, completion of names, and how results are printed."""
+"""The terminal side of commands: arguments, options, completion of names, and printed results."""

@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
 
 class Failed(click.ClickException):
-    """What an error with a text for people becomes at the terminal: that text on stderr, exit code 1, no traceback."""
+    """An error with a text for people: that text on stderr, exit code 1, no traceback."""
 
     def show(self, file: Any = None) -> None:  # noqa: ARG002  click's signature
         """Prints the text on stderr."""

@@ -1,7 +1,7 @@
 """Names that a shell completes: objects from the log, services and contexts from the declarations.
 
-A shell waits for this at every press of Tab. So it asks in a thread of its own, waits for `DEADLINE_S` at most, and whatever goes
-wrong means no suggestions, without a word.
+A shell waits for this at every press of Tab. So it asks in a thread of its own, waits for `DEADLINE_S` at most, and
+whatever goes wrong means no suggestions, without a word.
 """
 
 import threading
@@ -17,22 +17,24 @@ MOST = 100
 
 DEFAULT_NAMESPACE = "default/"
 PODS = ("koord.cluster.PodObserved.v1", "koord.log.CarriedForward.v1")
-"""Types under which the log knows a pod; what retention has said again may be another object, which costs a suggestion too many."""
+"""Types under which the log knows a pod; what retention has said again may be another object, which costs a suggestion
+too many.
+"""
 
-Ask = Callable[[str], Coroutine[Any, Any, Iterable[str]]]
+Query = Callable[[str], Coroutine[Any, Any, Iterable[str]]]
 
 
 def pods(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Pods of the log, by `namespace/name`; a name without a namespace is one in `default`."""
     own = [] if "/" in incomplete or not incomplete else [f"{DEFAULT_NAMESPACE}{incomplete}"]
-    found = _asked(ctx, lambda postgres: _keys(postgres, [*own, incomplete], "cluster", PODS))
+    found = _queried(ctx, lambda postgres: _keys(postgres, [*own, incomplete], "cluster", PODS))
     short = [name.removeprefix(DEFAULT_NAMESPACE) for name in found if own and name.startswith(own[0])]
     return _items([*short, *(name for name in found if name.startswith(incomplete))])
 
 
 def keys(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Keys of events, in the context that was chosen or in all."""
-    return _items(_asked(ctx, lambda postgres: _keys(postgres, [incomplete], ctx.params.get("context"), ())))
+    return _items(_queried(ctx, lambda postgres: _keys(postgres, [incomplete], ctx.params.get("context"), ())))
 
 
 def contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -56,15 +58,15 @@ def event_types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -
 
 def followers(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Services that are registered as followers."""
-    return _items(name for name in _asked(ctx, _followers) if name.startswith(incomplete))
+    return _items(name for name in _queried(ctx, _followers) if name.startswith(incomplete))
 
 
 def _items(names: Iterable[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in dict.fromkeys(names)]
 
 
-def _asked(ctx: click.Context, ask: Ask) -> list[str]:
-    """What the database answers within the deadline; nothing when it does not, or cannot be found."""
+def _queried(ctx: click.Context, query: Query) -> list[str]:
+    """Returns the database's response within the deadline; nothing without one."""
     found: list[str] = []
 
     def work() -> None:
@@ -76,7 +78,7 @@ def _asked(ctx: click.Context, ask: Ask) -> list[str]:
             from cli.supervisor.system_folder import DEFAULT, find_endpoints
 
             postgres = find_endpoints(Path(ctx.params.get("folder") or DEFAULT)).postgres
-            found.extend(asyncio.run(ask(postgres)))
+            found.extend(asyncio.run(query(postgres)))
         except BaseException:  # noqa: BLE001  a shell's prompt is no place for an error
             return
 

@@ -1,4 +1,7 @@
-"""How results are shown: tables for people, JSON or YAML for programs. One object, or one object a line when streamed."""
+"""How results are shown: tables for people, JSON or YAML for programs.
+
+One object, or one object a line when streamed.
+"""
 
 import sys
 from collections.abc import Collection, Iterable, Sequence

@@ -40,9 +40,9 @@ from shared.log.database import Database
 def top(*, once: bool, interval_s: float, output: Format, folder: Path) -> None:
     """Show how the services, the logs and the bus do, until Ctrl-C.
 
-    From the log and the bus alone; what a service says of itself (its core and memory) is added for a system that `koord up` runs
-    here, and for the addresses in KOORD_STATUSZ: `scheduler=http://scheduler:8080,...`. Without a terminal it is as with --once.
-    With -o json and no --once, each look is one line.
+    From the log and the bus alone; what a service says of itself (its core and memory) is added for a system that
+    `koord up` runs here, and for the addresses in KOORD_STATUSZ: `scheduler=http://scheduler:8080,...`. Without a
+    terminal it is as with --once. With -o json and no --once, each look is one line.
     """
     asyncio.run(_top(find_endpoints(folder), output, interval_s, once=once))
 
@@ -97,15 +97,15 @@ class _Watched:
         self._before = now
         return summary
 
-    def _heard(self, data: bytes) -> None:
-        with contextlib.suppress(msgspec.DecodeError):  # whoever may publish there may publish anything
-            self._instruments.hear(decode_beacon(data))
+    def _received(self, data: bytes) -> None:
+        with contextlib.suppress(msgspec.DecodeError):  # a login that may publish there may publish anything
+            self._instruments.receive(decode_beacon(data))
             self._beacons += 1
 
     async def __aenter__(self) -> Self:
         await self._bus.start()
         for context in contexts():  # a login may hear what is declared, and no wildcard
-            await self._bus.subscribe(beacon_subject(context), self._heard)
+            await self._bus.subscribe(beacon_subject(context), self._received)
         return self
 
     async def __aexit__(self, *_: object) -> None:

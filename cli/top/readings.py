@@ -1,6 +1,7 @@
-"""One look at a running system: the log's heads and followers from Postgres, beacons from the bus, /statusz where it is known.
+"""One reading of a running system: the log's heads and followers from Postgres, beacons from the bus, /statusz of known
+addresses.
 
-Each source may be away; what it would have told is then empty, and `problems` says so.
+Each source may be away; its part is then empty, and `problems` names it.
 """
 
 import asyncio
@@ -22,15 +23,15 @@ from shared.log.reader import LogReader
 from shared.runtime.health import Status
 
 SIZES_INTERVAL_S = 10.0
-"""A size is a look at every partition's files."""
+"""A size reads the size of every partition's files."""
 STATUS_S = 1.0
-HEARD_S = 3.5
-"""After how long without a beacon a writer counts as silent."""
+BEACON_AGE_S = 3.5
+"""Seconds without a beacon after which a writer counts as silent."""
 ANSWER_S = 4.0
 
 
 class Writer(NamedTuple):
-    """Who wrote WriterStarted last in a context."""
+    """The actor of the newest WriterStarted of a context."""
 
     service: str
     replica: str
@@ -43,11 +44,11 @@ class ContextSeen(NamedTuple):
 
     Attributes:
         head: the larger of the log's and the beacon's.
-        heard: whether its writer's beacon came in the last seconds; None when the bus is away.
+        has_beacon: its writer's beacon came in the last seconds; None when the bus is away.
     """
 
     head: int
-    heard: bool | None
+    has_beacon: bool | None
     writer: Writer | None
     size: server_check.ContextSize | None
 
@@ -57,7 +58,7 @@ class Reading(NamedTuple):
 
     Attributes:
         at_s: by the monotonic clock.
-        statuses: name of the process -> what it said; None when it did not answer.
+        statuses: name of the process -> its status; None without a response.
     """
 
     at_s: float
@@ -69,11 +70,11 @@ class Reading(NamedTuple):
 
 
 class Instruments:
-    """What readings are taken with, kept between them.
+    """Connections and caches that are kept between readings.
 
     Attributes:
         beacons: context -> its newest beacon and when it came, by the monotonic clock.
-        bus_connected: whether beacons can be heard; the caller says so before each reading.
+        bus_connected: beacons can arrive; the caller sets it before each reading.
     """
 
     def __init__(self, database: Database, statuses: Mapping[str, str]) -> None:
@@ -87,7 +88,7 @@ class Instruments:
         self._sizes: dict[str, server_check.ContextSize] = {}
         self._sizes_at = -SIZES_INTERVAL_S
 
-    def hear(self, beacon: Beacon) -> None:
+    def receive(self, beacon: Beacon) -> None:
         """Takes note of a beacon; the highest epoch counts."""
         known = self.beacons.get(beacon.context)
         if known is None or beacon.epoch >= known[0].epoch:
@@ -98,7 +99,7 @@ class Instruments:
         problems: list[str] = []
         contexts: dict[str, ContextSeen] = {}
         followers: list[Behind] = []
-        asked = asyncio.create_task(self._ask())
+        statuses = asyncio.create_task(self._get_statuses())
         try:
             async with asyncio.timeout(ANSWER_S):
                 contexts = await self._contexts()
@@ -107,7 +108,7 @@ class Instruments:
             problems.append(f"Postgres: {str(error) or type(error).__name__}")
         if not self.bus_connected:
             problems.append("NATS is not heard: beacons are unknown, followers ask Postgres each second")
-        return Reading(time.monotonic(), time.time_ns(), contexts, followers, await asked, problems)
+        return Reading(time.monotonic(), time.time_ns(), contexts, followers, await statuses, problems)
 
     async def _contexts(self) -> dict[str, ContextSeen]:
         reader = LogReader(self._database)
@@ -120,13 +121,13 @@ class Instruments:
         for name in names:
             head = (await reader.head(name)).seq
             writer = _writer(await writer_of(self._database, name))
-            heard: bool | None = None
+            has_beacon: bool | None = None
             if self.bus_connected:
                 beacon, at = self.beacons.get(name, (None, 0.0))
-                heard = beacon is not None and now - at < HEARD_S if writer else None
-                if beacon is not None and heard and writer and beacon.epoch == writer.epoch:
+                has_beacon = beacon is not None and now - at < BEACON_AGE_S if writer else None
+                if beacon is not None and has_beacon and writer and beacon.epoch == writer.epoch:
                     head = max(head, beacon.seq)
-            found[name] = ContextSeen(head, heard, writer, self._sizes.get(name))
+            found[name] = ContextSeen(head, has_beacon, writer, self._sizes.get(name))
         return found
 
     async def close(self) -> None:
@@ -134,9 +135,10 @@ class Instruments:
         if self._session:
             await self._session.close()
 
-    async def _ask(self) -> dict[str, Status | None]:
+    async def _get_statuses(self) -> dict[str, Status | None]:
         if self._session is None:
-            # Kept, so that a name is looked up once: while a server's name cannot be resolved, its lookups block all others.
+            # Kept, so that a name is looked up once: while a server's name cannot be resolved, its lookups block all
+            # others.
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S))
         session = self._session
         answers = await asyncio.gather(*(_status(session, address) for address in self._statuses.values()))

@@ -16,7 +16,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
     """One process, or one service of which only the log tells.
 
     Attributes:
-        state: as it says itself; else `leading` (its beacon is heard), `following` (it registered lately) or `silent`.
+        state: from its status; else `leading` (its beacon arrives), `following` (it registered lately) or `silent`.
         up_s: since it began; for a service of which only the log tells, since it leads.
         cpu_percent: of one core, between the two readings.
         lag: events announced and not folded yet.
@@ -38,16 +38,16 @@ class ContextRow(msgspec.Struct, frozen=True):
     """One context.
 
     Attributes:
-        writer: `service@replica` that started last, and whether its beacon is heard (None: the bus is not).
-        lag: follower -> events that it has not folded; from its own word where that is known, else from its registration,
-            which is up to 10 s old.
+        writer: `service@replica` that started last; `has_beacon`: its beacon arrives (None: no bus).
+        lag: follower -> events that it has not folded; from its own word where that is known, else from its
+            registration, which is up to 10 s old.
     """
 
     context: str
     head: int
     events_per_s: float | None
     writer: str
-    heard: bool | None
+    has_beacon: bool | None
     lag: dict[str, int]
     oldest: int | None = None
     partitions: int | None = None
@@ -70,19 +70,19 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def summarise(before: Reading | None, now: Reading, bus: Bus) -> Summary:
-    """What is shown of a reading; rates need the one before."""
+    """Rows of a reading; rates need the one before."""
     return Summary(now.now_ns, _services(before, now), _contexts(before, now), bus, now.problems)
 
 
 def _services(before: Reading | None, now: Reading) -> list[ServiceRow]:
     rows = [_process(name, status, before, now) for name, status in now.statuses.items()]
-    said = {row.service for row in rows}
+    figures = {row.service for row in rows}
     writers = {seen.writer.service: seen for seen in now.contexts.values() if seen.writer}
     unseen = {one.service: one.unseen_s for one in now.followers}
-    for service in sorted({*writers, *unseen} - said):
+    for service in sorted({*writers, *unseen} - figures):
         seen = writers.get(service)
         writer = seen.writer if seen else None
-        if seen and writer and (seen.heard or (seen.heard is None and unseen.get(service, SEEN_S) < SEEN_S)):
+        if seen and writer and (seen.has_beacon or (seen.has_beacon is None and unseen.get(service, SEEN_S) < SEEN_S)):
             up_s = (now.now_ns - writer.since_ns) / 1e9
             rows.append(ServiceRow(service, writer.replica, "leading", writer.epoch, round(up_s, 1)))
         else:
@@ -132,7 +132,7 @@ def _contexts(before: Reading | None, now: Reading) -> list[ContextRow]:
                 seen.head,
                 rate,
                 writer,
-                seen.heard,
+                seen.has_beacon,
                 {**lag, **live},
                 size.oldest if size else None,
                 size.partitions if size else None,

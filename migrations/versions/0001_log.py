@@ -33,10 +33,10 @@ begin
 end $$
 """
 
-# Ends a holder that has gone silent, in one statement, so that nothing can change between the look and the deed. Only a
-# session of this database is ended that waits for its client and has done so for `idle` (in the middle of a COPY: twice
-# that): never one that works, waits for a disk, or waits for a synchronous standby. The lock is given away after the
-# session's end, so the successor reads whatever it still committed: a wrong guess costs a restart, no event.
+# Ends a holder that has gone silent, in one statement, so that nothing can change between the check and the action.
+# Only a session of this database is ended that waits for its client and has done so for `idle` (in the middle of a
+# COPY: twice that): never one that works, waits for a disk, or waits for a synchronous standby. The lock is given away
+# after the session's end, so the successor reads whatever it still committed: a wrong guess costs a restart, no event.
 END_SILENT_WRITER = """
 create function koord_end_silent_writer(context text, idle interval) returns integer language sql security definer
 set search_path = public, pg_temp as $$
@@ -70,9 +70,9 @@ begin
 end $$
 """
 
-# Makes the partitions up to the head, or up to `upto` when an append will go beyond it, and two more; returns the first seq that
-# has none. A partition is made on its own with the CHECK that its place demands and then attached, which takes milliseconds
-# beside readers; `create table ... partition of` waits for every one of them.
+# Makes the partitions up to the head, or up to `upto` when an append will go beyond it, and two more; returns the first
+# seq that has none. A partition is made on its own with the CHECK that its place demands and then attached, which takes
+# milliseconds beside readers; `create table ... partition of` waits for every one of them.
 EXTEND = """
 create function koord_extend(context text, upto bigint) returns bigint language plpgsql security definer
 set search_path = public, pg_temp as $$
@@ -114,7 +114,7 @@ FUNCTIONS = {
     "koord_declare_context(text, bigint)": DECLARE_CONTEXT,
 }
 
-# Locks are taken through koord_writer alone: whoever could take any advisory lock could stop any writer.
+# Locks are taken through koord_writer alone: a role that could take any advisory lock could stop any writer.
 ADVISORY = (
     "pg_advisory_lock(bigint)", "pg_advisory_lock(int, int)", "pg_advisory_lock_shared(bigint)", "pg_advisory_lock_shared(int, int)",
     "pg_try_advisory_lock(bigint)", "pg_try_advisory_lock(int, int)", "pg_try_advisory_lock_shared(bigint)",

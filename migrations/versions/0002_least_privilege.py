@@ -1,7 +1,7 @@
 """Least privilege: functions check who calls them, rows of a service belong to its role, PUBLIC may do nothing.
 
-Which role may read and write which context is granted by `koord migrate` from the services' declarations (cli/credentials/roles.py);
-here is what holds for every role. A service's role is `koord_<service>`, with `-` as `_`.
+Which role may read and write which context is granted by `koord migrate` from the services' declarations
+(cli/credentials/roles.py); here is what holds for every role. A service's role is `koord_<service>`, with `-` as `_`.
 
 Revision: 0002
 Revises: 0001
@@ -14,8 +14,8 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-# A caller, in a SECURITY DEFINER function, is the session's user: the current one is the owner. Whoever may insert into a context's
-# table is its writer.
+# A caller, in a SECURITY DEFINER function, is the session's user: the current one is the owner. A role that may insert
+# into a context's table is its writer.
 CHECK_WRITER = """
 create function koord_check_writer(context text) returns void language plpgsql stable set search_path = public, pg_temp as $$
 begin
@@ -91,8 +91,9 @@ begin
 end $$
 """
 
-# Only an owner may detach, and CONCURRENTLY is no statement for a function. So this is the plain form, which waits for those who
-# read the context at the moment; it gives up after 100 ms, for the writer waits behind it, and its caller tries again.
+# Only an owner may detach, and CONCURRENTLY is no statement for a function. So this is the plain form, which waits for
+# those who read the context at the moment; it gives up after 100 ms, for the writer waits behind it, and its caller
+# tries again.
 DROP_PARTITION = """
 create function koord_drop_partition(context text, name text) returns void language plpgsql security definer
 set search_path = public, pg_temp set lock_timeout = '100ms' as $$
@@ -124,7 +125,7 @@ create function koord_role_of(service text) returns text language sql immutable 
     return 'koord_' || replace(service, '-', '_')
 """
 
-# Whoever is koord_operator or a member of it; the role need not exist.
+# True for koord_operator and its members; the role need not exist.
 OPERATES = """
 create function koord_operates() returns boolean language sql stable
     return exists (select from pg_roles r where r.rolname = 'koord_operator' and pg_has_role(current_user, r.oid, 'MEMBER'))

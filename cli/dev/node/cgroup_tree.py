@@ -85,7 +85,7 @@ class Tree:
 
 
 def check_cgroups() -> None:
-    """Whether this machine has cgroups that a node can be put into.
+    """Reports whether this machine has cgroups for a node.
 
     Raises:
         NoTree: it has not.

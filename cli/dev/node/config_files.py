@@ -1,4 +1,7 @@
-"""The configuration files of a node's programs. Everything is in one folder or on 127.0.0.1; what is not said here keeps its default."""
+"""The configuration files of a node's programs.
+
+Everything is in one folder or on 127.0.0.1; other settings keep their defaults.
+"""
 
 import json
 from pathlib import Path

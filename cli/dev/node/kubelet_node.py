@@ -1,11 +1,12 @@
 """One real node on this machine: a kubelet of a cluster, with containerd and runc below it.
 
     with Cluster() as cluster, RealNode(cluster, "worker") as node:
-        cluster.api.call("POST", "/api/v1/namespaces/default/pods", ...)   # image `IMAGE`, hostNetwork, imagePullPolicy Never
-        node.tree.of_pod(uid)                                              # its cgroup
+        cluster.api.call("POST", "/api/v1/namespaces/default/pods", ...)   # image `IMAGE`, hostNetwork, imagePullPolicy
+        Never node.tree.of_pod(uid)                                              # its cgroup
 
-Needs root and cgroup v1. Everything lies in a temporary folder, in cgroups below one folder, and in namespaces that end with this
-process; `stop` takes all of it away. Pods share the machine's network: they listen on 127.0.0.1, on ports that are free.
+Needs root and cgroup v1. Everything lies in a temporary folder, in cgroups below one folder, and in namespaces that end
+with this process; `stop` takes all of it away. Pods share the machine's network: they listen on 127.0.0.1, on ports
+that are free.
 """
 
 import atexit
@@ -48,7 +49,7 @@ ROLE = "koordstream-dev-nodes"
 
 
 def check_machine() -> None:
-    """Whether this machine can be a node.
+    """Reports whether this machine can be a node.
 
     Raises:
         NoTree: saying what is missing.

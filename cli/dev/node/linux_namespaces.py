@@ -1,7 +1,8 @@
 """Namespaces in which a node's programs run, so that nothing of them outlives it: not a container, not a mount.
 
 The first process of a PID namespace takes all others with it, and the last of a mount namespace its mounts. That first
-process dies with ours. Directories that programs insist on are shadowed by empty ones, so the machine's own stay as they are.
+process dies with ours. Directories that programs insist on are shadowed by empty ones, so the machine's own stay as
+they are.
 """
 
 import os
@@ -40,8 +41,8 @@ class Space:
         """Prepares one.
 
         Args:
-            mounts: place -> the folder that programs see there, or None for an empty one; places that are not there are made,
-                and taken away at the end.
+            mounts: place -> the folder that programs see there, or None for an empty one; places that are not there are
+                made, and taken away at the end.
         """
         self.folder = folder
         self._mounts = mounts
@@ -55,7 +56,7 @@ class Space:
         """Makes it.
 
         Raises:
-            ProgramFailed: with what `unshare` or `mount` said.
+            ProgramFailed: with the output of `unshare` or `mount`.
         """
         for place in self._mounts:
             self._make(place)

@@ -34,8 +34,8 @@ def is_vast(op: str, given: Mapping[str, Any]) -> bool:
 def wrapped(_: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Upstream's answer where 64 bits are too few: what is left of the product after it has wrapped around."""
     pod = msgspec.convert(given["pod"], Pod)
-    asked = whole(pod_requests(pod))
-    preferences = {name: p for name, p in given["args"]["resources"].items() if asked.get(name, 0) > 0}
+    request = whole(pod_requests(pod))
+    preferences = {name: p for name, p in given["args"]["resources"].items() if request.get(name, 0) > 0}
     scores = {}
     for node in given["nodes"]:
         name = node["metadata"]["name"]
@@ -52,12 +52,12 @@ def wrapped(_: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"scores": scores}
 
 
-def _part(strategy: str, wanted: int, capacity: int) -> int:
-    if capacity == 0 or (strategy == "LeastAllocated" and wanted > capacity):
+def _part(strategy: str, requested: int, capacity: int) -> int:
+    if capacity == 0 or (strategy == "LeastAllocated" and requested > capacity):
         return 0
     if strategy == "LeastAllocated":
-        return _quotient(_signed((capacity - wanted) * 100), capacity)
-    return _quotient(_signed(min(wanted, capacity) * 100), capacity) if strategy == "MostAllocated" else 0
+        return _quotient(_signed((capacity - requested) * 100), capacity)
+    return _quotient(_signed(min(requested, capacity) * 100), capacity) if strategy == "MostAllocated" else 0
 
 
 def _signed(number: int) -> int:

@@ -1,4 +1,6 @@
-"""Elastic quota: room for pods, the quota of a pod, over-use, preemption inside a quota, and the events that wake a pod."""
+"""Elastic quota: room for pods, the quota of a pod, over-use, preemption inside a quota, and the events that wake a
+pod.
+"""
 
 from cli.parity.case_domain import Domain
 from cli.parity.runners.quota.admission_cases import answer

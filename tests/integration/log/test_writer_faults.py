@@ -132,7 +132,7 @@ async def test_a_drained_writer_hands_over_with_a_snapshot(url: str, writer: Wri
     await wait_for_leader(url, "a")
     seqs = await writer.see(50, size=5)
     await wait_for_copies(url, seqs)
-    first.ask_to_end()
+    first.request_exit()
     assert await ended(first) == 0
     admin = await asyncpg.connect(url)
     assert await admin.fetchval("select positions->'source'->>0 from snapshots where service = 'copier'") == "51"

@@ -75,7 +75,7 @@ async def test_a_machine_reports_itself_and_its_pods(
         assert re.search(rf'koordlet_node_used_memory_bytes{{node="{NODE}"}} \d', metrics)
         assert f'koord_node_agent_pods{{node="{NODE}"}} 1.0' in metrics
         assert '"service":"node-agent"' in await asyncio.to_thread(page, http, "statusz")
-        process.ask_to_end()
+        process.request_exit()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
         process.stop()
@@ -97,7 +97,7 @@ async def test_the_last_samples_are_reported_at_the_end(
     try:
         await asyncio.to_thread(process.wait_until, lambda: page(http, "readyz") == "leading\n", DEADLINE_S)
         assert received.reports == []
-        process.ask_to_end()
+        process.request_exit()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
         process.stop()
@@ -112,7 +112,7 @@ async def test_without_a_bus_it_measures_and_ends_on_sigterm(tmp_path: Path) -> 
         await asyncio.to_thread(process.wait_until, lambda: page(http, "readyz") == "leading\n", DEADLINE_S)
         connected = f'koord_node_agent_connected{{node="{NODE}"}} 0.0'
         assert connected in await asyncio.to_thread(page, http, "metrics")
-        process.ask_to_end()
+        process.request_exit()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
         process.stop()

@@ -129,7 +129,7 @@ async def test_a_best_effort_pod_is_limited_as_its_annotation_requests_until_the
         assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', metrics)
         assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', metrics)
         assert f'koord_node_agent_known_pods{{node="{NODE}"}} 1.0' in metrics
-        process.ask_to_end()
+        process.request_exit()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
         process.stop()

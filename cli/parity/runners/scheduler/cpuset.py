@@ -1,12 +1,13 @@
 """The `cpuset` cases: single allocations of CPUs, required bind policies, and lists of CPUs.
 
-A case becomes a node with a NodeResourceTopology, running pods with their allocations, and a pod that requests CPUs of its own, which a
-cycle gives it. CPUs that a reservation or a victim hands back are taken out of the running pods' annotations, oldest pod first, which
-leaves the newest pod's exclusive policy in place.
+A case becomes a node with a NodeResourceTopology, running pods with their allocations, and a pod that requests CPUs of
+its own, which a cycle gives it. CPUs that a reservation or a victim hands back are taken out of the running pods'
+annotations, oldest pod first, which leaves the newest pod's exclusive policy in place.
 
-A pod that leaves its bind policy open (`Default` or none) spreads over cores in the record, so that is the configuration's default. One kind of
-case reaches no cycle: CPUs that are preferred because a reservation held them, for this scheduler has no reservations. There the accumulator is
-called as the plugin calls it, with the CPUs that the folded node has free.
+A pod that leaves its bind policy open (`Default` or none) spreads over cores in the record, so that is the
+configuration's default. One kind of case reaches no cycle: CPUs that are preferred because a reservation held them, for
+this scheduler has no reservations. There the accumulator is called as the plugin calls it, with the CPUs that the
+folded node has free.
 """
 
 import json

@@ -1,7 +1,8 @@
 """One class of pods against all nodes, by every way in which the scheduler evaluates it.
 
-A cycle sums up scores in fused compiled passes, calls other plugins for all nodes at once, re-evaluates single nodes after a placement, and
-places pods of similar classes in one compiled sequence. The results must not depend on the way: a case in which they do fails.
+A cycle sums up scores in fused compiled passes, calls other plugins for all nodes at once, re-evaluates single nodes
+after a placement, and places pods of similar classes in one compiled sequence. The results must not depend on the way:
+a case in which they do fails.
 """
 
 from collections.abc import Mapping, Sequence

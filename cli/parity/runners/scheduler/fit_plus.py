@@ -1,7 +1,7 @@
 """The `fit-plus` cases: NodeResourcesFitPlus and ScarceResourceAvoidance over a few nodes.
 
-Nodes and running pods are events; the scores are the fused evaluation's, and the cycle that tries the incoming pod has to record the same. The
-profile has no filter, because the record scores nodes that a filter would reject.
+Nodes and running pods are events; the scores are the fused evaluation's, and the cycle that tries the incoming pod has
+to record the same. The profile has no filter, because the record scores nodes that a filter would reject.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,10 @@
 """The `loadaware` cases: estimates, arguments, and scenarios of observations, reservations and queries.
 
-A scenario's steps are the events that the service reads: pods and NodeMetrics as the cluster shows them, `reserve` as a cycle's placement,
-`unreserve` as the gateway's answer that it was not bound. A query is a pod that waits: the reason is the fused evaluation's with the filter
-alone, the score with the scorer alone (the record scores rejected nodes too), and a cycle with both has to agree. The bookkeeping is read from the
-view that the services engine offers. Estimates of single pods are calls of the function that the plugin calls.
+A scenario's steps are the events that the service reads: pods and NodeMetrics as the cluster shows them, `reserve` as a
+cycle's placement, `unreserve` as the gateway's answer that it was not bound. A query is a pod that waits: the reason is
+the fused evaluation's with the filter alone, the score with the scorer alone (the record scores rejected nodes too),
+and a cycle with both has to agree. The bookkeeping is read from the view that the services engine offers. Estimates of
+single pods are calls of the function that the plugin calls.
 """
 
 from collections.abc import Iterable, Mapping

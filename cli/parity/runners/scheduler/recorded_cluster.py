@@ -1,7 +1,8 @@
 """A scheduler in memory, fed with recorded objects as the events by which its service learns of them.
 
-The engine is that of `koord simulate`: the service's fold, index and cycle. Arguments of plugins reach it as a KubeSchedulerConfiguration,
-and incoming pods name that configuration's profile; recorded pods name none, so a cycle tries the incoming pod alone.
+The engine is that of `koord simulate`: the service's fold, index and cycle. Arguments of plugins reach it as a
+KubeSchedulerConfiguration, and incoming pods name that configuration's profile; recorded pods name none, so a cycle
+tries the incoming pod alone.
 """
 
 import json

@@ -1,8 +1,9 @@
 """The `stock` cases: kube-scheduler's own plugins, one at a time and all together, over whole clusters.
 
-Cluster, running pods and incoming pod are events; filters, scores and the nodes that pass are those of the fused evaluation, and the cycle that
-tries the pod has to record the same. An incoming pod that names a node is no pod for a cycle (in a cluster it runs there already), so its class
-is evaluated without one. `nodeNames`, by which upstream shortens its list of candidates, has no counterpart: what it leaves out shows in `feasible`.
+Cluster, running pods and incoming pod are events; filters, scores and the nodes that pass are those of the fused
+evaluation, and the cycle that tries the pod has to record the same. An incoming pod that names a node is no pod for a
+cycle (in a cluster it runs there already), so its class is evaluated without one. `nodeNames`, by which upstream
+shortens its list of candidates, has no counterpart: what it leaves out shows in `feasible`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,7 +134,9 @@ class Incoming:
         return dict.fromkeys(self.evaluation.names(evaluation.feasible()), 0) if name in _NO_PRE_SCORE else "Skip"
 
     def _filters(self, plugin: Plugin) -> bool:
-        """Returns true if the plugin has anything to filter for the class, by the functions that production calls for it."""
+        """Returns true if the plugin has anything to filter for the class, by the functions that production calls for
+        it.
+        """
         pod_class = self.evaluation.pod_class
         if plugin.name in _ALWAYS_RUN:
             return True

@@ -1,4 +1,7 @@
-"""The `merge` cases of `numa`: the topology manager alone, called as a pod's cycle calls it. Decisions record the outcome alone."""
+"""The `merge` cases of `numa`: the topology manager alone, called as a pod's cycle calls it.
+
+Decisions record the outcome alone.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -8,7 +8,9 @@ from shared.prediction.histogram import ZERO_TIME_NS, BadCheckpoint, Buckets, Ch
 
 
 class Reversible(Histogram):
-    """A histogram with the two operations that upstream's has and nothing here needs, for cases that mix them with the others."""
+    """A histogram with the two operations that upstream's has and nothing here needs, for cases that mix them with the
+    others.
+    """
 
     __slots__ = ()
 

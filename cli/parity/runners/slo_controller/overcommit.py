@@ -50,7 +50,8 @@ def _need_sync(old: Mapping[str, str], new: Mapping[str, str], strategy: Colocat
 def calculate(given: Given) -> dict[str, Any]:
     """Runs op `calculate`: one pass over a node.
 
-    A node whose status lacks capacity or allocatable is not written to, nor is its topology: nothing is recorded after the calculation.
+    A node whose status lacks capacity or allocatable is not written to, nor is its topology: nothing is recorded after
+    the calculation.
     """
     recorded = RecordedNode(given)
     found = recorded.calculated()

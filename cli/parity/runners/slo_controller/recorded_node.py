@@ -1,4 +1,6 @@
-"""A recorded node as the SLO controller follows it: its objects are observed as events, its configuration is a ConfigMap."""
+"""A recorded node as the SLO controller follows it: its objects are observed as events, its configuration is a
+ConfigMap.
+"""
 
 from collections.abc import Mapping
 from typing import Any

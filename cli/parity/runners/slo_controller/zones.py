@@ -18,7 +18,8 @@ Zone = Mapping[str, Any]
 def zones_after(recorded: RecordedNode, found: NodeCalculation) -> dict[str, Any]:
     """Returns the zones that the controller wants, and whether upstream sends an update.
 
-    Upstream also sends updates that change nothing: some time after its last one, and for a zone that it did not calculate.
+    Upstream also sends updates that change nothing: some time after its last one, and for a zone that it did not
+    calculate.
     """
     zones = recorded.before_the_write()
     calculated = found.bounded_batch.zones if found.bounded_batch is not None else {}

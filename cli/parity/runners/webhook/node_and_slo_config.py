@@ -12,7 +12,9 @@ from shared.kube.quantity import amount, nanos
 
 
 def mutate_node_status(given: Given) -> dict[str, Any]:
-    """Runs op `mutateNodeStatus`: amounts in milli-cores and whole units after each step, None for an absent annotation."""
+    """Runs op `mutateNodeStatus`: amounts in milli-cores and whole units after each step, None for an absent
+    annotation.
+    """
     return {"steps": [_node_step(step) for step in given["steps"]]}
 
 

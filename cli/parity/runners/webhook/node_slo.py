@@ -1,4 +1,6 @@
-"""Runs NodeSLOs both ways: op `renderNodeSLO` as the controller writes them, op `agentMergeNodeSLO` as an agent reads them."""
+"""Runs NodeSLOs both ways: op `renderNodeSLO` as the controller writes them, op `agentMergeNodeSLO` as an agent reads
+them.
+"""
 
 from collections.abc import Mapping
 from typing import Any

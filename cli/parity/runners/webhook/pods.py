@@ -26,7 +26,9 @@ def mutate_pod(given: Given) -> dict[str, Any]:
 
 
 def writes_to_an_absent_list(given: Given) -> bool:
-    """Reports whether op `mutatePod` writes GPUs of a container that has requests without limits, or limits without requests."""
+    """Reports whether op `mutatePod` writes GPUs of a container that has requests without limits, or limits without
+    requests.
+    """
     request = request_of(given, given["pod"])
     if "DisableDeviceResourceSpec" in handlers_of(given).settings.gates:
         return False

@@ -1,4 +1,6 @@
-"""The gateway's own webhook handlers over a recorded cluster: objects are observed as events, requests are admission requests."""
+"""The gateway's own webhook handlers over a recorded cluster: objects are observed as events, requests are admission
+requests.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
