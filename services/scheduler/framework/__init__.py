@@ -1,1 +1,1 @@
-"""What a plugin is, and what a profile makes of its plugins."""
+"""The framework of plugins: base classes, declarations, reasons, profiles and configuration."""

@@ -88,7 +88,7 @@ class PluginState:
         """Counts a pod of the class on the node, for the pods that come after it in the cycle."""
 
     def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> None:
-        """Counts equal pods, each on another node: the first of those of the last `count_predicted`, no more than it returned."""
+        """Counts equal pods, each on another node: the first pods of the last call of `count_predicted`, at most its result."""
         for pod, row in zip(pods, rows, strict=True):
             self.place(pod, pod_class, row)
 
@@ -102,13 +102,13 @@ class PluginState:
     # Look-ahead
 
     def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
-        """Returns True where `after_one_more` has a result for the class and for those that differ from it in amounts alone."""
+        """Returns True where `after_one_more` has a result for the class and for all that differ from it in amounts alone."""
         return False
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "PluginState | None":  # noqa: ARG002
-        """The state as if each node had taken one more pod of the class; `snapshot` is `CycleSnapshot.after`. None: not predictable.
+        """The state with one more pod of the class on each node; None where that cannot be predicted.
 
-        A plugin that neither filters nor scores a class now is taken to do neither after any number of its pods.
+        `snapshot` is `CycleSnapshot.after`. A plugin that neither filters nor scores a class now is taken to do neither after any number of its pods.
         """
         return None
 
@@ -144,7 +144,7 @@ class PluginState:
     # Reservations (`reserves`)
 
     def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:  # noqa: ARG002
-        """Chooses the allocation of a pod of the class on the node, as annotations; a filter result where nothing is left."""
+        """Chooses the allocation of a pod of the class on the node, as annotations; a filter result where none is possible."""
         return {}
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:

@@ -102,15 +102,15 @@ text = ReasonTexts(FRAMEWORK_REASONS).text
 """Texts of the framework's own reasons."""
 
 
-def summary(nodes: int, refused: Mapping[str, int], language: str = "en") -> str:
-    """`0/5 nodes are available: 3 Insufficient cpu, 2 Too many pods.`, as a pod's condition says it.
+def summary(nodes: int, rejected: Mapping[str, int], language: str = "en") -> str:
+    """`0/5 nodes are available: 3 Insufficient cpu, 2 Too many pods.`: the message of a pod's condition.
 
     Args:
-        nodes: how many nodes there were.
-        refused: text of a reason -> how many nodes it refused; a node with two reasons counts in both.
+        nodes: number of nodes.
+        rejected: text of a reason -> number of nodes that it rejects; a node with two reasons counts in both.
     """
     if language == "zh":
-        listed = "，".join(sorted(f"{count} 个{words}" for words, count in refused.items()))
+        listed = "，".join(sorted(f"{count} 个{words}" for words, count in rejected.items()))
         return f"{nodes} 个节点中没有可用节点：{listed}。" if listed else f"{nodes} 个节点中没有可用节点。"
-    listed = ", ".join(sorted(f"{count} {words}" for words, count in refused.items()))
+    listed = ", ".join(sorted(f"{count} {words}" for words, count in rejected.items()))
     return f"0/{nodes} nodes are available: {listed}." if listed else f"0/{nodes} nodes are available."

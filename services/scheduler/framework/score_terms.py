@@ -1,4 +1,4 @@
-"""What plugins say of nodes by arithmetic alone, as numbers: what these mean is said in `kernels/`, where it is worked out."""
+"""Filters and scores of plugins as numbers for the fused kernels; `kernels/` documents and computes the formulas."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from services.scheduler.kernels.tiles import Int64
 
 
 class FitTerm(NamedTuple):
-    """What nodes may be short of: the arguments of `kernels.snapshot.shortages`."""
+    """Requests of a class that must fit: the arguments of `kernels.resources.shortages`."""
 
     resources: Int64
     sizes: Int64
@@ -16,7 +16,7 @@ class FitTerm(NamedTuple):
 
 
 class AllocationTerm(NamedTuple):
-    """How full nodes would be: the arguments of `kernels.snapshot.filled`, those over resources in plain numbers."""
+    """Allocation of nodes: the arguments of `kernels.resources.filled`, those over resources in plain numbers."""
 
     resources: tuple[int, ...]
     sources: tuple[int, ...]
@@ -25,20 +25,20 @@ class AllocationTerm(NamedTuple):
     most: bool
 
     def arrays(self) -> tuple[Int64, Int64, Int64, Int64, bool]:
-        """The same as compiled passes take it."""
+        """The term as arrays, for compiled passes."""
         resources, sources, requested, weights = (np.array(values, np.int64) for values in self[:4])
         return resources, sources, requested, weights, self.most
 
 
 class BalanceTerm(NamedTuple):
-    """How evenly the resources of nodes would be used: the arguments of `kernels.snapshot.evenness`."""
+    """Balance of the resources of nodes: the arguments of `kernels.resources.evenness`."""
 
     resources: Int64
     requested: Int64
 
 
 class LoadTerm(NamedTuple):
-    """What of nodes a pod would leave, by measured load: the arguments of `kernels.load.left`."""
+    """Capacity that a pod would leave, by measured load: the arguments of `kernels.load.left`."""
 
     allocatable: Int64
     load: Int64

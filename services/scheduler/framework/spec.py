@@ -1,7 +1,7 @@
-"""Declaration of a plugin: everything that the scheduler has to know of it before it runs.
+"""Declaration of a plugin: its name, arguments, extension points, reasons, queueing hints and abilities.
 
-A declaration needs neither numpy nor compiled code, so that the command line can print reasons without them. The class of
-the plugin is therefore named, and imported when a profile uses it.
+A declaration needs neither numpy nor compiled code, so that the command line can print reasons without them. Therefore it
+names the class of the plugin, which is imported when a profile uses it.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,8 @@ class PluginSpec:
         counts_removals: `PluginState.move` takes pods off that ran when the cycle began, for preemption.
         reserves: `PluginState.reserve` allocates more of a node than free amounts: CPUs, NUMA zones. Its filter may pass a
             node on which nothing can be allocated, and a placement may make a node feasible that it rejected.
-        fit_term: `PluginState.fit_term` describes its filter, which the fused kernel computes. One plugin of a profile has this.
+        fit_term: `PluginState.fit_term` describes its filter, which the fused kernel computes. At most one plugin of a profile
+            has this.
         prefers_nodes: `Plugin.preferred_nodes` names nodes that come before all scores.
         prepares: `PluginState.prepare` requests what a pod needs before it can be bound.
         reads: resources that it reads besides nodes, pods and node metrics, as `plural.group`.

@@ -1,4 +1,4 @@
-"""Selection of preemption victims: the fewest pods of a node, and the node that loses least.
+"""Selection of preemption victims: the fewest pods of a node, and the node with the least loss.
 
 Pure functions; the caller removes pods from a copy of the nodes and runs the filters (`cycle/preemption.py`).
 
@@ -18,7 +18,7 @@ class Candidate(NamedTuple):
     """A node on which the pod would fit without the victims, most important first.
 
     Attributes:
-        violations: how many of them go beyond their disruption budgets.
+        violations: number of victims beyond their disruption budgets.
         budgets: the names of these budgets, in order.
     """
 
@@ -41,16 +41,16 @@ def choose_victims(
     put_back: Callable[[Victim], None],
     fits: Callable[[], bool],
 ) -> tuple[list[Victim], int] | None:
-    """The fewest pods of one node that have to give way, and how many of them violate a budget; None when all are not enough.
+    """The fewest pods of one node to evict, and the number of them that violate a budget; None where all are not enough.
 
-    Each pod is put back again, the important first, those whose budget would be violated before the others; it stays when the new pod
-    still fits. When this returns, all are back.
+    All are removed; then each is put back, those whose budget would be violated first, and among these the most important
+    first; a pod stays when the new pod still fits. When this returns, all are back.
 
     Args:
         potential: the pods of lower priority on the node.
 
     Returns:
-        No victims where the pod fits beside all of them.
+        No victims where the pod fits without an eviction.
     """
     ordered = by_importance(potential)
     for victim in ordered:
@@ -75,14 +75,16 @@ def choose_victims(
 
 
 def split_by_budgets(ordered: Sequence[Victim], budgets: Sequence[Budget]) -> tuple[list[Victim], list[Victim]]:
-    """(those whose going violates a budget, the others), if all went in this order."""
+    """(victims whose eviction violates a budget, the others), if all were evicted in this order."""
     beyond = overdrawn(ordered, budgets)
     return [one for one in ordered if one.uid in beyond], [one for one in ordered if one.uid not in beyond]
 
 
 def pick(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The node that loses least: budgets, then the highest priority that goes, then the sum of priorities, then the number of pods; then
-    the one whose most important victims started last; then the first.
+    """The candidate with the least loss.
+
+    Compared are: violated budgets, the highest priority of a victim, the sum of priorities, the number of victims, the start
+    of the most important victims (the latest is best), and the order of the candidates.
     """
     return min(candidates, key=_loss, default=None)
 

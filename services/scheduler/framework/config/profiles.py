@@ -1,8 +1,8 @@
-"""KubeSchedulerConfiguration: what operators write, read into profiles, or refused with the path and the reason.
+"""Reads a KubeSchedulerConfiguration into profiles, or rejects it with the path and the reason.
 
 Fields that only steer upstream's own machinery (leader election, client limits, parallelism) are accepted and have no
-effect; what a configuration asks for and does not get is listed in `notes`. Anything unknown is refused: a typing error
-must not pass as a setting.
+effect; `notes` lists the parts of a configuration that have no effect in this release. Unknown names are rejected: a
+typing error must not pass as a setting.
 
 Source: spec/api.md 4.3, spec/scheduler-core.md 1.1.
 """
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 class BadConfig(KoordError):
-    """A configuration that is not taken over.
+    """A configuration that is rejected.
 
     Attributes:
-        path: where in the text the fault is, as `profiles[0].plugins.filter.enabled[1].name`; empty for the whole.
-        reason: what is wrong there and what to do.
+        path: place of the fault, as `profiles[0].plugins.filter.enabled[1].name`; empty for the whole text.
+        reason: the fault and what to do.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -46,11 +46,11 @@ class BadConfig(KoordError):
 
 
 class Configuration(NamedTuple):
-    """A configuration as read.
+    """A configuration that has been read.
 
     Attributes:
         profiles: schedulerName -> profile.
-        notes: what it asks for and does not get, for people.
+        notes: the parts without effect in this release, as text.
     """
 
     profiles: Mapping[str, Profile]
@@ -62,7 +62,7 @@ def read_config(text: str, registry: Registry) -> Configuration:
     """Reads a KubeSchedulerConfiguration, as YAML or JSON.
 
     Raises:
-        BadConfig: it is not one, or names what does not exist; the path says where.
+        BadConfig: it is none, or has an unknown name; the path locates it.
     """
     try:
         plain = yaml.safe_load(text)
@@ -97,7 +97,7 @@ def read_config(text: str, registry: Registry) -> Configuration:
 
 
 def config_of(view: ClusterView, registry: Registry) -> Configuration:
-    """The configuration in force, which has been read before it was taken over; the shipped one before the first."""
+    """The configuration in force; the default profile before the first."""
     return read_config(view.config_text or DEFAULT_PROFILE, registry)
 
 
@@ -181,7 +181,7 @@ def _read_args(
 
 
 def _multi_point(given: PluginSet | None, registry: Registry) -> dict[str, int]:
-    """Plugins at every point that they implement, with their weights."""
+    """Plugins that are enabled at every point that they implement, with their weights."""
     disabled = {entry.name for entry in (given.disabled if given else None) or ()}
     multi = {} if "*" in disabled else {name: w for name, w in registry.defaults.items() if name not in disabled}
     for entry in (given.enabled if given else None) or ():

@@ -1,4 +1,4 @@
-"""NodeAffinity: the pod's node selector and affinity against the labels of the nodes.
+"""NodeAffinity: matches the node selector and the node affinity of a pod with the labels of the nodes.
 
 Filter: `nodeSelector` and one of the required terms. Score: the sum of the weights of the preferred terms that match.
 
@@ -28,7 +28,7 @@ _NO_MATCH, _NO_ENFORCED_MATCH = 1, 2
 
 
 class NodeAffinity(Plugin):
-    """Refuses nodes that the pod's selector or required terms do not match; prefers those that its preferred terms do.
+    """Rejects nodes that the pod's selector or required terms do not match; scores by its preferred terms.
 
     `added` is the operator's `addedAffinity`: it holds for every pod, in addition to the pod's own.
     """
@@ -43,25 +43,25 @@ class NodeAffinity(Plugin):
         return NodeOnlyState(self, snapshot.table, _reads, self._evaluate, self._weigh)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """Whose affinity it is that does not match."""
+        """The pod's own affinity does not match, or the operator's."""
         return (Reason("EnforcedNodeAffinityMismatch" if result == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """Whatever goes, the labels stay."""
+        """Preemption cannot help: the labels stay."""
         return True
 
     def requires(self, pod_class: PodClass) -> bool:
-        """Whether a pod can be refused at all."""
+        """Returns True for a class that a node can be rejected for."""
         affinity = affinity_of(pod_class)
         own = pod_class.pod.spec.node_selector is not None or (affinity is not None and affinity.required is not None)
         return own or (self.added is not None and self.added.required is not None)
 
     def prefers(self, pod_class: PodClass) -> bool:
-        """Whether nodes can differ for a pod."""
+        """Returns True for a class whose scores can differ between nodes."""
         return any(affinity.preferred for affinity in (self.added, affinity_of(pod_class)) if affinity)
 
     def _evaluate(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:
-        if not self.requires(pod_class):  # most classes: no label has to be looked at
+        if not self.requires(pod_class):  # most classes: no label has to be read
             return np.zeros(table.size, np.int64)[rows]
         matches = own_matches(table, pod_class)
         enforced = required_matches(table, self.added)

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names a node goes there or nowhere. Source: spec/scheduler-core.md 2.2."""
+"""NodeName: a pod that names its node goes to that node only. Source: spec/scheduler-core.md 2.2."""
 
 from typing import ClassVar
 
@@ -19,12 +19,12 @@ from services.scheduler.state.pod_class import PodClass
 
 
 class NodeName(Plugin):
-    """Refuses every node but the one in `spec.nodeName`, when that is set."""
+    """Rejects every node but the one in `spec.nodeName`, when that is set."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdict 1: another node."""
+        """Filter result 1: another node."""
         return NodeOnlyState(self, snapshot.table, lambda pod_class: pod_class.pod.spec.node_name, _evaluate, None)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -32,7 +32,7 @@ class NodeName(Plugin):
         return (Reason("NodeNameMismatch"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """Whatever goes, it is another node."""
+        """Preemption cannot help: the node's name does not change."""
         return True
 
 

@@ -20,12 +20,12 @@ _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a no
 
 
 class NodePorts(Plugin):
-    """Refuses nodes on which a host port of the pod is taken; 0.0.0.0 collides with every address."""
+    """Rejects nodes on which a host port of the pod is used; 0.0.0.0 collides with every address."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdict 1: a port is taken."""
+        """Filter result 1: a port is in use."""
         return _NodePortsState(snapshot)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -52,16 +52,16 @@ class _NodePortsState(PluginState):
         return int(bool(pod_class.ports) and collides(pod_class.ports, self._snapshot.ports.on(row)))
 
     def can_predict(self, pod_class: PodClass) -> bool:
-        """Whether it has no ports."""
+        """Returns True for a class without ports."""
         return not pod_class.ports
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:  # noqa: ARG002
-        """Nothing changes for a class without ports."""
+        """The same state for a class without ports: its pods change nothing."""
         return self if self.can_predict(pod_class) else None
 
 
 def collides(requested: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
-    """Whether one of the wanted ports is held: same protocol and port, and the same address or one of them every address."""
+    """Returns True where a requested port is in use: same protocol and port, and the same address or 0.0.0.0 on a side."""
     held = tuple(held)
     return any(
         protocol == other_protocol and port == other_port and (ip == other_ip or _EVERY_ADDRESS in (ip, other_ip))

@@ -19,10 +19,10 @@ class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_balance_args(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    """The resources that are to be balanced: cpu and memory when none are named.
+    """The resources to balance: cpu and memory when none are named.
 
     Raises:
-        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one upstream takes.
+        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one that upstream accepts.
     """
     resources = decode_args(raw, _Args, source, BadBalanceArgs).resources
     for number, resource in enumerate(resources):

@@ -1,9 +1,9 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resources would be used up evenly.
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used evenly.
 
     f_r   = min( (requested + request of the pod) / allocatable, 1 ), for each configured resource that the node has
     score = floor( (1 - std) * 100 ),  std = |f_0 - f_1| / 2 of two, the population's standard deviation of more, else 0
 
-What is requested counts as it is, without the defaults of NodeResourcesFit. Kubernetes after 1.35 has another formula.
+Requests count without the defaults of NodeResourcesFit. Kubernetes after 1.35 has another formula.
 
 Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """
@@ -27,7 +27,7 @@ from services.scheduler.state.pod_class import PodClass
 
 
 class NodeResourcesBalancedAllocation(Plugin):
-    """Scores nodes by how evenly the configured resources would be used; refuses none."""
+    """Scores nodes by the balance of the configured resources; rejects none."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -47,7 +47,7 @@ class _BalancedAllocationState(PluginState):
         self._snapshot = snapshot
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """None for a pod that asks for none of the resources."""
+        """None for a pod that requests none of the resources."""
         part = self.score_term(pod_class)
         if part is None:
             return None
@@ -55,7 +55,7 @@ class _BalancedAllocationState(PluginState):
         return evenness(*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, *part)
 
     def score_term(self, pod_class: PodClass) -> BalanceTerm | None:
-        """The resources that may count."""
+        """The resources that can count."""
         columns = self._columns(pod_class)
         if columns is None:
             return None
@@ -95,7 +95,7 @@ class _BalancedAllocationState(PluginState):
         return _BalancedAllocationState(self._resources, snapshot)
 
     def _columns(self, pod_class: PodClass) -> list[tuple[int, int]] | None:
-        """(column, amount asked for) of each resource that may count, None when the pod asks for none of them."""
+        """(column, requested amount) of each resource that can count, None when the pod requests none of them."""
         if not any(pod_class.request.get(name, 0) for name in self._resources):
             return None
         snapshot, table = self._snapshot, self._snapshot.table

@@ -1,4 +1,4 @@
-"""NodeResourcesFitArgs: how room on a node is judged and scored. Source: spec/scheduler-core.md 2.2, 2.3; spec/api.md 4.3."""
+"""NodeResourcesFitArgs. Source: spec/scheduler-core.md 2.2, 2.3; spec/api.md 4.3."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which nodes are preferred, by which resources; cpu and memory when none are named."""
+    """The scoring strategy and its resources; cpu and memory when none are named."""
 
     type: str = LEAST
     resources: tuple[WeightedResource, ...] = ()
@@ -39,7 +39,7 @@ class FitArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     """The plugin's arguments by their upstream JSON names.
 
     Attributes:
-        ignored_resources: extended resources that the filter does not look at.
+        ignored_resources: extended resources that the filter does not check.
         ignored_resource_groups: the same by the part before the slash.
     """
 
@@ -49,7 +49,7 @@ class FitArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 def read_fit_args(raw: Mapping[str, Any], source: str = "NodeResourcesFitArgs") -> FitArgs:
-    """Decode, default and check arguments as they stand in a scheduler configuration.
+    """Decodes, defaults and checks the arguments in a scheduler configuration.
 
     Raises:
         BadFitArgs: a field is unknown, of the wrong type, or out of range.

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a pod needs room for what it asks for; and nodes are preferred by how full they would be.
+"""NodeResourcesFit: the requests of a pod must fit into the free resources of a node; scores by allocation.
 
 Source: spec/scheduler-core.md 2.2, 2.3; upstream Kubernetes pkg/scheduler/framework/plugins/noderesources.
 """
@@ -22,15 +22,15 @@ from services.scheduler.plugins.node_resources_fit import SPEC
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
 from services.scheduler.state.pod_class import PodClass
 
-_TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
-_TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing on it
+_TOO_MANY_PODS = 1  # bit 0 of a filter result; bit i + 1 stands for the i-th resource of the class
+_TOO_SMALL = 1 << 61  # set in addition when the node is too small even without any pod
 _MOST_RESOURCES = 60
 _COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of CycleSnapshot.nonzero_requested
-_MILLI_POINTS = 10  # a shape's scores go to 10, MaxNodeScore is 100
+_MILLI_POINTS = 10  # scores of a shape are 0..10, MaxNodeScore is 100
 
 
 class NodeResourcesFit(Plugin):
-    """Refuses nodes without room, naming every resource that is short; scores by the configured strategy."""
+    """Rejects nodes with insufficient resources, with a reason for each of these; scores by the configured strategy."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -39,7 +39,7 @@ class NodeResourcesFit(Plugin):
         self._ignores = bool(args.ignored_resources or args.ignored_resource_groups)
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """A verdict is a set of bits: too many pods, and one for each resource that is short."""
+        """A filter result is a set of bits: too many pods, and one for each insufficient resource."""
         return NodeResourcesFitState(self, snapshot)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
@@ -50,11 +50,11 @@ class NodeResourcesFit(Plugin):
         return tuple(reasons)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """Whether the node is too small even with nothing on it."""
+        """Returns True for a node that is too small even without any pod."""
         return bool(result & _TOO_SMALL)
 
     def checked(self, pod_class: PodClass, table: NodeTable) -> "_Checked":
-        """What the filter looks at, as columns of the table."""
+        """The requests that the filter checks, as columns of the table."""
         checked: _Checked | None = pod_class.cached.get(self)
         if checked is None or checked.table is not table:
             pairs = tuple((table.column(name), size) for name, size in self._amounts(pod_class))
@@ -64,14 +64,14 @@ class NodeResourcesFit(Plugin):
         return checked
 
     def _amounts(self, pod_class: PodClass) -> tuple[tuple[str, int], ...]:
-        """The resources that the filter looks at, with the amounts asked for, in the order of the verdict's bits."""
+        """The resources that the filter checks, with the requested amounts, in the order of the bits of a filter result."""
         amounts = sorted(
             [(name, size) for name, size in pod_class.request.items() if size > 0 and not self._ignored(name)]
         )
         return tuple(amounts[:_MOST_RESOURCES])
 
     def _ignored(self, resource: str) -> bool:
-        """Only extended resources (a domain other than kubernetes.io) can be ignored."""
+        """Returns True for an ignored resource; only extended ones (a domain other than kubernetes.io) can be ignored."""
         if not self._ignores:
             return False
         group, slash, _ = resource.partition("/")
@@ -81,11 +81,11 @@ class NodeResourcesFit(Plugin):
 
 
 class _Checked(NamedTuple):
-    """What a class asks for, as the filter looks at it.
+    """The requests of a class, as the filter checks them.
 
     Attributes:
-        table: the one whose columns are meant.
-        shortage: columns and sizes in the order of the verdict's bits; pairs: the same as integers.
+        table: the one that the columns refer to.
+        shortage: columns and sizes in the order of the bits of a filter result; pairs: the same as integers.
     """
 
     table: NodeTable
@@ -94,7 +94,7 @@ class _Checked(NamedTuple):
 
 
 class NodeResourcesFitState(PluginState):
-    """NodeResourcesFit for one cycle."""
+    """State of NodeResourcesFit for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFit, snapshot: CycleSnapshot) -> None:
         self._plugin = plugin
@@ -111,20 +111,20 @@ class NodeResourcesFitState(PluginState):
         self._shape = np.array([point.score * _MILLI_POINTS for point in points], np.int64)
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64:
-        """Bits of what is short: pods + 1 > allowed; request > allocatable - requested, a resource."""
+        """Bits of the insufficient resources: pods + 1 > allowed; request > allocatable - requested, for each resource."""
         snapshot, table, shortage = self._snapshot, self._snapshot.table, self.fit_term(pod_class)
         amounts = snapshot.pods, table.allowed_pods, table.allocatable.T, snapshot.requested.T
         return shortages(*snapshot.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
 
     def fit_term(self, pod_class: PodClass) -> FitTerm:
-        """What the filter looks at."""
+        """The requests that the filter checks."""
         return self._plugin.checked(pod_class, self._snapshot.table).shortage
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64:
-        """Weighted mean over the configured resources of what the strategy gives each, 0..100.
+        """Weighted mean over the configured resources of the strategy's score for each, 0..100.
 
-        A resource that a node does not have, and one beyond cpu, memory and ephemeral-storage that the pod does not ask
-        for, counts neither above nor below the line.
+        A resource that a node does not have, and one other than cpu, memory and ephemeral-storage that the pod does not
+        request, counts neither in the sum nor in the weights.
         """
         snapshot, part = self._snapshot, self._fullness(pod_class)
         arrays = (
@@ -138,7 +138,7 @@ class NodeResourcesFitState(PluginState):
         return filled(*arrays, *part.arrays())
 
     def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
-        """How full nodes would be; with points of a shape it is asked."""
+        """The allocation of nodes; None for RequestedToCapacityRatio, whose shape `score` evaluates."""
         return None if self._type == RATIO else self._fullness(pod_class)
 
     def _fullness(self, pod_class: PodClass) -> AllocationTerm:
@@ -154,7 +154,7 @@ class NodeResourcesFitState(PluginState):
         return AllocationTerm(columns, self._sources, requested, self._weights, self._type == MOST)
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The bits for one node."""
+        """The bits of one node."""
         snapshot, table = self._snapshot, self._snapshot.table
         short = int(snapshot.pods.item(row) >= table.allowed_pods.item(row))
         for bit, (column, size) in enumerate(self._plugin.checked(pod_class, table).pairs):

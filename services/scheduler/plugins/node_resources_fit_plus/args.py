@@ -14,7 +14,7 @@ class BadFitPlusArgs(KoordError):
 
 
 class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one resource is scored; a word that is no strategy scores 0 and keeps its weight, as upstream has it."""
+    """Strategy and weight of one resource; an unknown strategy scores 0 and keeps its weight, as upstream has it."""
 
     type: str = ""
     weight: int = 0
@@ -25,7 +25,7 @@ class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_fit_plus_args(raw: Mapping[str, Any], source: str) -> Mapping[str, Preference]:
-    """Resource -> how it is scored.
+    """Resource -> its strategy and weight.
 
     Raises:
         BadFitPlusArgs: a field is unknown or of the wrong type, or a weight is negative or beyond 2^31 - 1.

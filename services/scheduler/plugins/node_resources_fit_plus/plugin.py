@@ -1,10 +1,10 @@
-"""NodeResourcesFitPlus: prefers nodes by the resources that a pod asks for, each by a strategy of its own.
+"""NodeResourcesFitPlus: scores nodes by the resources that a pod requests, each by a strategy of its own.
 
-    score = floor( sum_r part_r * weight_r / sum_r weight_r ) over the configured resources that the pod asks for
+    score = floor( sum_r part_r * weight_r / sum_r weight_r ) over the configured resources that the pod requests
     part  = floor( (capacity - needed) * 100 / capacity )  LeastAllocated, 0 where needed > capacity
-            floor( min(needed, capacity) * 100 / capacity ) MostAllocated;  0 for any other word, and where capacity is 0
+            floor( min(needed, capacity) * 100 / capacity ) MostAllocated;  0 for any other strategy, and where capacity is 0
 
-100 where nothing counts. Unlike NodeResourcesFit, a resource that the node lacks keeps its weight.
+100 where no resource counts. Unlike in NodeResourcesFit, a resource that the node lacks keeps its weight.
 
 Source: spec/scheduler-core.md 5; upstream pkg/scheduler/plugins/noderesourcefitplus.
 """
@@ -33,7 +33,7 @@ _COUNTED_WITH_DEFAULTS = {"cpu": CPU, "memory": MEMORY}  # resource -> column of
 
 
 class NodeResourcesFitPlus(Plugin):
-    """Scores nodes by what the pod asks for alone; refuses none."""
+    """Scores nodes by the resources that the pod requests; rejects none."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -41,11 +41,11 @@ class NodeResourcesFitPlus(Plugin):
         self.preferences = preferences
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Scores by what is requested in the course of the cycle."""
+        """The state; its scores follow the requests of pods that the cycle places."""
         return _NodeResourcesFitPlusState(self, snapshot)
 
     def counted(self, pod_class: PodClass) -> tuple[tuple[str, int, Preference], ...]:
-        """The resources that count for a class: name, amount that the pod adds, how it is scored."""
+        """The resources that count for a class: name, amount that the pod adds, strategy and weight."""
         counted: tuple[tuple[str, int, Preference], ...] | None = pod_class.cached.get(self)
         if counted is None:
             counted = pod_class.cached[self] = tuple(
@@ -57,14 +57,14 @@ class NodeResourcesFitPlus(Plugin):
 
 
 class _NodeResourcesFitPlusState(PluginState):
-    """NodeResourcesFitPlus for one cycle."""
+    """State of NodeResourcesFitPlus for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFitPlus, snapshot: CycleSnapshot) -> None:
         self._plugin = plugin
         self._snapshot = snapshot
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64:
-        """The formula of the module."""
+        """The formula of the module docstring."""
         snapshot = self._snapshot
         count = len(snapshot.pods[rows])
         total, weights = np.zeros(count, np.int64), 0
@@ -97,10 +97,10 @@ class _NodeResourcesFitPlusState(PluginState):
 
 
 def added_by(pod: Pod, resource: str) -> int:
-    """What an incoming pod adds of a resource: containers, then init containers in their order, then overhead.
+    """The amount that an incoming pod adds of a resource: containers, then init containers in order, then overhead.
 
-    A container without cpu or memory counts the defaults. As upstream has it, the order matters: a sidecar adds to what came
-    before it, an ordinary init container raises it. Pod-level requests do not count.
+    A container without cpu or memory counts with the defaults. As upstream has it, the order matters: a sidecar adds to the
+    amount so far, an ordinary init container raises it to its own. Pod-level requests do not count.
     """
     total = sum(_of(container, resource) for container in pod.spec.containers)
     for container in pod.spec.init_containers:
