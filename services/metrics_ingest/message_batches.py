@@ -102,9 +102,11 @@ async def serve(runtime: Runtime, inbox: Inbox, take: Callable[[Incoming, Batch]
         if drafts:
             await runtime.append(drafts, now_ns=batch.now_ns)
         else:
+            # A receipt promises that the message is in the log: without an append, leadership is checked by itself.
             await runtime.check_lock()
         for answered, receipt in batch.answers:
             if receipt.accepted:
                 accepted.labels(answered.transport).inc()
             await answered.answer(receipt)
+        # Messages of this pause come in one slice.
         await asyncio.sleep(max(0.0, began + GATHER_S - loop.time()))

@@ -207,6 +207,7 @@ class Agent:
         """Queues the interval's report; returns the builder of the next interval."""
         if not interval.empty:
             self._reports += 1
+            # Cycles run by the monotonic clock, which does not jump; only the end is converted to wall time.
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
             forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
             made = interval.report(

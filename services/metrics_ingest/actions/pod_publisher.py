@@ -46,6 +46,7 @@ class PodPublisher:
                 if not logged:  # logged once an outage
                     log.warning("agents wait for the pods of their nodes", extra={"why": str(error)})
                 logged = True
+            # A request of the time of the publication is cleared too; the next poll serves it.
             self._new_request.clear()
             changed = asyncio.create_task(self._runtime.changed(POLL_INTERVAL_S))
             new_request = asyncio.create_task(self._new_request.wait())

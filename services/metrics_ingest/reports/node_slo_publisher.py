@@ -63,7 +63,7 @@ class NodeSloPublisher:
             await self._streams.publish_all(
                 Outgoing(subjects.subject(node, subjects.SLO), _message(node, record)) for node, record in some
             )
-            self._stored.update(some)
+            self._stored.update(some)  # only after the stream's acknowledgement: an outage repeats this batch
 
     async def _retain(self) -> None:
         if self._mqtt is None:

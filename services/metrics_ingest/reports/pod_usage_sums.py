@@ -48,11 +48,12 @@ class PodSums:
         """Adds a report to the window (+1), or removes it (-1)."""
         uids, amounts = piece
         if amounts.size and int(amounts.max()) > _LARGE:
+            # Python's integers from now on: added up, such sums overflow 64 bits.
             self._table = self._table.astype(object)
-        if uids == self._uids:
+        if uids == self._uids:  # the usual case: the same pods as before, one vector addition
             self._table = self._table + sign * amounts
             return
-        self._make_room(uids)
+        self._add_columns(uids)
         at = [self._rows[uid] for uid in uids]
         self._table[:, at] += sign * amounts
         if sign < 0:
@@ -72,7 +73,7 @@ class PodSums:
             if cores_count or size_count
         }
 
-    def _make_room(self, uids: tuple[str, ...]) -> None:
+    def _add_columns(self, uids: tuple[str, ...]) -> None:
         new = [uid for uid in uids if uid not in self._rows]
         if new:
             for uid in new:

@@ -225,6 +225,7 @@ class Executor:
         except OutOfRange as error:
             return self._refuse(desired, str(error))
         self.written += 1
+        # Devices have no single value to restore (their enforcer resets them), and processes cannot be moved back.
         if knob.kind is not Kind.DEVICE and knob.name != "cgroup.procs":
             self._original_values.remember((knob.name, folder), found, value)
         return WriteResult.WRITTEN
@@ -295,11 +296,12 @@ class Executor:
                     return False
             case Kind.QUOTA | Kind.UNLIMITED | Kind.LARGER:
                 try:
-                    cached = cgroup_files.limit(current)
+                    present = cgroup_files.limit(current)
                 except ValueError:
                     return False
-                no_limit = cached >= V1_NO_LIMIT
-                return (no_limit and cgroup_files.limit(text) >= V1_NO_LIMIT) or cached == cgroup_files.limit(text)
+                # Without a limit v1 shows a page-aligned number that depends on the page size, so any above counts.
+                no_limit = present >= V1_NO_LIMIT
+                return (no_limit and cgroup_files.limit(text) >= V1_NO_LIMIT) or present == cgroup_files.limit(text)
         return current == text
 
     def _first_pass_value(self, desired: CgroupValue) -> CgroupValue | None:

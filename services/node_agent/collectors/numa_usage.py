@@ -110,6 +110,7 @@ class NumaUsageCollector:
         return {
             zone: ZoneUsage(
                 Usage(cpu[zone], memory[zone]),
+                # Multiplied before divided: all integers, and the ratio alone would be truncated to 0.
                 Usage(
                     None if system is None else system * cpu[zone] // whole if whole else 0,
                     max(memory[zone] - pods[zone], 0),

@@ -121,6 +121,7 @@ class Meter:
         if self._cpu is None:
             primed, self._at_ns = self._at_ns >= 0, 0
             return Usage(None, memory, counted) if primed else None
+        # Read after the memory files and right before the clock, so that slow reads do not distort the rate.
         count = self._cpu.value()
         now = clock_ns()
         before, since = self._count, now - self._at_ns

@@ -94,6 +94,7 @@ class NatsTransport:
             self._pods.receive(data)
 
     async def _follow_slo(self) -> None:
+        # A NodeSLO published while the connection was down is not delivered again, so each new connection requests it.
         loop, polled_s, connections = asyncio.get_running_loop(), -POLL_INTERVAL_S, -1
         while True:
             due = loop.time() - polled_s >= POLL_INTERVAL_S or self._bus.reconnects != connections

@@ -19,14 +19,14 @@ from shared.agents import actions, report
 from shared.agents.actions import EvictionRequested, Suppressed
 from shared.agents.report import Report
 from shared.agents.subjects import ACTION, REPORT
-from tests.unit.node_agent.collectors.node_on_files import Machine
+from tests.unit.node_agent.collectors.node_on_files import NodeOnFiles
 
 
 class Made:
     """An agent on a node made of files, with the real clock."""
 
     def __init__(self, folder: Path) -> None:
-        machine = Machine(folder / "machine")
+        machine = NodeOnFiles(folder / "machine")
         settings = AgentSettings(node="worker-1", collect_interval_s=0.1, report_interval_s=1, first_report_s=1)
         self.outbox = Outbox(1_000_000)
         collector = Collector(machine.proc, machine.cgroup, "", interval_s=0.1, clock_ns=time.monotonic_ns)

@@ -191,6 +191,7 @@ class CpuBurstEnforcer:
         for cid, burst in desired.containers_burst_us.items():
             self._buffer(folders[cid], burst, limits.get(cid, 0))
         self._buffer(folders[""], desired.burst_us, sum(limits.values()) if all(limits.values()) else 0)
+        # The kernel rejects a child's quota above its parent's: shrink containers, set the pod, then grow the rest.
         shrink = {cid: us for cid, us in desired.containers_quota_us.items() if cid not in desired.grows}
         done = {cid: update(CgroupValue(QUOTA, folders[cid], str(us))) for cid, us in shrink.items()}
         if desired.quota_us is not None:

@@ -39,7 +39,7 @@ CPU_V2 = "usage_usec {usec}\nuser_usec 1\nsystem_usec 2\nnr_periods 0\nnr_thrott
 QOS = ("", "burstable", "besteffort")
 
 
-class Machine:
+class NodeOnFiles:
     """Files below a folder, and a collector that reads them.
 
     Attributes:

@@ -8,7 +8,7 @@ import pytest
 from services.node_agent.cgroup import host_application_paths
 from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage
 from shared.kube.slo_config import CgroupPath, HostApplication
-from tests.unit.node_agent.collectors.node_on_files import GIB, MIB, Machine
+from tests.unit.node_agent.collectors.node_on_files import GIB, MIB, NodeOnFiles
 
 KUBE = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
 NGINX = HostApplication(name="nginx", priority="koord-prod", qos="LS")
@@ -44,7 +44,7 @@ def test_a_path_below_kubepods_is_none_while_there_are_no_pods() -> None:
     assert host_application_paths.folder(app, None) is None
 
 
-def use(machine: Machine, version: int, *, cpu_ns: int, memory: int) -> None:
+def use(machine: NodeOnFiles, version: int, *, cpu_ns: int, memory: int) -> None:
     """Sets the usage of nginx."""
     for controller in ("cpuacct", "memory") if version == 1 else ("",):
         folder = machine.cgroup / controller / "host-latency-sensitive/nginx"
@@ -66,7 +66,7 @@ def use(machine: Machine, version: int, *, cpu_ns: int, memory: int) -> None:
 def test_usage_of_an_application_is_measured_apart_from_the_systems(
     version: Literal[1, 2], tmp_path: Path
 ) -> None:  # A12
-    machine = Machine(tmp_path, version=version, parent="kind")
+    machine = NodeOnFiles(tmp_path, version=version, parent="kind")
     collector = machine.collector()
     use(machine, version, cpu_ns=0, memory=GIB)
     machine.node(ticks=1_000, available_kib=40_000_000)
@@ -85,7 +85,7 @@ def test_usage_of_an_application_is_measured_apart_from_the_systems(
 
 
 def test_one_that_does_not_run_has_no_sample(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     collector = machine.collector()
     for _ in range(2):
         machine.now_ns += SECOND_NS
@@ -94,7 +94,7 @@ def test_one_that_does_not_run_has_no_sample(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_page_cache_counts_under_the_nodemetrics_policy(version: Literal[1, 2], tmp_path: Path) -> None:  # E2
-    machine = Machine(tmp_path, version=version)
+    machine = NodeOnFiles(tmp_path, version=version)
     (machine.proc / "meminfo").write_text("MemTotal: 65536000 kB\nMemFree: 10000000 kB\nMemAvailable: 40000000 kB\n")
     use(machine, version, cpu_ns=0, memory=GIB)
     collector = machine.collector()

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage
-from tests.unit.node_agent.collectors.node_on_files import GIB, MIB, Machine
+from tests.unit.node_agent.collectors.node_on_files import GIB, MIB, NodeOnFiles
 
 POD = "0f1c22aa-5b0e-4c6c-9a53-000000000001"
 OTHER = "0f1c22aa-5b0e-4c6c-9a53-000000000002"
@@ -16,7 +16,7 @@ LAYOUTS = list(itertools.product((1, 2), ("cgroupfs", "systemd")))
 
 
 def test_a_nodes_cpu_is_its_ticks_in_the_time_between(tmp_path: Path) -> None:  # E1
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     machine.node(ticks=10_000, available_kib=40_000_000)
     collector = machine.collector()
     assert machine.after(0, collector).node is None
@@ -27,7 +27,7 @@ def test_a_nodes_cpu_is_its_ticks_in_the_time_between(tmp_path: Path) -> None:  
 
 
 def test_a_nodes_memory_is_total_less_available(tmp_path: Path) -> None:  # E2
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     collector = machine.collector()
     machine.after(0, collector)
     found = machine.after(1, collector).node
@@ -40,7 +40,7 @@ def test_a_nodes_memory_is_total_less_available(tmp_path: Path) -> None:  # E2
 def test_pods_are_found_and_measured_in_every_layout(
     version: Literal[1, 2], driver: Literal["cgroupfs", "systemd"], parent: str, tmp_path: Path
 ) -> None:
-    machine = Machine(tmp_path, version=version, driver=driver, parent=parent)
+    machine = NodeOnFiles(tmp_path, version=version, driver=driver, parent=parent)
     uids = {qos: f"{POD[:-1]}{number}" for number, qos in enumerate(("", "burstable", "besteffort"))}
     for number, (qos, uid) in enumerate(uids.items(), 1):
         machine.use(uid, qos=qos, cpu_ns=number * SECOND_NS, memory=MIB)
@@ -55,7 +55,7 @@ def test_pods_are_found_and_measured_in_every_layout(
 
 
 def test_a_slice_below_a_slice_carries_its_parents_name(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, version=2, parent="kubelet.slice", kubepods=False)
+    machine = NodeOnFiles(tmp_path, version=2, parent="kubelet.slice", kubepods=False)
     folder = machine.cgroup / "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice"
     pod = folder / f"kubelet-kubepods-burstable-pod{POD.replace('-', '_')}.slice"
     pod.mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_a_slice_below_a_slice_carries_its_parents_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_best_effort_is_the_whole_class(version: Literal[1, 2], tmp_path: Path) -> None:
-    machine = Machine(tmp_path, version=version)
+    machine = NodeOnFiles(tmp_path, version=version)
     collector = machine.collector()
     assert machine.after(0, collector).best_effort is None
     machine.use("", qos="besteffort", cpu_ns=SECOND_NS // 2, memory=3 * GIB)
@@ -85,7 +85,7 @@ def test_best_effort_is_the_whole_class(version: Literal[1, 2], tmp_path: Path) 
 def test_system_is_what_pods_leave_and_never_negative(
     node_ticks: int, pod_s: float, system: int, tmp_path: Path
 ) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     machine.use(POD, cpu_ns=0, memory=0)
     collector = machine.collector()
     machine.after(0, collector)
@@ -95,7 +95,7 @@ def test_system_is_what_pods_leave_and_never_negative(
 
 
 def test_a_pod_on_its_first_sample_counts_as_system(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     collector = machine.collector()
     machine.after(0, collector)
     machine.use(POD, cpu_ns=0, memory=GIB)
@@ -108,7 +108,7 @@ def test_a_pod_on_its_first_sample_counts_as_system(tmp_path: Path) -> None:
 def test_a_node_without_kubernetes_is_measured_alone_and_pods_when_they_come(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    machine = Machine(tmp_path, kubepods=False)
+    machine = NodeOnFiles(tmp_path, kubepods=False)
     collector = machine.collector()
     machine.after(0, collector)
     found = machine.after(1, collector)
@@ -124,7 +124,7 @@ def test_a_node_without_kubernetes_is_measured_alone_and_pods_when_they_come(
 
 
 def test_a_pod_whose_file_cannot_be_read_is_skipped_and_comes_back(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     for uid in (POD, OTHER):
         machine.use(uid, cpu_ns=0, memory=GIB)
     collector = machine.collector()
@@ -139,7 +139,7 @@ def test_a_pod_whose_file_cannot_be_read_is_skipped_and_comes_back(tmp_path: Pat
 
 
 def test_pods_come_and_go_and_no_file_stays_open(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     collector = machine.collector()
     machine.after(0, collector)
     open_files = len(list(Path("/proc/self/fd").iterdir()))
@@ -155,7 +155,7 @@ def test_pods_come_and_go_and_no_file_stays_open(tmp_path: Path) -> None:
 
 
 def test_a_counter_that_is_reset_primes_again(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     machine.use(POD, cpu_ns=50 * SECOND_NS, memory=GIB)
     collector = machine.collector()
     machine.after(0, collector)
@@ -166,7 +166,7 @@ def test_a_counter_that_is_reset_primes_again(tmp_path: Path) -> None:
 
 
 def test_a_last_value_is_valid_for_twenty_intervals(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     machine.use(POD, cpu_ns=0, memory=GIB)
     collector = machine.collector(interval_s=2)
     machine.after(0, collector)
@@ -179,7 +179,7 @@ def test_a_last_value_is_valid_for_twenty_intervals(tmp_path: Path) -> None:
 def test_without_a_memory_controller_pods_have_cpu_alone(
     version: Literal[1, 2], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    machine = Machine(tmp_path, version=version, controllers=("cpu",))
+    machine = NodeOnFiles(tmp_path, version=version, controllers=("cpu",))
     machine.use(POD, cpu_ns=0, memory=0)
     collector = machine.collector()
     for _ in range(3):
@@ -193,7 +193,7 @@ def test_without_a_memory_controller_pods_have_cpu_alone(
 
 
 def test_without_a_cpu_controller_pods_have_memory_alone(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, controllers=("memory",))
+    machine = NodeOnFiles(tmp_path, controllers=("memory",))
     machine.use(POD, cpu_ns=0, memory=GIB)
     collector = machine.collector()
     assert machine.after(0, collector).pods == {}
@@ -204,7 +204,7 @@ def test_without_a_cpu_controller_pods_have_memory_alone(tmp_path: Path) -> None
 
 
 def test_without_any_controller_the_node_is_measured(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, controllers=(), kubepods=False)
+    machine = NodeOnFiles(tmp_path, controllers=(), kubepods=False)
     collector = machine.collector()
     machine.after(0, collector)
     found = machine.after(1, collector)
@@ -213,7 +213,7 @@ def test_without_any_controller_the_node_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_node_whose_memory_cannot_be_read_has_cpu_alone(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     (machine.proc / "meminfo").unlink()
     collector = machine.collector()
     machine.after(0, collector)
@@ -221,7 +221,7 @@ def test_a_node_whose_memory_cannot_be_read_has_cpu_alone(tmp_path: Path) -> Non
 
 
 def test_the_cgroup_of_all_pods_may_go_and_come_back(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     machine.use(POD, cpu_ns=0, memory=GIB)
     collector = machine.collector()
     machine.after(0, collector)
@@ -247,7 +247,7 @@ def test_the_cgroup_of_all_pods_may_go_and_come_back(tmp_path: Path) -> None:
     ],
 )
 def test_a_cpu_line_needs_eight_fields(line: str, cpu: int | None, tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+    machine = NodeOnFiles(tmp_path)
     (machine.proc / "stat").write_text(line)
     collector = machine.collector()
     machine.after(0, collector)
