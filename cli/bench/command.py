@@ -5,7 +5,9 @@ import click
 from cli.terminal.lazy_group import Entry, LazyGroup
 
 ENTRIES = {
-    "agent": Entry("cli.bench.node_agent", "agent", "Measure what the node agent costs its node at a sample a second."),
+    "agent": Entry(
+        "cli.bench.node_agent", "agent", "Measure the cost of the node agent for its node at a sample a second."
+    ),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure the cost of a fleet's reports for metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),

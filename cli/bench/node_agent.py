@@ -77,7 +77,7 @@ class Usage(NamedTuple):
 @click.option("--report-every", type=float, default=15.0, show_default=True, help="Seconds between two reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def agent(*, pods: int, seconds: float, transport: Literal["nats", "mqtt"], report_every: float, as_json: bool) -> None:
-    """Measures the cost of the node agent for its node at a sample a second.
+    """Measure the cost of the node agent for its node at a sample a second.
 
     Makes that many cgroups with a process each (as root), runs the agent against an embedded NATS, and removes them
     again. It measures and enforces: CPU suppress, CPU burst, memory QoS, evictions and batch resources are on.
