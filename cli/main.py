@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, Entry] = {
         "cli.quota.command", "quota", "Show quotas, what they lend and borrow, and the arithmetic behind it."
     ),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),
-    "shadow": Entry("cli.commands.shadow", "shadow", "Say what running beside another scheduler has shown."),
+    "shadow": Entry("cli.commands.shadow", "shadow", "Report the comparison with another scheduler's placements."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),
     "top": Entry("cli.top.command", "top", "Show how the services, the logs and the bus do, until Ctrl-C."),
     "up": Entry("cli.supervisor.command", "up", "Run the whole system on this machine until Ctrl-C."),
