@@ -30,8 +30,8 @@ _TEMP_ROOT = pytest.StashKey[Path]()
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session a temporary root of its own, for templates and, where root runs it, for all that tests write.
 
-    Pytest closes the root that all sessions of a user share to other users whenever a session begins, and a Postgres that
-    root starts is another user: a second session would shut its servers out.
+    Pytest closes the root that all sessions of a user share to other users whenever a session begins, and a Postgres
+    that root starts is another user: a second session would shut its servers out.
     """
     # A shell's job ignores Ctrl-C, and the commands under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,8 +1,8 @@
 """Services are killed with -9 while pods come in on a real API server: no pod is lost and none is bound twice.
 
-The short form kills at a few seeded moments, the long one (`make soak`) at fifty. A moment is a count of pods that were created or
-bound, so that on any machine some have no node yet. Failpoints end a service again and again at
-the places where an answer, a commit and an announcement can come apart.
+The short form kills at a few seeded moments, the long one (`make soak`) at fifty. A moment is a count of pods that were
+created or bound, so that on any machine some have no node yet. Failpoints end a service again and again at the places
+where an answer, a commit and an announcement can come apart.
 """
 
 import asyncio
@@ -24,7 +24,9 @@ PODS = 300
 NODES = 40
 WITHIN_S = 240
 LAST_STEP = PODS + PODS // 2
-"""Of the steps, which are the creation and the binding of each pod: then at least a quarter of the pods has no node yet."""
+"""Of the steps, which are the creation and the binding of each pod: then at least a quarter of the pods has no node
+yet.
+"""
 
 FAILPOINTS = [
     ("gateway", "gateway.after-api-answer:120"),

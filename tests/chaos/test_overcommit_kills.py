@@ -1,7 +1,9 @@
-"""Over-commitment goes on while its services and the bus are killed: amounts follow reports with a delay, and nothing else is to be seen.
+"""Over-commitment goes on while its services and the bus are killed: amounts follow reports with a delay, and nothing
+else is to be seen.
 
-An agent reports a load that swings; the node's batch-cpu follows, on a real API server. Meanwhile ingest, the controller, the gateway and
-NATS are ended with -9, one after the other. The short form kills each once, the long one (`make soak`) forty times in a seeded order.
+An agent reports a load that swings; the node's batch-cpu follows, on a real API server. Meanwhile ingest, the
+controller, the gateway and NATS are ended with -9, one after the other. The short form kills each once, the long one
+(`make soak`) forty times in a seeded order.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""One system for each side of the contract, for the whole session: servers of its own, and the gateway or the simulator."""
+"""One system for each side of the contract, for the whole session: servers of its own, and the gateway or the
+simulator.
+"""
 
 import itertools
 from collections.abc import AsyncIterator

@@ -72,9 +72,11 @@ class Teams:
         return list((await self.call("GET", path))["items"])
 
     def tend(self) -> None:
-        """What a whole cluster does: pods that a kubelet was to end and those of lost nodes go, and each quota has as many as are wanted.
+        """What a whole cluster does: pods that a kubelet was to end and those of lost nodes go, and each quota has as
+        many as are wanted.
 
-        The API server ends a pod without grace in two steps; when the caller is killed between them, the second is left to the kubelet.
+        The API server ends a pod without grace in two steps; when the caller is killed between them, the second is left
+        to the kubelet.
         """
         with self.cluster.api.session() as api:
             nodes = {body["metadata"]["name"] for body in api.call("GET", "/api/v1/nodes")["items"]}

@@ -1,4 +1,6 @@
-"""A checkpoint leaves the database: from the audit service's log through the gateway into a ConfigMap, which proves the log."""
+"""A checkpoint leaves the database: from the audit service's log through the gateway into a ConfigMap, which proves the
+log.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,6 @@
-"""CPUs of a pod's own, on a real API server: from the published YAML and NodeResourceTopologies to the annotation that the agent reads."""
+"""CPUs of a pod's own, on a real API server: from the published YAML and NodeResourceTopologies to the annotation that
+the agent reads.
+"""
 
 import asyncio
 import json

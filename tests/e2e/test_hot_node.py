@@ -1,4 +1,5 @@
-"""The loop closed on this machine: a process burns its cores, its agent reports that, and the scheduler avoids this node.
+"""The loop closed on this machine: a process burns its cores, its agent reports that, and the scheduler avoids this
+node.
 
 The node is a real kube-apiserver's, the load is this machine's own, and nothing stands in for anything on the way.
 """
@@ -29,7 +30,10 @@ INTERVAL_S = 30
 """Between two reports; the least that agents keep to. Their means are over the last minute."""
 
 HOT_PERCENT = 45
-"""From here on a node gets no pods. Half of the minute is burnt by the second report at the latest, whatever the agent's phase."""
+"""From here on a node gets no pods.
+
+Half of the minute is burnt by the second report at the latest, whatever the agent's phase.
+"""
 
 CONFIG = f"""\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -1,4 +1,6 @@
-"""The LoadAware examples of spec/scheduler-core.md 3.8 on a real API server: NodeMetrics as a koordlet writes them, and where pods go."""
+"""The LoadAware examples of spec/scheduler-core.md 3.8 on a real API server: NodeMetrics as a koordlet writes them, and
+where pods go.
+"""
 
 import asyncio
 import json
@@ -134,7 +136,9 @@ def _lends(name: str, node: str) -> dict[str, Any]:
 
 
 async def _examples_4_and_5(stage: Stage, on: System) -> None:
-    """65.0 % may be reached and 65.5 % not; what the node scores for the pod that reaches it, by the weights of its profile."""
+    """65.0 % may be reached and 65.5 % not; what the node scores for the pod that reaches it, by the weights of its
+    profile.
+    """
     await stage.create(asks(2095, "too-much", "plain", "plain"))
     assert "node(s) cpu usage exceed threshold" in await stage.refused("too-much")
     for scheduler, part in (("plain", 49), ("dominant", 44), ("weighted", 39)):
@@ -147,7 +151,9 @@ async def _examples_4_and_5(stage: Stage, on: System) -> None:
 
 
 async def _example_6(stage: Stage) -> None:
-    """Prod pods by their own threshold: the system, what prod pods use, and the whole estimate of one reported as another class."""
+    """Prod pods by their own threshold: the system, what prod pods use, and the whole estimate of one reported as
+    another class.
+    """
     await stage.create(asks(1530, "prod-too-much", "prod", "prod"))
     assert "node(s) cpu usage exceed threshold" in await stage.refused("prod-too-much")
     await stage.create(asks(1000, "prod-fits", "prod", "prod"))
@@ -155,7 +161,9 @@ async def _example_6(stage: Stage) -> None:
 
 
 async def _example_7(stage: Stage) -> None:
-    """By the 95th percentile of a window, of the longest where none is named, and by estimates alone where there is no such window."""
+    """By the 95th percentile of a window, of the longest where none is named, and by estimates alone where there is no
+    such window.
+    """
     for milli, scheduler in ((1177, "p95-5m"), (3295, "p95-0s")):
         await stage.create(asks(milli, f"too-much-{scheduler}", "p95", scheduler))
         assert "node(s) cpu aggregated usage exceed threshold" in await stage.refused(f"too-much-{scheduler}")

@@ -1,4 +1,6 @@
-"""The NUMA and CPU examples of spec/scheduler-core.md 4.11 on a real API server: from topologies and pods to the annotation that agents read."""
+"""The NUMA and CPU examples of spec/scheduler-core.md 4.11 on a real API server: from topologies and pods to the
+annotation that agents read.
+"""
 
 import asyncio
 import json
@@ -85,7 +87,9 @@ async def test_cpus_and_zones_are_given_as_in_the_examples(
 
 
 async def _cpus_of_their_own(stage: Stage) -> None:
-    """Examples 1, 2 and 6: whole cores, a second pod beside or away from the first, one CPU a core, and cores for oneself."""
+    """Examples 1, 2 and 6: whole cores, a second pod beside or away from the first, one CPU a core, and cores for
+    oneself.
+    """
     for pods, cpus in (
         ([bound("one", 4, "two-least"), bound("two", 4, "two-least")], ["0-3", "8-11"]),
         ([bound("three", 4, "two-most"), bound("four", 4, "two-most")], ["0-3", "4-7"]),
@@ -122,7 +126,9 @@ async def _example_8(stage: Stage) -> None:
 
 
 async def _example_9(stage: Stage) -> None:
-    """A pod that wants a zone for itself goes to none that a pod of several zones is in; with the node's policy alone it does."""
+    """A pod that wants a zone for itself goes to none that a pod of several zones is in; with the node's policy alone
+    it does.
+    """
     await stage.create(bound("wide", 10, "nine"))
     assert (await stage.allotted("wide"))["cpuset"] == "0-9"
     own = {TOPOLOGY_SPEC: {"numaTopologyPolicy": "SingleNUMANode"}}

@@ -1,4 +1,6 @@
-"""Over-commitment on a real API server: what a NodeMetric leaves of a node is sold through its status, and batch pods are bound to it."""
+"""Over-commitment on a real API server: what a NodeMetric leaves of a node is sold through its status, and batch pods
+are bound to it.
+"""
 
 import json
 import time

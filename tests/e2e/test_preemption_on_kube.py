@@ -1,4 +1,6 @@
-"""Preemption on a real API server with the disruption controller: who gives way, through which API, and who gets the room."""
+"""Preemption on a real API server with the disruption controller: who gives way, through which API, and who gets the
+room.
+"""
 
 import asyncio
 from pathlib import Path
@@ -117,7 +119,10 @@ async def _the_reprieve_example(stage: Stage) -> None:
 
 
 async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -> None:
-    """The pod that no budget guards goes. While it ends, the pod's status names the node, and lesser pods do not get the room."""
+    """The pod that no budget guards goes.
+
+    While it ends, the pod's status names the node, and lesser pods do not get the room.
+    """
     before = await _asked(system)
     await stage.create(pod("urgent", "4", priorityClassName="koord-prod", nodeSelector={"pool": "pair"}))
     nominated = await until(in_thread(lambda: stage.pod("urgent")["status"].get("nominatedNodeName")), "nomination")

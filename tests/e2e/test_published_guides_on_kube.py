@@ -39,7 +39,9 @@ CONTROLLER = {"slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "0.5"}}
 
 
 class Guide:
-    """Two nodes of 32 cores and 64 GiB, one of them with the label that the guides select; what they sell is read from the API."""
+    """Two nodes of 32 cores and 64 GiB, one of them with the label that the guides select; what they sell is read from
+    the API.
+    """
 
     def __init__(self, cluster: Cluster, system: System) -> None:
         self.cluster = cluster
@@ -185,7 +187,8 @@ async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Gu
     await guide.configure(updateTimeThresholdSeconds=1, nodeConfigs=[])
     await guide.report(PLAIN, beside_pods="4")
     await guide.sells(PLAIN, batch_cpu=15_200)
-    # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that asks for 4 cores and 8 GiB and is not measured yet.
+    # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that asks for 4 cores and 8 GiB and is not measured
+    # yet.
     asked = {"cpu": "4", "memory": "8Gi"}
     pod = written_pod("prod", requests=asked, limits=asked, nodeName=PLAIN)
     await guide.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)

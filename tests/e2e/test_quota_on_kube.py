@@ -1,7 +1,8 @@
-"""Elastic quota on a real API server: teams that lend, borrow and give back, while a max is lowered, nodes are lost and a quota goes.
+"""Elastic quota on a real API server: teams that lend, borrow and give back, while a max is lowered, nodes are lost and
+a quota goes.
 
-Three levels: five orgs (min 4,000 milli-cores, max 24,000), each of two departments (min 800 for each leaf, max 12,000) of three and two
-leaves (min 800, max 6,000); forty quotas, of which all lend and weigh as much as their max.
+Three levels: five orgs (min 4,000 milli-cores, max 24,000), each of two departments (min 800 for each leaf, max 12,000)
+of three and two leaves (min 800, max 6,000); forty quotas, of which all lend and weigh as much as their max.
 """
 
 import asyncio
@@ -48,10 +49,11 @@ the max of o1-l0 is 6,000    |  4000  4000 |  4000  4000 |  4000  4000 |  4000  
 """
 """What each leaf may use after each step, worked out by hand; the others ask for nothing and lend all they have.
 
-All five: 20,000 of 40,000 are the orgs' min, the rest is shared alike, 4,000 each; in a department 1,600 are sure and 6,400 are shared.
-A lowered max weighs less: of 6,400, o1-l0 is due a quarter and needs only 1,200. Without three nodes the minima exceed what there is and
-shrink in proportion: an org to 2,000, of the 2,400 and 1,600 of its departments 1,200 and 800, a leaf to 2,000 * 800 / 2,400 = 666.
-The pods of a deleted quota count in the default group: what they use is no longer shared.
+All five: 20,000 of 40,000 are the orgs' min, the rest is shared alike, 4,000 each; in a department 1,600 are sure and
+6,400 are shared. A lowered max weighs less: of 6,400, o1-l0 is due a quarter and needs only 1,200. Without three nodes
+the minima exceed what there is and shrink in proportion: an org to 2,000, of the 2,400 and 1,600 of its departments
+1,200 and 800, a leaf to 2,000 * 800 / 2,400 = 666. The pods of a deleted quota count in the default group: what they
+use is no longer shared.
 """
 
 
@@ -166,7 +168,8 @@ STEPS: dict[str, Step] = {
 class Kills:
     """Services killed at random, while steps go on.
 
-    Where there are fewer kills than steps, each of the first steps has one; else they come at any time, and each step has some.
+    Where there are fewer kills than steps, each of the first steps has one; else they come at any time, and each step
+    has some.
 
     Attributes:
         step: what goes on.

@@ -1,6 +1,8 @@
-"""Quota trees as the published guide to them has it: nodes of two zones, a tree for each, a team in one of them, and a pod.
+"""Quota trees as the published guide to them has it: nodes of two zones, a tree for each, a team in one of them, and a
+pod.
 
-The numbers are the guide's: nodes of 4 cores with 3.9 to give, two in zone k and one in zone g; the tree-ids are those that it shows.
+The numbers are the guide's: nodes of 4 cores with 3.9 to give, two in zone k and one in zone g; the tree-ids are those
+that it shows.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Koordinator's own ConfigMap on a real API server, changed while the scheduler runs: taken over, refused, and with several profiles."""
+"""Koordinator's own ConfigMap on a real API server, changed while the scheduler runs: taken over, refused, and with
+several profiles.
+"""
 
 import asyncio
 import json
@@ -90,7 +92,9 @@ async def _shipped_rules(stage: Stage) -> None:
 
 
 async def _refused_and_taken(stage: Stage, system: System) -> None:
-    """A bad one is refused by path and reason and changes nothing; one with a profile more serves that scheduler's pods."""
+    """A bad one is refused by path and reason and changes nothing; one with a profile more serves that scheduler's
+    pods.
+    """
     bad = DEFAULT_PROFILE.replace("nodeMetricExpirationSeconds: 300", "nodeMetricExpirationSeconds: 0")
     await _configure(stage, bad)
     refused = await _status(system, "refused")

@@ -1,4 +1,6 @@
-"""Volumes on a real API server with Kubernetes' own volume controllers: pods go where their volumes are, and volumes where their pods go."""
+"""Volumes on a real API server with Kubernetes' own volume controllers: pods go where their volumes are, and volumes
+where their pods go.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -120,7 +122,9 @@ async def _chosen_of_those_there_are(stage: Stage) -> None:
 
 
 async def _made_for_the_node(stage: Stage) -> None:
-    """A claim whose class makes volumes: the chosen node is written to it, and the pod follows once the volume is there."""
+    """A claim whose class makes volumes: the chosen node is written to it, and the pod follows once the volume is
+    there.
+    """
     await stage.create(claim("fresh", "made"), kind="persistentvolumeclaims")
     await stage.create(uses("waits", "fresh"))
     node = await until(

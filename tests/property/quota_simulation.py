@@ -1,7 +1,8 @@
-"""Scheduler, quota ledger and gateway without servers: three logs, each follower as far behind as chance has it, messages lost, late and doubled.
+"""Scheduler, quota ledger and gateway without servers: three logs, each follower as far behind as chance has it,
+messages lost, late and doubled.
 
-What each decides is the real code; only the shells are short here. After every event of the ledger its books must balance, and after every
-step no pod may have a place by us without a charge.
+What each decides is the real code; only the shells are short here. After every event of the ledger its books must
+balance, and after every step no pod may have a place by us without a charge.
 """
 
 import random
@@ -135,7 +136,9 @@ class World:
     # -- the ledger
 
     def start_ledger(self) -> None:
-        """A new leader: its own log to the head, the others as far as chance has it; from a snapshot, or from the first event."""
+        """A new leader: its own log to the head, the others as far as chance has it; from a snapshot, or from the first
+        event.
+        """
         state = SETTINGS.new_state()
         old: LedgerState | None = getattr(self, "ledger", None)
         if old is not None and self.chance.random() < 0.5:
@@ -283,7 +286,9 @@ class World:
         )
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
-        """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""
+        """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has
+        read.
+        """
         pods = self.view.quota.pods
         for said in made:
             if isinstance(said, PodNominated) and said.quota:

@@ -1,6 +1,8 @@
-"""Whatever nodes, pods and reports say, and whatever the clocks show: the scheduler goes on, and decides within what it can read.
+"""Whatever nodes, pods and reports say, and whatever the clocks show: the scheduler goes on, and decides within what it
+can read.
 
-Every text here passes the API server for some object: amounts in annotations and custom resources are checked by nobody.
+Every text here passes the API server for some object: amounts in annotations and custom resources are checked by
+nobody.
 """
 
 from typing import Any

@@ -1,4 +1,6 @@
-"""Whatever is lost, late or doubled, and whoever dies: no quota is exceeded by a stale view, nothing is charged twice, all is given back."""
+"""Whatever is lost, late or doubled, and whoever dies: no quota is exceeded by a stale view, nothing is charged twice,
+all is given back.
+"""
 
 import os
 from collections import Counter

@@ -1,7 +1,8 @@
 """Fails a run that skips a test for a reason that its list does not allow.
 
-KOORD_ALLOWED_SKIPS names the list: a file with one regular expression a line, matched against the beginning of a skip's reason;
-`#` begins a comment. Without it every skip is allowed. CI has such a list, so that a test which silently stops running is noticed.
+KOORD_ALLOWED_SKIPS names the list: a file with one regular expression a line, matched against the beginning of a skip's
+reason; `#` begins a comment. Without it every skip is allowed. CI has such a list, so that a test which silently stops
+running is noticed.
 """
 
 import os

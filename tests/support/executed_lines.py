@@ -9,7 +9,10 @@ T = TypeVar("T")
 
 
 def steps_of(function: Callable[[], T]) -> tuple[T, int]:
-    """What it returns, and how many lines run for it, each turn of a loop anew. What NumPy and compiled code do inside is one line."""
+    """What it returns, and how many lines run for it, each turn of a loop anew.
+
+    What NumPy and compiled code do inside is one line.
+    """
     steps = 0
 
     def trace(_frame: FrameType, event: str, _arg: Any) -> Any:

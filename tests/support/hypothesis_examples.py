@@ -1,4 +1,6 @@
-"""How many random examples a property gets: a quarter of them in `make unit` and `make test`, all of them in `make soak`."""
+"""How many random examples a property gets: a quarter of them in `make unit` and `make test`, all of them in `make
+soak`.
+"""
 
 import os
 

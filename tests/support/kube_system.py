@@ -1,4 +1,5 @@
-"""The whole system against a real API server: embedded servers, the gateway and the scheduler as processes of their own.
+"""The whole system against a real API server: embedded servers, the gateway and the scheduler as processes of their
+own.
 
 The gateway has the service account of k8s/rbac, and no other right.
 """
@@ -51,7 +52,9 @@ async def beside(*parts: Any) -> AsyncIterator[None]:
 
 
 async def struck(system: System, victim: str) -> None:
-    """Ends a process with -9; the supervisor starts a service again, and NATS is started again here, as `koord up` does."""
+    """Ends a process with -9; the supervisor starts a service again, and NATS is started again here, as `koord up`
+    does.
+    """
     if victim != "nats":
         system.supervisor.kill(victim)
         return

@@ -1,4 +1,6 @@
-"""A small system of real parts for the tests of the log: a writer of `source`, copier processes, and what the log says of them."""
+"""A small system of real parts for the tests of the log: a writer of `source`, copier processes, and what the log says
+of them.
+"""
 
 import asyncio
 import os

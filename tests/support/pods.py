@@ -1,4 +1,6 @@
-"""Pods for tests: as a client writes them (`written_pod`), as the system keeps them (`kept_pod`), as `cluster` records them."""
+"""Pods for tests: as a client writes them (`written_pod`), as the system keeps them (`kept_pod`), as `cluster` records
+them.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

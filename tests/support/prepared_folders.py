@@ -1,4 +1,5 @@
-"""Folders that are made once in a test run and copied by each test that needs one: Postgres with all logins, etcd with k8s/base.
+"""Folders that are made once in a test run and copied by each test that needs one: Postgres with all logins, etcd with
+k8s/base.
 
 All workers of a run share them. A copy takes a tenth of a second where making one takes seconds of a processor.
 """
@@ -22,7 +23,10 @@ ROOT = "KOORD_TEST_TEMPLATES"
 
 
 def copy_installation(directory: Path) -> Path:
-    """Lays out a folder for `koord up --dir` or `Servers`: migrated Postgres and a login for each service. Returns it."""
+    """Lays out a folder for `koord up --dir` or `Servers`: migrated Postgres and a login for each service.
+
+    Returns it.
+    """
     template = _made_once("installation", _make_installation)
     directory.mkdir(parents=True, exist_ok=True)
     for part in ("postgres", "credentials"):

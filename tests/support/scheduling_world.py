@@ -136,7 +136,9 @@ def report(name: str, cpu_milli: int, memory: int = GIB, *, at_ns: int = START_N
 
 
 class World:
-    """The logs of `cluster`, `scheduling` and `metrics-*`, and a scheduler that lags behind `cluster` as a test requires."""
+    """The logs of `cluster`, `scheduling` and `metrics-*`, and a scheduler that lags behind `cluster` as a test
+    requires.
+    """
 
     def __init__(self) -> None:
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}

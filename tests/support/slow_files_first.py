@@ -1,7 +1,7 @@
 """Runs the files that take longest first, so that no worker is left with a long file at the end.
 
-Files are the unit that pytest-xdist hands out here (`--dist loadfile`). After a change of the long ones, renew the list from the
-sums of `make test TESTS="--durations=0"`.
+Files are the unit that pytest-xdist hands out here (`--dist loadfile`). After a change of the long ones, renew the list
+from the sums of `make test TESTS="--durations=0"`.
 """
 
 from pathlib import PurePath

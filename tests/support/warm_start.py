@@ -1,8 +1,9 @@
 """Starts services as forks of one process that has imported everything, instead of a new interpreter for each.
 
-A service imports for one to two seconds of a processor before it does anything, and a test run starts some three hundred of them.
-A fork is a process like any other: it has its own environment, log and session, can be stopped, killed and waited for, and dies with
-the test process. Programs that are not Python of this project start as they always do, and so does all that `koord up` starts.
+A service imports for one to two seconds of a processor before it does anything, and a test run starts some three
+hundred of them. A fork is a process like any other: it has its own environment, log and session, can be stopped, killed
+and waited for, and dies with the test process. Programs that are not Python of this project start as they always do,
+and so does all that `koord up` starts.
 
 `install()` replaces `cli.processes.child_process.spawn`. The parent of the forks is this module, run as a program.
 """
@@ -55,7 +56,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Request(NamedTuple):
-    """What a fork becomes. Sent as JSON, with two descriptors: its log, and the parent's end of the fork's connection."""
+    """What a fork becomes.
+
+    Sent as JSON, with two descriptors: its log, and the parent's end of the fork's connection.
+    """
 
     module: str
     arguments: list[str]
@@ -121,7 +125,8 @@ serve({pid})
 class Fork:
     """A program that runs as a fork; the parent of the forks tells its process id and, later, its exit code.
 
-    The parent keeps the ended process until this side has read the code and closed the connection, so that nobody else gets its id.
+    The parent keeps the ended process until this side has read the code and closed the connection, so that nobody else
+    gets its id.
     """
 
     def __init__(self, connection: socket.socket) -> None:

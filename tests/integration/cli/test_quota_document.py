@@ -1,4 +1,6 @@
-"""docs/quota.md: its example is put into a log, and every command, number and sentence of arithmetic in it is what comes out."""
+"""docs/quota.md: its example is put into a log, and every command, number and sentence of arithmetic in it is what
+comes out.
+"""
 
 import asyncio
 import re

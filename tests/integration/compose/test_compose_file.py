@@ -1,4 +1,6 @@
-"""compose.yaml says of the system what the declarations say: services, logins, settings; and Docker Compose, where there is one, takes it."""
+"""compose.yaml says of the system what the declarations say: services, logins, settings; and Docker Compose, where
+there is one, takes it.
+"""
 
 import re
 import shutil

@@ -1,4 +1,6 @@
-"""Fixtures: a database with the contexts of these tests, and who writes and follows there; over `server`, for subjects are shared."""
+"""Fixtures: a database with the contexts of these tests, and who writes and follows there; over `server`, for subjects
+are shared.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

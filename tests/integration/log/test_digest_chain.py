@@ -1,4 +1,6 @@
-"""The chain of digests, computed by other code than the log's own: that of this file, and the program that docs/log.md prints."""
+"""The chain of digests, computed by other code than the log's own: that of this file, and the program that docs/log.md
+prints.
+"""
 
 import asyncio
 import hashlib

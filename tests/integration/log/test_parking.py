@@ -1,4 +1,7 @@
-"""An event that cannot be decoded or folded stops its follower by name, until someone passes over it. Old versions are read."""
+"""An event that cannot be decoded or folded stops its follower by name, until someone passes over it.
+
+Old versions are read.
+"""
 
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar

@@ -1,4 +1,6 @@
-"""A bus and a database with every login: those of all services in two shards, of operator and auditor, and of two nodes."""
+"""A bus and a database with every login: those of all services in two shards, of operator and auditor, and of two
+nodes.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path

@@ -132,8 +132,8 @@ def covered(subjects: Iterable[str], by: Iterable[str]) -> set[str]:
 
 
 def of_service(one: Manifest) -> tuple[set[str], set[str]]:
-    """A service announces its own log, says and asks what it declares, keeps its streams; it hears the logs it follows, its
-    questions, and what else it declares."""
+    """A service announces its own log, says and asks what it declares, keeps its streams; it hears the logs it follows,
+    its questions, and what else it declares."""
     publish = {f"koord.log.{one.writes}", f"koord.head.{one.writes}", *one.publishes, *one.requests}
     for stream in one.streams:
         publish |= {

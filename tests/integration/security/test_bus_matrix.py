@@ -94,7 +94,9 @@ async def test_an_announcement_reaches_those_that_follow_the_log_and_nobody_else
 
 
 async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: Secured) -> None:
-    """The bus lets a service answer anywhere it is asked to: so it answers to inboxes alone, and no node speaks through it."""
+    """The bus lets a service answer anywhere it is asked to: so it answers to inboxes alone, and no node speaks through
+    it.
+    """
     from shared.bus import Bus
 
     ingest = Bus(secured.env("metrics-ingest-0")["KOORD_NATS"], name="ingest")
@@ -135,7 +137,9 @@ async def api(client: Client, what: str, about: Mapping[str, object]) -> dict[st
 
 
 async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_announces(secured: Secured) -> None:
-    """JetStream lets a stream's maker choose its subjects and where they are repeated, and a consumer's where it delivers."""
+    """JetStream lets a stream's maker choose its subjects and where they are repeated, and a consumer's where it
+    delivers.
+    """
     heard: list[bytes] = []
 
     async def hear(message: Msg) -> None:

@@ -1,4 +1,6 @@
-"""What `koord credentials init` makes, on real servers with TLS: NKEYs, passwords, certificates, nodes, and what is refused."""
+"""What `koord credentials init` makes, on real servers with TLS: NKEYs, passwords, certificates, nodes, and what is
+refused.
+"""
 
 import asyncio
 import contextlib
@@ -156,7 +158,8 @@ async def test_a_bus_with_another_authority_nkey_or_none_is_not_met(installation
     await strange.close()
     stolen = installation.bus("scheduler", KOORD_NATS_NKEY=installation.env("auditor")["KOORD_NATS_NKEY"])
     await stolen.start()
-    # An NKEY is the login: the auditor's, whatever the URL says. Its inboxes are then not those of the name, and nothing passes.
+    # An NKEY is the login: the auditor's, whatever the URL says. Its inboxes are then not those of the name, and
+    # nothing passes.
     with pytest.raises(NotPermitted):
         await stolen.request("koord.simulator.get", b"", deadline_s=10)
     await stolen.close()

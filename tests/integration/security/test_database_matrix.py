@@ -1,4 +1,5 @@
-"""Every role tries every table, function and statement of the database: what its service's declaration says works, and nothing else.
+"""Every role tries every table, function and statement of the database: what its service's declaration says works, and
+nothing else.
 
 What is expected is worked out here from the declarations' meaning; the code that makes the grants is not asked.
 """
@@ -74,7 +75,9 @@ class Roles(NamedTuple):
             await connection.close()
 
     async def may(self, login: str, *statements: str) -> list[bool | str]:
-        """Whether each statement is permitted, in a transaction that is rolled back; another error than a refusal is its text."""
+        """Whether each statement is permitted, in a transaction that is rolled back; another error than a refusal is
+        its text.
+        """
         async with self.as_role(login) as connection:
             return [await _permitted(connection, statement) for statement in statements]
 

@@ -1,4 +1,7 @@
-"""Every login that may come by MQTT tries every topic; the others are not let in. NATS judges a topic as the subject it maps to."""
+"""Every login that may come by MQTT tries every topic; the others are not let in.
+
+NATS judges a topic as the subject it maps to.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -133,7 +136,9 @@ async def test_no_login_and_a_wrong_password_are_refused_by_mqtt(
 
 
 async def test_a_node_that_takes_anothers_client_id_hears_nothing_meant_for_it(secured: Secured) -> None:
-    """A session is found by the client's id alone: who takes it over must still not get its subscriptions or what waited in it."""
+    """A session is found by the client's id alone: who takes it over must still not get its subscriptions or what
+    waited in it.
+    """
     session = {"identifier": "koord-node-agent-node-a", "clean_session": False}
     async with client(secured, "node-a", **session) as victim:
         await victim.subscribe("koord/node/node-a/slo", qos=1)

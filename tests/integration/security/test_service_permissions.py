@@ -1,4 +1,6 @@
-"""What a declaration says works, with the parts that services are made of and their own logins: append, follow, keep, restate, ask."""
+"""What a declaration says works, with the parts that services are made of and their own logins: append, follow, keep,
+restate, ask.
+"""
 
 import asyncio
 import contextlib

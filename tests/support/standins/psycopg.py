@@ -1,6 +1,7 @@
 """As much of psycopg as the program of docs/log.md uses, over asyncpg: the program is run as it is printed there.
 
-psycopg is no dependency of this project; a reader of the document may have any driver. This folder is put on the path of the program.
+psycopg is no dependency of this project; a reader of the document may have any driver. This folder is put on the path
+of the program.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""A State that is held for a decision stays at its positions; what is received meanwhile is folded at the end, once and in order."""
+"""A State that is held for a decision stays at its positions; what is received meanwhile is folded at the end, once and
+in order.
+"""
 
 import pytest
 

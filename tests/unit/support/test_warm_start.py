@@ -1,4 +1,6 @@
-"""A program that is started as a fork can be read, stopped, waited for and killed like any other, and has an environment of its own."""
+"""A program that is started as a fork can be read, stopped, waited for and killed like any other, and has an
+environment of its own.
+"""
 
 import asyncio
 import os
