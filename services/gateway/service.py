@@ -136,13 +136,16 @@ class Gateway:
         await self._listed.wait()
         log.info(
             "listed",
-            extra={"pods": len(self._state.pods), "due": len(self._state.one_shots) + len(self._state.desired)},
+            extra={
+                "pods": len(self._state.pods),
+                "due": len(self._state.intents.one_shots) + len(self._state.intents.desired),
+            },
         )
         rate_limit = RateLimit(STARTS_PER_S)
         while not self._runtime.draining.is_set():
             await rate_limit.wait()
             self._to_start.clear()
-            if await self._effect_runner.start(self._state) or self._state.superseded:
+            if await self._effect_runner.start(self._state) or self._state.intents.superseded:
                 self._to_append.set()
             try:
                 async with asyncio.timeout(POLL_INTERVAL_S):
@@ -170,7 +173,7 @@ class Gateway:
         drafts = self._observations.take()
         ended, self._outcomes = self._outcomes, []
         drafts += ended
-        if self._listed.is_set() and self._state.superseded:
+        if self._listed.is_set() and self._state.intents.superseded:
             drafts += outcomes.superseded_outcomes(self._state, self._effect_runner.in_flight)
         if not drafts:
             return
@@ -193,7 +196,7 @@ class Gateway:
             self._write_tracker.forget_ended(self._state)
             missing = outcomes.without_object(self._state, names)
             for cause in sorted(missing & before):
-                desired = self._state.applied.get(cause) or self._state.suppressed[cause].desired
+                desired = self._state.intents.applied.get(cause) or self._state.intents.suppressed[cause].desired
                 self._append_later(outcomes.outcome_draft(cause, desired, outcomes.superseded(desired)))
             before = missing
             await asyncio.sleep(self._settings.sweep_interval_s)

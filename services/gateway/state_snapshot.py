@@ -17,19 +17,25 @@ T = TypeVar("T")
 ByContext = dict[str, list[tuple[int, T]]]
 
 
-class StoredState(msgspec.Struct):
-    """Fields of a snapshot."""
+class StoredIntents(msgspec.Struct):
+    """Stored form of the IntentIndex."""
 
-    positions: dict[str, int]
-    known: dict[str, dict[str, KnownObject]]
-    pods: dict[str, ObservedPod]
     one_shots: ByContext[OneShot]
     desired: ByContext[DesiredState]
     superseded: ByContext[DesiredState]
     applied: ByContext[FieldsDesired | ObjectDesired]
     suppressed: ByContext[Suppressed]
-    started_seq: int
     early_outcomes: ByContext[EarlyOutcome]
+
+
+class StoredState(msgspec.Struct):
+    """Stored form of the whole State."""
+
+    positions: dict[str, int]
+    known: dict[str, dict[str, KnownObject]]
+    pods: dict[str, ObservedPod]
+    intents: StoredIntents
+    started_seq: int
     admission: StoredAdmission
     late_admitted: list[str]
 

@@ -92,7 +92,7 @@ class EffectRunner:
                 outcome = outcomes.suppressed(intent)
             else:
                 # A drifted desired state has an outcome already: only the write is repeated.
-                outcome = None if cause in state.applied else outcomes.outcome_from_state(state, intent)
+                outcome = None if cause in state.intents.applied else outcomes.outcome_from_state(state, intent)
             if outcome is None:
                 self._run_in_task(cause, intent, state)
             else:
@@ -123,14 +123,14 @@ class EffectRunner:
         """
         chosen: dict[ObjectRef, None] = {}
         free = self._settings.concurrency - self._one_shots
-        for cause, one_shot in state.one_shots.items():
+        for cause, one_shot in state.intents.one_shots.items():
             if free <= 0:
                 break
             if cause not in self.in_flight and (first := self._first(state, cause, object_ref(one_shot), chosen)):
                 yield first
                 free -= 1
         free = self._settings.desired_state_concurrency - self._desired
-        for cause, desired in state.desired.items():
+        for cause, desired in state.intents.desired.items():
             if free <= 0:
                 break
             if cause not in self.in_flight and (first := self._first(state, cause, object_ref(desired), chosen)):
@@ -140,7 +140,7 @@ class EffectRunner:
             if free <= 0:
                 break
             ref = object_ref(again)
-            if ref not in self._busy and ref not in chosen and ref not in state.queues:
+            if ref not in self._busy and ref not in chosen and ref not in state.intents.queues:
                 chosen[ref] = None
                 yield cause, again
                 free -= 1
@@ -148,9 +148,9 @@ class EffectRunner:
     def _to_rewrite(self, state: GatewayState) -> Iterator[tuple[Cause, DesiredState]]:
         """Yields desired states that have an outcome and must be written: after drift, or after shadow mode has ended."""
         for cause in self._write_tracker.drifted(self._now_s()):
-            if cause in state.applied and cause not in self.in_flight:
-                yield cause, state.applied[cause]
-        for cause, (desired, seq) in state.suppressed.items():
+            if cause in state.intents.applied and cause not in self.in_flight:
+                yield cause, state.intents.applied[cause]
+        for cause, (desired, seq) in state.intents.suppressed.items():
             if seq < state.started_seq and cause not in self.in_flight:
                 yield cause, desired
 
@@ -162,10 +162,14 @@ class EffectRunner:
             return None
         # An effect that has ended stays in the queue until its outcome is appended; the next one may start before that.
         first = next(
-            other for other in state.queues[ref] if other.context == cause.context and other not in self.in_flight
+            other
+            for other in state.intents.queues[ref]
+            if other.context == cause.context and other not in self.in_flight
         )
         chosen[ref] = None
-        intent: Intent = state.one_shots[first] if first in state.one_shots else state.desired[first]
+        intent: Intent = (
+            state.intents.one_shots[first] if first in state.intents.one_shots else state.intents.desired[first]
+        )
         return first, intent
 
     # -- execution

@@ -62,7 +62,7 @@ def superseded_outcomes(state: GatewayState, in_flight: Collection[Cause]) -> li
     """Returns the outcomes of desired states that a newer one has replaced, except those that are being written."""
     return [
         outcome_draft(cause, desired, superseded(desired))
-        for cause, desired in state.superseded.items()
+        for cause, desired in state.intents.superseded.items()
         if cause not in in_flight
     ]
 
@@ -70,8 +70,10 @@ def superseded_outcomes(state: GatewayState, in_flight: Collection[Cause]) -> li
 def without_object(state: GatewayState, watched: Collection[str]) -> set[Cause]:
     """Returns the applied and suppressed desired states whose object, of a watched resource, does not exist."""
     # A suppressed ObjectDesired would create its object, so the object's absence does not end it.
-    suppressed = {c: desired for c, (desired, _) in state.suppressed.items() if not isinstance(desired, ObjectDesired)}
-    refs = {cause: object_ref(desired) for cause, desired in (*state.applied.items(), *suppressed.items())}
+    suppressed = {
+        c: desired for c, (desired, _) in state.intents.suppressed.items() if not isinstance(desired, ObjectDesired)
+    }
+    refs = {cause: object_ref(desired) for cause, desired in (*state.intents.applied.items(), *suppressed.items())}
     return {
         cause
         for cause, (resource, key) in refs.items()

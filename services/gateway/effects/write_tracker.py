@@ -60,16 +60,20 @@ class WriteTracker:
     def observed(self, state: GatewayState, ref: ObjectRef, seen: ObservedObject, now_s: float) -> bool:
         """Records an observation; returns whether a desired state must be written again because of it."""
         self._set_version(ref, seen.version)
-        groups = state.field_groups.get(ref)
+        groups = state.intents.field_groups.get(ref)
         if not groups:
             return False
-        causes = [state.newest[group] for group in groups]
+        causes = [state.intents.newest[group] for group in groups]
         # While a write is in flight its resulting version is unknown: the observation is compared once it has ended.
-        if any(cause in state.desired for cause in causes):
+        if any(cause in state.intents.desired for cause in causes):
             self._latest[ref] = seen
         else:
             self._latest.pop(ref, None)
-        drifts = [self._compare(cause, state.applied[cause], seen, now_s) for cause in causes if cause in state.applied]
+        drifts = [
+            self._compare(cause, state.intents.applied[cause], seen, now_s)
+            for cause in causes
+            if cause in state.intents.applied
+        ]
         return any(drifts)
 
     def deleted(self, ref: ObjectRef) -> None:
@@ -93,8 +97,10 @@ class WriteTracker:
 
     def forget_ended(self, state: GatewayState) -> None:
         """Forgets desired states that are no longer applied."""
-        self._last_writes = {cause: write for cause, write in self._last_writes.items() if cause in state.applied}
-        self._drifted = {cause: at_s for cause, at_s in self._drifted.items() if cause in state.applied}
+        self._last_writes = {
+            cause: write for cause, write in self._last_writes.items() if cause in state.intents.applied
+        }
+        self._drifted = {cause: at_s for cause, at_s in self._drifted.items() if cause in state.intents.applied}
 
     def _set_version(self, ref: ObjectRef, version: str) -> None:
         versions = self._versions.setdefault(ref.resource, {})

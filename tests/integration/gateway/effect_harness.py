@@ -67,7 +67,9 @@ class EffectHarness:
                 self._fold("cluster", *outcomes.superseded_outcomes(self.state, effect_runner.in_flight))
                 done = [draft.cause for draft in self._folded() if draft.cause]
                 effect_runner.forget(done)
-                if not (began_any or effect_runner.in_flight or self.state.one_shots or self.state.desired):
+                if not (
+                    began_any or effect_runner.in_flight or self.state.intents.one_shots or self.state.intents.desired
+                ):
                     return [draft.event for draft in self.outcomes[began:]]
                 await asyncio.sleep(0.005)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.dev.local_control_plane import Cluster
-from tests.integration.k8s.inventory import Store
+from tests.integration.k8s.crd_inventory import Store
 from tests.support.prepared_folders import install_base
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cli.dev.kube_client import ApiRefused, Object
-from tests.integration.k8s.inventory import K8S, NAMES, Store, content, definition, read
+from tests.integration.k8s.crd_inventory import K8S, NAMES, Store, content, definition, read
 
 
 @pytest.mark.parametrize("name", NAMES)

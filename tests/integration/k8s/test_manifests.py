@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from cli.dev.local_control_plane import Cluster, KubectlFailed
-from tests.integration.k8s.inventory import INVENTORY, K8S, Definition, Store, read
+from tests.integration.k8s.crd_inventory import INVENTORY, K8S, Definition, Store, read
 
 
 def test_the_base_can_be_applied_again_and_then_changes_nothing(installed: Cluster) -> None:

@@ -8,8 +8,8 @@ import yaml
 
 from cli.dev.kube_client import Api, ApiRefused, Object
 from cli.dev.local_control_plane import Cluster
-from tests.integration.k8s.accounts import NAMESPACE, Grants, as_account, granted
-from tests.integration.k8s.inventory import INVENTORY, K8S
+from tests.integration.k8s.crd_inventory import INVENTORY, K8S
+from tests.integration.k8s.service_accounts import NAMESPACE, Grants, as_account, granted
 
 READ = {"get", "list", "watch"}
 WRITE = {"create", "update", "patch", "delete"}

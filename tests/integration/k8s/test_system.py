@@ -17,8 +17,8 @@ from cli.service_list import AGENTS, SERVICES, SHARDED, load
 from services.node_agent.settings import load as load_agent
 from shared.runtime.service import Environment
 from tests.cluster.fixtures import require_programs
-from tests.integration.k8s.accounts import NAMESPACE, as_account, granted
-from tests.integration.k8s.inventory import K8S
+from tests.integration.k8s.crd_inventory import K8S
+from tests.integration.k8s.service_accounts import NAMESPACE, as_account, granted
 from tests.support.prepared_folders import copy_cluster
 
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"

@@ -53,9 +53,9 @@ def test_a_placement_is_due_until_its_outcome_is_read() -> None:
     log = Log()
     log.append("cluster", observed("a"))
     cause = log.append("scheduling", placed("a"))
-    assert list(state_after(log.in_order([])).one_shots) == [cause]
+    assert list(state_after(log.in_order([])).intents.one_shots) == [cause]
     log.append("cluster", Draft(bound(placed("a")), cause))
-    assert not state_after(log.in_order([])).one_shots
+    assert not state_after(log.in_order([])).intents.one_shots
 
 
 def test_an_outcome_may_be_read_before_its_intent() -> None:
@@ -63,8 +63,8 @@ def test_an_outcome_may_be_read_before_its_intent() -> None:
     cause = log.append("scheduling", placed("a"))
     log.append("cluster", Draft(rejected(placed("a"), "gone"), cause))
     state = state_after(log.in_order(["cluster"]))
-    assert not state.one_shots
-    assert not state.early_outcomes
+    assert not state.intents.one_shots
+    assert not state.intents.early_outcomes
 
 
 def test_only_the_newest_desired_state_of_a_field_group_is_due() -> None:
@@ -73,25 +73,25 @@ def test_only_the_newest_desired_state_of_a_field_group_is_due() -> None:
     newer = log.append("slo", batch_cpu(2000))
     other = log.append("slo", batch_cpu(2000, "n2"))
     state = state_after(log.in_order([]))
-    assert list(state.desired) == [newer, other]
-    assert list(state.superseded) == [older]
+    assert list(state.intents.desired) == [newer, other]
+    assert list(state.intents.superseded) == [older]
     log.append("cluster", Draft(superseded(batch_cpu(1000)), older))
-    assert not state_after(log.in_order([])).superseded
+    assert not state_after(log.in_order([])).intents.superseded
 
 
 def test_an_applied_desired_state_stays_until_a_newer_one_arrives_or_it_ends() -> None:
     log = Log()
     first = log.append("slo", batch_cpu(1000))
     log.append("cluster", Draft(applied(batch_cpu(1000)), first))
-    assert list(state_after(log.in_order([])).applied) == [first]
+    assert list(state_after(log.in_order([])).intents.applied) == [first]
     second = log.append("slo", batch_cpu(2000))
     state = state_after(log.in_order([]))
-    assert not state.applied
-    assert list(state.desired) == [second]
+    assert not state.intents.applied
+    assert list(state.intents.desired) == [second]
     log.append("cluster", Draft(applied(batch_cpu(2000)), second), Draft(superseded(batch_cpu(2000)), second))
     state = state_after(log.in_order([]))
-    assert not state.applied
-    assert not state.newest
+    assert not state.intents.applied
+    assert not state.intents.newest
 
 
 def test_an_unschedulable_condition_ends_once_it_is_applied() -> None:
@@ -99,8 +99,8 @@ def test_an_unschedulable_condition_ends_once_it_is_applied() -> None:
     cause = log.append("scheduling", unschedulable("a"))
     log.append("cluster", Draft(applied(unschedulable("a")), cause))
     state = state_after(log.in_order([]))
-    assert not state.applied
-    assert not state.newest
+    assert not state.intents.applied
+    assert not state.intents.newest
 
 
 def test_a_placement_supersedes_a_condition_that_was_not_written_yet() -> None:
@@ -109,8 +109,8 @@ def test_a_placement_supersedes_a_condition_that_was_not_written_yet() -> None:
     report = log.append("scheduling", unschedulable("a"))
     place = log.append("scheduling", placed("a"))
     state = state_after(log.in_order([]))
-    assert list(state.superseded) == [report]
-    assert list(state.queues[ObjectRef("pods", "shop/a")]) == [place]
+    assert list(state.intents.superseded) == [report]
+    assert list(state.intents.queues[ObjectRef("pods", "shop/a")]) == [place]
 
 
 def test_a_suppressed_desired_state_is_due_again_after_a_start_of_the_gateway() -> None:
@@ -119,16 +119,16 @@ def test_a_suppressed_desired_state_is_due_again_after_a_start_of_the_gateway() 
     log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
     log.append("cluster", Draft(suppressed(batch_cpu(1000)), cause))
     state = state_after(log.in_order([]))
-    assert (list(state.desired), list(state.applied)) == ([], [])
-    assert state.suppressed[cause].seq > state.started_seq
+    assert (list(state.intents.desired), list(state.intents.applied)) == ([], [])
+    assert state.intents.suppressed[cause].seq > state.started_seq
     assert not without_object(state, {"nodes"})
     log.append("cluster", WriterStarted(epoch=2, release="x"))
     state = state_after(log.in_order([]))
-    assert state.suppressed[cause].seq < state.started_seq
+    assert state.intents.suppressed[cause].seq < state.started_seq
     log.append("cluster", Draft(applied(batch_cpu(1000)), cause))
     state = state_after(log.in_order([]))
-    assert list(state.applied) == [cause]
-    assert not state.suppressed
+    assert list(state.intents.applied) == [cause]
+    assert not state.intents.suppressed
 
 
 @pytest.mark.parametrize("desired", [unschedulable("a"), reservation(None)])
@@ -138,7 +138,11 @@ def test_a_desired_state_that_ends_once_applied_ignores_later_outcomes(desired: 
     log.append("cluster", Draft(applied(desired), cause), Draft(suppressed(desired), cause))
     for order in (["slo", "cluster", "cluster"], ["cluster", "cluster", "slo"]):
         state = state_after(log.in_order(order))
-        assert (list(state.newest), list(state.suppressed), list(state.early_outcomes)) == ([], [], [])
+        assert (list(state.intents.newest), list(state.intents.suppressed), list(state.intents.early_outcomes)) == (
+            [],
+            [],
+            [],
+        )
 
 
 def test_a_newer_desired_state_replaces_a_suppressed_one() -> None:
@@ -148,16 +152,16 @@ def test_a_newer_desired_state_replaces_a_suppressed_one() -> None:
     newer = log.append("slo", batch_cpu(2000))
     for order in ([], ["cluster", "slo", "slo"], ["slo", "slo", "cluster"]):
         state = state_after(log.in_order(order))
-        assert list(state.desired) == [newer]
-        assert not state.superseded
-        assert not state.suppressed
+        assert list(state.intents.desired) == [newer]
+        assert not state.intents.superseded
+        assert not state.intents.suppressed
 
 
 def test_a_suppressed_placement_is_not_due_after_a_start() -> None:
     log = Log()
     cause = log.append("scheduling", placed("a"))
     log.append("cluster", Draft(suppressed(placed("a")), cause), WriterStarted(epoch=2, release="x"))
-    assert not state_after(log.in_order([])).one_shots
+    assert not state_after(log.in_order([])).intents.one_shots
 
 
 def test_a_suppressed_desired_state_without_object_is_found_unless_it_would_create_the_object() -> None:
@@ -172,7 +176,7 @@ def test_an_applied_deletion_has_ended() -> None:
     log = Log()
     cause = log.append("descheduling", reservation(None))
     log.append("cluster", Draft(applied(reservation(None)), cause))
-    assert not state_after(log.in_order([])).newest
+    assert not state_after(log.in_order([])).intents.newest
 
 
 def test_a_recreated_pod_is_another_pod() -> None:
@@ -273,8 +277,8 @@ def test_a_restored_state_continues_like_the_stored_one(log: Log, order: list[st
         restored.apply(record)
     whole = state_after(records)
     assert restored.encode() == whole.encode()
-    assert restored.newest == whole.newest
-    assert restored.field_groups == whole.field_groups
-    assert {place: sorted(line) for place, line in restored.queues.items()} == {
-        place: sorted(line) for place, line in whole.queues.items()
+    assert restored.intents.newest == whole.intents.newest
+    assert restored.intents.field_groups == whole.intents.field_groups
+    assert {place: sorted(line) for place, line in restored.intents.queues.items()} == {
+        place: sorted(line) for place, line in whole.intents.queues.items()
     }

@@ -1,0 +1,168 @@
+"""Intents and outcomes in the gateway's State: which intents are due, and which desired states are in force."""
+
+from operator import itemgetter
+
+from services.gateway.effects.intents import (
+    POD_SCHEDULED,
+    DesiredState,
+    FieldGroup,
+    Intent,
+    ObjectRef,
+    OneShot,
+    field_group,
+    object_ref,
+)
+from services.gateway.kube_api.resources import PODS
+from services.gateway.state_fields import APPLIED, ENDED, EarlyOutcome, Suppressed
+from services.gateway.state_snapshot import StoredIntents, by_cause, by_context
+from shared.events import Cause
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+
+
+class IntentIndex:
+    """Intents by cause, object and field group.
+
+    Contexts have no order among each other: an outcome (in `cluster`) may be read before the intent (in `scheduling`) that
+    it answers, so `early_outcomes` keeps such outcomes until their intents arrive.
+
+    Attributes:
+        one_shots, desired: intents without an outcome, oldest first within a context; of desired states only the
+            newest.
+        superseded: desired states without an outcome that a newer one, or the placement of the pod, has replaced.
+        newest: the newest desired state of each field group, from when it is read until it has ended.
+        applied: the newest desired states that were written; they are written again after drift.
+        suppressed: the newest desired states that shadow mode did not write; due again after a start without shadow
+            mode.
+        early_outcomes: outcomes read before their intents.
+        field_groups: derived from `newest`: its field groups by object.
+        queues: derived from `one_shots` and `desired`: intents by object; those of one context run in this order.
+    """
+
+    def __init__(self) -> None:
+        self.one_shots: dict[Cause, OneShot] = {}
+        self.desired: dict[Cause, DesiredState] = {}
+        self.superseded: dict[Cause, DesiredState] = {}
+        self.newest: dict[FieldGroup, Cause] = {}
+        self.applied: dict[Cause, FieldsDesired | ObjectDesired] = {}
+        self.suppressed: dict[Cause, Suppressed] = {}
+        self.early_outcomes: dict[Cause, EarlyOutcome] = {}
+        self.field_groups: dict[ObjectRef, dict[FieldGroup, None]] = {}
+        self.queues: dict[ObjectRef, dict[Cause, None]] = {}
+
+    def add_one_shot(self, cause: Cause, event: OneShot) -> None:
+        """Adds an intent with a one-shot effect, unless its outcome was read before."""
+        # A binding sets the condition PodScheduled itself; written after it, PodScheduled=False would be wrong.
+        if isinstance(event, PodPlaced):
+            self._supersede(FieldGroup(PODS.name, event.pod, cause.context, POD_SCHEDULED))
+        if self.early_outcomes.pop(cause, None) is None:
+            self.one_shots[cause] = event
+            self._enqueue(cause, event)
+
+    def add_desired(self, cause: Cause, event: DesiredState) -> None:
+        """Adds a desired state as the newest of its field group, and supersedes the one before."""
+        group = field_group(cause.context, event)
+        self._supersede(group)
+        self._set_newest(group, cause)
+        early = self.early_outcomes.pop(cause, None)
+        if early is None:
+            self.desired[cause] = event
+            self._enqueue(cause, event)
+        else:
+            self._set_result(cause, event, ENDED if early.applied and _ends_once_applied(event) else early.result)
+
+    def _supersede(self, group: FieldGroup) -> None:
+        older = self.newest.get(group)
+        if older is None:
+            return
+        self.applied.pop(older, None)
+        self.suppressed.pop(older, None)
+        without_outcome = self.desired.pop(older, None)
+        if without_outcome is not None:
+            self.superseded[older] = without_outcome
+            self._dequeue(older, without_outcome)
+        self._remove_newest(group)
+
+    def add_outcome(self, cause: Cause, result: int, position: int) -> None:
+        """Files the outcome of an intent.
+
+        Args:
+            result: of a desired state: ENDED, APPLIED or the seq of a DesiredStateSuppressed.
+            position: last seq that has been read of the intent's context.
+        """
+        if cause.seq > position:
+            before = self.early_outcomes.get(cause, EarlyOutcome(result, applied=False))
+            self.early_outcomes[cause] = EarlyOutcome(
+                ENDED if before.result == ENDED else result, before.applied or result == APPLIED
+            )
+            return
+        self.superseded.pop(cause, None)
+        intent = self.one_shots.pop(cause, None) or self.desired.pop(cause, None)
+        if intent is not None:
+            self._dequeue(cause, intent)
+        suppressed = self.suppressed.pop(cause, None)
+        desired = intent or self.applied.pop(cause, None) or (suppressed.desired if suppressed else None)
+        if isinstance(desired, DesiredState):
+            self._set_result(cause, desired, result)
+
+    def _set_result(self, cause: Cause, desired: DesiredState, result: int) -> None:
+        """Files a newest desired state by its result: as applied, as suppressed, or not at all if it has ended."""
+        if result not in (ENDED, APPLIED):
+            self.suppressed[cause] = Suppressed(desired, result)
+        elif result == ENDED or _ends_once_applied(desired):
+            self._remove_newest(field_group(cause.context, desired))
+        else:
+            assert not isinstance(desired, PodUnschedulable), "it has ended"
+            self.applied[cause] = desired
+
+    def _set_newest(self, group: FieldGroup, cause: Cause) -> None:
+        self.newest[group] = cause
+        self.field_groups.setdefault(ObjectRef(group.resource, group.key), {})[group] = None
+
+    def _remove_newest(self, group: FieldGroup) -> None:
+        del self.newest[group]
+        ref = ObjectRef(group.resource, group.key)
+        groups = self.field_groups[ref]
+        del groups[group]
+        if not groups:
+            del self.field_groups[ref]
+
+    def _enqueue(self, cause: Cause, intent: Intent) -> None:
+        self.queues.setdefault(object_ref(intent), {})[cause] = None
+
+    def _dequeue(self, cause: Cause, intent: Intent) -> None:
+        ref = object_ref(intent)
+        queue = self.queues[ref]
+        del queue[cause]
+        if not queue:
+            del self.queues[ref]
+
+    # -- snapshots
+
+    def stored(self) -> StoredIntents:
+        """Returns the stored form."""
+        return StoredIntents(
+            one_shots=by_context(self.one_shots),
+            desired=by_context(self.desired),
+            superseded=by_context(self.superseded),
+            applied=by_context(self.applied),
+            suppressed=by_context(self.suppressed),
+            early_outcomes=by_context(self.early_outcomes),
+        )
+
+    def restore(self, stored: StoredIntents) -> None:
+        """Restores what `stored` returned, and derives the rest."""
+        self.one_shots, self.desired = by_cause(stored.one_shots), by_cause(stored.desired)
+        self.superseded = by_cause(stored.superseded)
+        self.applied, self.suppressed = by_cause(stored.applied), by_cause(stored.suppressed)
+        self.early_outcomes = by_cause(stored.early_outcomes)
+        suppressed = [(cause, each.desired) for cause, each in self.suppressed.items()]
+        for cause, desired in (*self.desired.items(), *self.applied.items(), *suppressed):
+            self._set_newest(field_group(cause.context, desired), cause)
+        for cause, intent in sorted((*self.one_shots.items(), *self.desired.items()), key=itemgetter(0)):
+            self._enqueue(cause, intent)
+
+
+def _ends_once_applied(desired: DesiredState) -> bool:
+    """Reports whether a desired state ends once it is applied: a pod's condition, and the absence of an object."""
+    return isinstance(desired, PodUnschedulable) or (isinstance(desired, ObjectDesired) and desired.body is None)
