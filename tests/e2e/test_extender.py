@@ -73,7 +73,7 @@ async def rounds_by_extender(system: System) -> int:
 
 
 @pytest.mark.parametrize("by_name", [True, False], ids=["by name", "whole nodes"])
-async def test_kube_scheduler_asks_us_and_we_bind_for_it(
+async def test_kube_scheduler_requests_our_verbs_and_we_bind_for_it(
     own_cluster: StartCluster, tmp_path: Path, *, by_name: bool
 ) -> None:
     cluster = await asyncio.to_thread(own_cluster, installed=True)
@@ -120,5 +120,5 @@ async def test_kube_scheduler_asks_us_and_we_bind_for_it(
 
         assert len(await until(in_thread(evicted), "eviction")) == 1
         assert await placed(cluster, "urgent") in {"calm", "busy"}
-        asked = [row async for row in system.log.rows(context="scheduling", kind="EvictionRequested")]
-        assert len(asked) == 1
+        requested = [row async for row in system.log.rows(context="scheduling", kind="EvictionRequested")]
+        assert len(requested) == 1

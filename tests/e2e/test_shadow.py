@@ -79,12 +79,12 @@ def api_sums(cluster: Cluster) -> dict[str, tuple[int, int, int]]:
     for pod in cluster.api.call("GET", "/api/v1/pods")["items"]:
         node = pod["spec"].get("nodeName")
         if node and pod["status"]["phase"] not in ("Succeeded", "Failed"):
-            asked = pod["spec"]["containers"][0]["resources"]["requests"]
+            requests = pod["spec"]["containers"][0]["resources"]["requests"]
             pods, cpu, memory = sums.get(node, (0, 0, 0))
             sums[node] = (
                 pods + 1,
-                cpu + amount("cpu", nanos(asked["cpu"])),
-                memory + amount("memory", nanos(asked["memory"])),
+                cpu + amount("cpu", nanos(requests["cpu"])),
+                memory + amount("memory", nanos(requests["memory"])),
             )
     return sums
 
@@ -139,11 +139,11 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         await until(lambda: events(system, "cluster", InitialListCompleted), "the first lists")
 
         # Each binding from here on is compared. Ours are decided as ever, and withheld.
-        ours, hopeless = (
+        ours, too_large = (
             shop_pod("ours", "1", "1Gi", "koord-scheduler"),
-            shop_pod("hopeless", "99", "1Gi", "koord-scheduler"),
+            shop_pod("too-large", "99", "1Gi", "koord-scheduler"),
         )
-        for pod in (ours, hopeless):
+        for pod in (ours, too_large):
             await asyncio.to_thread(cluster.api.call, "POST", PODS, pod)
         await asyncio.to_thread(create_pods, cluster, [f"watched-{i}" for i in range(WATCHED)])
         await until(
@@ -218,13 +218,13 @@ async def _until_quiet(system: System) -> None:
 
 
 def _assert_nothing_was_written(cluster: Cluster, audit: Path) -> None:
-    asked = Counter(json.loads(line)["verb"] for line in audit.read_text().splitlines())
-    assert asked.keys() == {"list", "watch"}, asked
+    verbs = Counter(json.loads(line)["verb"] for line in audit.read_text().splitlines())
+    assert verbs.keys() == {"list", "watch"}, verbs
     pods = api_pods(cluster)
     hands = {entry["manager"] for pod in pods for entry in pod["metadata"]["managedFields"]}
     assert "koordstream" not in hands
     waiting = {pod["metadata"]["name"]: pod for pod in pods if not pod["spec"].get("nodeName")}
-    assert waiting.keys() == {"ours", "hopeless"}
+    assert waiting.keys() == {"ours", "too-large"}
     assert not any(pod["status"].get("conditions") for pod in waiting.values())
-    told = cluster.api.call("GET", "/api/v1/namespaces/shop/events")["items"]
-    assert not [event for event in told if "koordstream" in json.dumps(event)]
+    recorded = cluster.api.call("GET", "/api/v1/namespaces/shop/events")["items"]
+    assert not [event for event in recorded if "koordstream" in json.dumps(event)]

@@ -146,8 +146,8 @@ async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats
                 view.apply(RecordedEvent("cluster", seen.seq, seen.event, seen.at_ns))
             cache = cache or SchedulingCache(view, config_of(view).profiles)
             drafts = decide(cache, cycle.now_ns, 16)
-            said = [other.event for other in ours[position + 1 : position + len(drafts)]]
-            assert [draft.event for draft in drafts[1:]] == said
+            recorded = [other.event for other in ours[position + 1 : position + len(drafts)]]
+            assert [draft.event for draft in drafts[1:]] == recorded
             stamped = {"seen": cycle.seen, "now_ns": cycle.now_ns, "config": cycle.config}
             assert msgspec.structs.replace(drafts[0].event, **stamped) == cycle
         view.apply(RecordedEvent("scheduling", row.seq, row.event, row.at_ns))

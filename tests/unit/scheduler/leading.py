@@ -1,4 +1,5 @@
-"""The scheduler's shell without servers: `lead` runs on the logs of a world, and its State is folded as a follower folds it."""
+"""The scheduler's shell without servers: `lead` runs on the logs of a world, and its State is folded as a follower
+folds it."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,5 @@
-"""A scheduler and a quota ledger without servers: the real fold, cycle, charge_client and charge; only the bus is a call."""
+"""A scheduler and a quota ledger without servers: the real fold, cycle, charge_client and charge; only the bus is a
+call."""
 
 import asyncio
 from types import SimpleNamespace
@@ -27,7 +28,6 @@ class Teams(World):
         super().__init__()
         self.settings = settings or LedgerSettings()
         self.ledger = LedgerState()
-        self._said = 0
         for number in range(nodes):
             self.add_node(node(f"n{number}", cpu=cpu, memory="64Gi"))
         for each in quotas:
@@ -42,7 +42,7 @@ class Teams(World):
             for record in self.logs[context][self.ledger.positions.get(context, 0) :]:
                 self.ledger.apply(record)
         for record in caught_up(self.ledger, self.settings, self.now_ns):
-            self._tell(record.event)
+            self._append(record.event)
 
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:
         """One cycle as the service does it: decided, charged, room made, recorded."""
@@ -55,9 +55,9 @@ class Teams(World):
         )
         charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
         seen = dict(self.view.positions)
-        said = self.say(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(cache))))
+        recorded = self.say(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(cache))))
         self.read()
-        return said
+        return recorded
 
     async def request(self, _: str, data: bytes, **__: Any) -> bytes:
         """The bus: the ledger answers at once."""
@@ -76,5 +76,5 @@ class Teams(World):
             self.ledger.apply(record)
             self.fold(record)
 
-    def _tell(self, event: Event) -> None:
+    def _append(self, event: Event) -> None:
         self.fold(self.append("quota", event, None))

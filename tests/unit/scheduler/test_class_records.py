@@ -1,4 +1,5 @@
-"""The record that a pod of a cycle refers to is true of the nodes as this pod found them: which passed, and why the others did not."""
+"""The record that a pod of a cycle refers to is true of the nodes as this pod found them: which passed, and why the
+others did not."""
 
 from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.pod import Affinity, PodAffinity, PodAffinityTerm

@@ -1,4 +1,5 @@
-"""A cycle is a function of its record: the State at `seen`, `now_ns`, the configuration, and the quota ledger's response."""
+"""A cycle is a function of its record: the State at `seen`, `now_ns`, the configuration, and the quota ledger's
+response."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `koord why pod` says, from a pod's own events."""
+"""The explanation of `koord why pod`, from a pod's own events."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from shared.events.scheduling import CycleDecided
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
-def story(world: World, uid: str) -> list[RecordedEvent]:
+def history_of(world: World, uid: str) -> list[RecordedEvent]:
     """The events that have the pod's key, and all cycles."""
     records = [record for log in world.logs.values() for record in log]
     return [
@@ -48,7 +48,7 @@ def hot_and_calm() -> World:
 def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
     world = hot_and_calm()
     world.answer(world.cycle()[1], "bound")
-    explanation = explain(story(world, "p"))
+    explanation = explain(history_of(world, "p"))
     assert (explanation.pod, explanation.pod_uid, explanation.status, explanation.node) == ("d/p", "p", "bound", "calm")
     evaluation = explanation.evaluation
     assert evaluation is not None
@@ -62,7 +62,7 @@ def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
     assert "NodeResourcesFit" in shown
 
 
-def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
+def test_events_of_the_quota_ledger_about_a_pod_are_described() -> None:
     about: dict[str, Any] = {"pod_uid": "p", "pod": "d/p", "quota": "team"}
     events = (
         PodAttached(**about, request={"cpu": 1}),
@@ -85,13 +85,13 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
     ]
 
 
-def test_the_story_is_told_in_order_and_survives_json() -> None:
+def test_steps_are_in_order_and_an_explanation_survives_json() -> None:
     world = hot_and_calm()
     world.wait(1)
     placed = world.cycle()[1]
     world.wait(1)
     world.answer(placed, "bound")
-    explanation = explain(reversed(story(world, "p")))
+    explanation = explain(reversed(history_of(world, "p")))
     assert [step.type.split(".")[-2] for step in explanation.steps] == ["PodObserved", "PodPlaced", "PodBound"]
     assert msgspec.json.decode(msgspec.json.encode(explanation), type=Explanation) == explanation
 
@@ -101,7 +101,7 @@ def test_clocks_that_differ_by_minutes_do_not_reorder_cause_and_effect() -> None
     placed = world.cycle()[1]
     world.wait(-300)
     world.answer(placed, "bound")
-    assert explain(story(world, "p")).status == "bound"
+    assert explain(history_of(world, "p")).status == "bound"
 
 
 def test_an_unschedulable_pod_is_explained_by_what_refused_every_node() -> None:
@@ -110,33 +110,33 @@ def test_an_unschedulable_pod_is_explained_by_what_refused_every_node() -> None:
     world.add_pod(pod("p", cpu="2"))
     world.read()
     world.cycle()
-    explanation = explain(story(world, "p"), language="zh")
+    explanation = explain(history_of(world, "p"), language="zh")
     assert explanation.status == "unschedulable"
     assert explanation.evaluation is not None
     assert explanation.evaluation.rejected[0].text == "cpu 不足"
     assert "0/1 nodes are available" in explanation.summary
 
 
-def test_the_second_of_two_equal_pods_says_that_the_first_went_before() -> None:
+def test_the_explanation_of_a_pod_counts_equal_pods_placed_before_it() -> None:
     world = World()
     for name in ("a", "b"):
         world.add_node(node(name))
         world.add_pod(pod(f"p-{name}"))
     world.read()
     world.cycle()
-    evaluation = explain(story(world, "p-b")).evaluation
+    evaluation = explain(history_of(world, "p-b")).evaluation
     assert evaluation is not None
     assert evaluation.equals_before == 1
-    assert "evaluated before 1 equal pods" in render(explain(story(world, "p-b")))
+    assert "evaluated before 1 equal pods" in render(explain(history_of(world, "p-b")))
 
 
 def test_pods_that_were_never_tried_say_what_they_wait_for() -> None:
     world = World()
     world.add_pod(pod("gated", gates=("example/quota",)))
     world.add_pod(pod("foreign", scheduler="default-scheduler"))
-    assert "example/quota" in explain(story(world, "gated")).summary
-    assert explain(story(world, "gated")).status == "gated"
-    assert "default-scheduler" in explain(story(world, "foreign")).summary
+    assert "example/quota" in explain(history_of(world, "gated")).summary
+    assert explain(history_of(world, "gated")).status == "gated"
+    assert "default-scheduler" in explain(history_of(world, "foreign")).summary
 
 
 def test_every_outcome_has_a_status() -> None:
@@ -148,7 +148,7 @@ def test_every_outcome_has_a_status() -> None:
     ):
         world = hot_and_calm()
         world.answer(world.cycle()[1], how)
-        assert explain(story(world, "p")).status == status
+        assert explain(history_of(world, "p")).status == status
 
 
 def test_of_two_pods_with_one_name_the_later_one_is_explained() -> None:
@@ -162,7 +162,7 @@ def test_of_two_pods_with_one_name_the_later_one_is_explained() -> None:
     assert explain(records, "old").status == "gone"
 
 
-def test_nothing_is_said_of_a_pod_without_events() -> None:
+def test_the_explanation_of_a_pod_without_events_is_empty() -> None:
     explanation = explain([])
     assert explanation.status == "unknown"
     assert "the log has no event about this pod" in render(explanation)

@@ -1,4 +1,5 @@
-"""A binding that another scheduler requests is decided in its turn, on the state of that moment, and records the inputs that it used."""
+"""A binding that another scheduler requests is decided in its turn, on the state of that moment, and records the inputs
+that it used."""
 
 import asyncio
 

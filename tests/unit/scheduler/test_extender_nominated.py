@@ -70,9 +70,9 @@ def nominated_on_a() -> World:
     return world
 
 
-def admitted(world: World, asked: Pod) -> bool:
+def admitted(world: World, queried: Pod) -> bool:
     answer = filter_result(
-        ExtenderArgs(pod=asked, node_names=("a",)), EvaluationQuery(world.indexed(), asked, world.now_ns)
+        ExtenderArgs(pod=queried, node_names=("a",)), EvaluationQuery(world.indexed(), queried, world.now_ns)
     )
     return answer.node_names == ("a",)
 

@@ -1,4 +1,5 @@
-"""Another scheduler sees a pod leave before ours does: nobody else is asked to go for the same pod meanwhile, nor the same pod twice."""
+"""Another scheduler sees a victim leave before this one does: meanwhile no other pod is evicted for the same pod, and
+no pod twice."""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ ROOM = {name: MetaVictims(pods=(MetaPod(uid=f"{name}-1"),)) for name in ("a", "b
 
 
 class Runtime:
-    """What a extender asks of its runtime, on a world's logs."""
+    """The parts of a runtime that an extender uses, on the logs of a world."""
 
     def __init__(self, world: World, timeout_s: float) -> None:
         self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=timeout_s)
@@ -55,42 +56,42 @@ def extender(world: World, timeout_s: float = 0.05) -> ExtenderService:
     return found
 
 
-def asked(world: World) -> list[str]:
+def evicted(world: World) -> list[str]:
     events = [record.event for record in world.logs["scheduling"]]
     return [event.pod_uid for event in events if isinstance(event, EvictionRequested)]
 
 
-async def test_no_other_nodes_pods_go_while_those_that_were_asked_are_still_there(world: World) -> None:
+async def test_no_other_nodes_pods_are_evicted_while_the_first_victims_are_still_there(world: World) -> None:
     ours = extender(world)
     assert await ours.preempt(URGENT, ROOM) == {}, "nothing is known of the eviction in time"
-    assert await ours.preempt(URGENT, ROOM) == {}, "asked again: the same node"
+    assert await ours.preempt(URGENT, ROOM) == {}, "requested again: the same node"
     assert await ours.preempt(URGENT, {"b": ROOM["b"]}) == {}, "who asks has seen a-1 leave"
-    assert asked(world) == ["a-1"]
+    assert evicted(world) == ["a-1"]
     world.drop_pod("a-1")
     world.add_pod(pod("late", cpu="4", on="a", phase="Running"))  # somebody took the room
     world.read()
     await ours.preempt(URGENT, {"b": ROOM["b"]})
-    assert asked(world) == ["a-1", "b-1"]
+    assert evicted(world) == ["a-1", "b-1"]
 
 
 async def test_where_the_caller_sees_room_before_we_do_the_answer_waits_for_us(world: World) -> None:
     ours = extender(world, timeout_s=5)
     evicting = asyncio.create_task(ours.preempt(URGENT, ROOM))
-    while not asked(world):
+    while not evicted(world):
         await asyncio.sleep(0)
     world.add_pod(pod("a-1", cpu="4", on="a", phase="Running", deleting=True))
     world.read()
     assert list(await evicting) == ["a"]
-    asking = asyncio.create_task(ours.query_after_evictions(ExtenderArgs(pod=URGENT, node_names=("a",))))
+    requesting = asyncio.create_task(ours.query_after_evictions(ExtenderArgs(pod=URGENT, node_names=("a",))))
     await asyncio.sleep(0.02)
-    assert not asking.done()
+    assert not requesting.done()
     world.drop_pod("a-1")
     world.read()
-    ask = ExtenderArgs(pod=URGENT, node_names=("a",))
-    assert filter_result(ask, await asking).node_names == ("a",)
+    args = ExtenderArgs(pod=URGENT, node_names=("a",))
+    assert filter_result(args, await requesting).node_names == ("a",)
 
 
-async def test_nobody_waits_for_room_on_a_node_that_is_not_asked_about_or_that_is_not_being_made(world: World) -> None:
+async def test_no_request_waits_for_a_node_that_it_does_not_name_or_that_no_victim_leaves(world: World) -> None:
     ours = extender(world)
     await ours.preempt(URGENT, ROOM)
     ours._timeout_s = 60
@@ -108,7 +109,7 @@ async def test_concurrent_callers_evict_a_victim_once(world: World) -> None:
         waiting = [asyncio.create_task(caller) for caller in callers]
         await asyncio.sleep(0)
     await asyncio.gather(*waiting)
-    assert asked(world) == ["a-1"]
+    assert evicted(world) == ["a-1"]
 
 
 async def test_nobody_is_evicted_for_a_node_that_was_taken_while_the_caller_waited_for_its_turn(world: World) -> None:
@@ -119,18 +120,18 @@ async def test_nobody_is_evicted_for_a_node_that_was_taken_while_the_caller_wait
         world.add_pod(pod("late", cpu="1", on="a", phase="Running"))
         world.read()
     assert await evicting == {}
-    assert asked(world) == []
+    assert evicted(world) == []
 
 
 async def test_a_victim_that_stays_makes_those_of_the_next_node_go(world: World) -> None:
     ours = extender(world, timeout_s=5)
     evicting = asyncio.create_task(ours.preempt(URGENT, ROOM))
-    while not asked(world):
+    while not evicted(world):
         await asyncio.sleep(0)
     (eviction,) = (record for record in world.logs["scheduling"] if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRejected(pod="d/a-1", pod_uid="a-1", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
-    while len(asked(world)) < 2:
+    while len(evicted(world)) < 2:
         await asyncio.sleep(0)
     world.add_pod(pod("b-1", cpu="4", on="b", phase="Running", deleting=True))
     world.read()

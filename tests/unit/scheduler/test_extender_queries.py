@@ -1,4 +1,4 @@
-"""What the extender's verbs answer, as functions of what is known."""
+"""The results of the extender's verbs, as functions of the settled cache."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,11 +11,11 @@ from tests.support.numa_machines import bound_pod, holding_pod, machine, reporte
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
-def left(world: World, asked: Pod, candidates: Mapping[str, Sequence[str]]) -> list[str]:
+def left(world: World, queried: Pod, candidates: Mapping[str, Sequence[str]]) -> list[str]:
     """The nodes that are left of those with victims by uid."""
     world.read()
-    ask = {name: MetaVictims(pods=tuple(MetaPod(uid=uid) for uid in uids)) for name, uids in candidates.items()}
-    return list(feasible_candidates(ask, EvaluationQuery(world.indexed(), asked, world.now_ns)))
+    victims = {name: MetaVictims(pods=tuple(MetaPod(uid=uid) for uid in uids)) for name, uids in candidates.items()}
+    return list(feasible_candidates(victims, EvaluationQuery(world.indexed(), queried, world.now_ns)))
 
 
 def test_a_node_is_left_when_the_pod_fits_without_the_victims_and_only_then() -> None:
@@ -59,9 +59,9 @@ def test_cpus_of_victims_count_as_free_and_load_does_not_go_with_them() -> None:
         world.add_pod(holding_pod(f"{name}-1", "0-15", name))
     world.report(metric("hot", cpu="15"))
     world.report(metric("cool", cpu="1"))
-    asked = bound_pod("p", 4, "FullPCPUs", required=True)
-    assert left(world, asked, {"cool": ("cool-1",), "hot": ("hot-1",)}) == ["cool"]
-    assert left(world, asked, {"cool": ()}) == []
+    queried = bound_pod("p", 4, "FullPCPUs", required=True)
+    assert left(world, queried, {"cool": ("cool-1",), "hot": ("hot-1",)}) == ["cool"]
+    assert left(world, queried, {"cool": ()}) == []
 
 
 def test_the_node_whose_pods_are_on_their_way_already_is_named_again() -> None:

@@ -1,4 +1,5 @@
-"""Quota on the scheduler's side: who must be charged, what becomes of a cycle whose pods are refused, and who is woken."""
+"""Quota on the scheduler's side: pods that need a charge, cycles with refused pods, and the pods let through the
+gate."""
 
 import random
 from typing import Any
@@ -31,11 +32,11 @@ LABELED = {QUOTA_NAME: "a"}
 def view_of(*events: Event) -> QuotaView:
     view = QuotaView()
     for event in (WriterStarted(epoch=1, release="0"), ConfigApplied(source="", digest="", text="{}"), *events):
-        tell(view, event)
+        append(view, event)
     return view
 
 
-def tell(view: QuotaView, *events: Event) -> None:
+def append(view: QuotaView, *events: Event) -> None:
     for event in events:
         view.seq = getattr(view, "seq", 0) + 1  # type: ignore[attr-defined]  # the log's position, which a view does not need
         view.apply(RecordedEvent("quota", view.seq, event))  # type: ignore[attr-defined]
@@ -65,18 +66,18 @@ def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodRecord:
     return pod_record
 
 
-def test_without_a_ledger_nobody_is_asked_and_with_one_only_for_pods_of_quotas() -> None:
+def test_only_pods_of_quotas_need_a_charge_and_none_without_a_ledger() -> None:
     view = QuotaView()
     view.observe("x/a", {"metadata": {"name": "a", "namespace": "q"}})
     assert not view.needs_charge("ns", LABELED)
-    tell(view, WriterStarted(epoch=1, release="0"))
+    append(view, WriterStarted(epoch=1, release="0"))
     assert view.needs_charge("ns", LABELED), "the ledger has still to declare what the cluster has"
     assert not view.needs_charge("ns", {})
     assert not view.needs_charge("ns", {QUOTA_NAME: "unknown"})
-    tell(view, declared("a"))
+    append(view, declared("a"))
     view.lose("x/a")
     assert view.needs_charge("ns", LABELED), "the ledger has still to retire it"
-    tell(view, QuotaDeleted(quota="a"))
+    append(view, QuotaDeleted(quota="a"))
     assert not view.needs_charge("ns", LABELED)
 
 
@@ -88,29 +89,29 @@ def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:
         assert gate.place(uid, pod_record, 0) == (None, 0)
     assert gate.changed() == []
     view.seq = seen  # type: ignore[attr-defined]
-    tell(view, PodChargeReverted(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="cycle-ended"))
+    append(view, PodChargeReverted(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="cycle-ended"))
     assert gate.changed() == ["p2"]
     assert gate.place("p2", waiting["p2"], 0) == (waiting["p2"], 6)
     assert gate.place("p3", waiting["p3"], 0) == (None, 0)
-    tell(view, charged("p2"))
+    append(view, charged("p2"))
     gate.place("p2", None, 0)
     assert gate.changed() == []
-    tell(view, runtime(4000))
+    append(view, runtime(4000))
     assert sorted(gate.changed()) == ["p3", "p4"]
 
 
-def test_what_cures_nothing_wakes_nobody() -> None:
+def test_changes_that_free_nothing_let_no_pod_be_tried() -> None:
     view = view_of(declared("a"), declared("b"), runtime(1000), attached("p0"), attached("p1"), charged("p0"))
     gate, pod_record = QuotaGate(view), refused("p1", 99)
     gate.place("p1", pod_record, 0)
     view.seq = 99  # type: ignore[attr-defined]
-    tell(
+    append(
         view, attached("p2", quota="b"), PodReleased(pod_uid="p2", pod="p2", quota="b", reason="deleted"), runtime(500)
     )
     assert gate.changed() == []
-    tell(view, PodReleased(pod_uid="p0", pod="p0", quota="a", reason="deleted"))
+    append(view, PodReleased(pod_uid="p0", pod="p0", quota="a", reason="deleted"))
     assert gate.changed() == [], "half of it is gone: there is no room yet"
-    tell(view, runtime(1000))
+    append(view, runtime(1000))
     assert gate.changed() == ["p1"]
 
 
@@ -142,14 +143,14 @@ def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_trie
     assert decided.charged_at == 40
     [rejected] = decided.classes[decided.pods[1].class_index].rejected
     assert (rejected.plugin, rejected.code, rejected.detail) == (PLUGIN, EXCEEDED, "a, exceedDimensions: [cpu]")
-    told = [event for event in rest if isinstance(event, PodUnschedulable) and event.pod_uid == "p2"]
-    assert [(event.code, event.attempt) for event in told] == [(EXCEEDED, 2)]
-    assert told[0].message == "0/3 nodes are available: Insufficient quotas."
+    unschedulable = [event for event in rest if isinstance(event, PodUnschedulable) and event.pod_uid == "p2"]
+    assert [(event.code, event.attempt) for event in unschedulable] == [(EXCEEDED, 2)]
+    assert unschedulable[0].message == "0/3 nodes are available: Insufficient quotas."
     assert not [event for event in rest if getattr(event, "pod_uid", "") == "p4"]
 
 
 @pytest.mark.parametrize("stage", ["quota", "nonPreemptible", "ancestor"])
-def test_what_a_pod_has_been_told_is_not_said_again(stage: str) -> None:
+def test_a_condition_that_a_pod_has_is_not_written_again(stage: str) -> None:
     drafts = cycle_of(("p1", "n1"))
     short = QuotaShort(quota="a", stage=stage, short={"cpu": 1})
     [_, first] = apply_charge_result(drafts, {"p1": short}, lambda _: PendingCondition("", 1), 1)
@@ -158,7 +159,7 @@ def test_what_a_pod_has_been_told_is_not_said_again(stage: str) -> None:
     assert len(apply_charge_result(drafts, {"p1": short}, lambda _: PendingCondition(code, 1), 1)) == 1
 
 
-def test_a_restored_view_knows_the_same() -> None:
+def test_a_restored_view_is_equal() -> None:
     chance = random.Random(5)
     view = view_of(declared("org"), declared("a", "org"), runtime(3000))
     for number in range(60):
@@ -168,7 +169,7 @@ def test_a_restored_view_knows_the_same() -> None:
             charged(uid),
             PodReleased(pod_uid=uid, pod=uid, quota="a", reason="deleted"),
         )
-        tell(view, chance.choice(events) if number else events[0])
+        append(view, chance.choice(events) if number else events[0])
     other = QuotaView()
     other.restore(view.image())
     assert other.image() == view.image()

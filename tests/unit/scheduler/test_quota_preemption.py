@@ -1,4 +1,7 @@
-"""Preemption inside a quota: a pod without room in its quota has less important pods of the same quota make it. Source: spec/quota.md 6.3."""
+"""Preemption inside a quota: less important pods of a quota are evicted for a pod that does not fit into it.
+
+Source: spec/quota.md 6.3.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,7 +108,7 @@ def runs(world: Teams, *pods: Pod) -> None:
     add(world, *(msgspec.structs.replace(p, status=msgspec.structs.replace(p.status, phase="Running")) for p in pods))
 
 
-def asked(records: Sequence[RecordedEvent]) -> list[str]:
+def evicted(records: Sequence[RecordedEvent]) -> list[str]:
     return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested))
 
 
@@ -127,14 +130,19 @@ def test_a_pod_its_quota_refuses_has_a_lesser_one_of_it_go_and_comes_once_that_i
     add(world, of("a", "p", priority=100))
     records = world.cycle()
     assert placements(records) == {}
-    assert asked(records) == ["low"]
-    [said] = nominated(records)
-    assert (said.pod_uid, said.quota, said.victims, bool(said.node)) == ("p", "a", ("low",), True)
+    assert evicted(records) == ["low"]
+    [nomination] = nominated(records)
+    assert (nomination.pod_uid, nomination.quota, nomination.victims, bool(nomination.node)) == (
+        "p",
+        "a",
+        ("low",),
+        True,
+    )
     world.wait(20)
-    assert asked(world.rounds()) == [], "it waits for the one that was asked"
+    assert evicted(world.rounds()) == [], "it waits for the one that was evicted"
     world.drop_pod("low")
     world.read()
-    assert placements(world.rounds()) == {"p": said.node}
+    assert placements(world.rounds()) == {"p": nomination.node}
     assert world.used("a") == 6000
 
 
@@ -146,8 +154,8 @@ def test_the_room_that_was_made_is_kept_from_the_pod_that_left_it() -> None:
     add(world, of("a", "low-again"), of("b", "other"))
     records = world.cycle()
     assert placements(records).keys() == {"other"}, "p is in its backoff; its room is not to be had"
-    [told] = [r.event for r in records if isinstance(r.event, PodUnschedulable)]
-    assert "the room in it is kept for d/p of priority 100" in told.message
+    [unschedulable] = [r.event for r in records if isinstance(r.event, PodUnschedulable)]
+    assert "the room in it is kept for d/p of priority 100" in unschedulable.message
     world.wait(20)
     assert placements(world.rounds()).keys() == {"p"}
     assert world.used("a") == 6000
@@ -180,26 +188,26 @@ def test_when_the_pod_for_whom_room_was_made_goes_the_others_may_have_it() -> No
 )
 def test_nobody_goes_in_vain(world: Teams, late: Pod) -> None:
     add(world, late)
-    assert asked(world.rounds()) == []
+    assert evicted(world.rounds()) == []
 
 
-def test_pods_that_must_not_be_preempted_stay_and_a_pod_may_be_told_never_to_preempt() -> None:
+def test_non_preemptible_pods_stay_and_a_pod_of_policy_never_preempts_none() -> None:
     world = Teams(quota("a", "6", "6"))
     runs(world, of("a", "kept", on="n0", labels={PREEMPTIBLE: "false"}), of("a", "x", on="n0"), of("a", "y", on="n1"))
     polite = of("a", "polite", priority=100)
     add(world, msgspec.structs.replace(polite, spec=msgspec.structs.replace(polite.spec, preemption_policy="Never")))
-    assert asked(world.rounds()) == []
+    assert evicted(world.rounds()) == []
     add(world, of("a", "p", cpu="4", priority=50))
     world.wait(20)
-    assert asked(world.rounds()) == ["x", "y"]
+    assert evicted(world.rounds()) == ["x", "y"]
 
 
 def test_two_pods_of_a_cycle_rest_on_different_victims() -> None:
     world = full()
     add(world, of("a", "p", priority=100), of("a", "q", priority=50))
     records = world.cycle()
-    assert {said.pod_uid: len(said.victims) for said in nominated(records)} == {"p": 1, "q": 1}
-    assert len(asked(records)) == 2
+    assert {nomination.pod_uid: len(nomination.victims) for nomination in nominated(records)} == {"p": 1, "q": 1}
+    assert len(evicted(records)) == 2
 
 
 def test_a_victim_that_stays_makes_another_one_go() -> None:
@@ -209,7 +217,7 @@ def test_a_victim_that_stays_makes_another_one_go() -> None:
     world.observe(EvictionRejected(pod="d/low", pod_uid="low", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(20)
-    [other] = asked(world.rounds())
+    [other] = evicted(world.rounds())
     assert other in ("mid", "old")
 
 
@@ -217,11 +225,11 @@ def test_a_pod_without_a_node_has_its_own_team_go_first_and_no_other_team_in_vai
     world = Teams(quota("a", "4", "4"), quota("b", "4", "60"), cpu="4", nodes=1)
     runs(world, of("b", "theirs", on="n0"), of("a", "own", on="n0"))
     add(world, of("a", "p", priority=100))
-    assert asked(world.rounds()) == ["own"]
+    assert evicted(world.rounds()) == ["own"]
     short = Teams(quota("a", "2", "2"), quota("b", "4", "60"), cpu="4", nodes=2)
     runs(short, of("b", "theirs", cpu="4", on="n0"), of("a", "own", on="n1", priority=100), of("b", "x", on="n1"))
     add(short, of("a", "p", priority=100))
-    assert asked(short.rounds()) == [], "its quota has no room, so that others would go for nothing"
+    assert evicted(short.rounds()) == [], "its quota has no room, so that others would go for nothing"
 
 
 def test_an_ancestor_that_is_short_counts_where_ancestors_are_compared() -> None:
@@ -231,19 +239,19 @@ def test_an_ancestor_that_is_short_counts_where_ancestors_are_compared() -> None
     )
     runs(world, of("a", "low", on="n0"), of("b", "other", on="n0"))
     add(world, of("a", "p", priority=100))
-    assert asked(world.rounds()) == ["low"]
+    assert evicted(world.rounds()) == ["low"]
 
 
-def test_it_is_told_to_whom_it_serves_and_to_whom_it_costs() -> None:
+def test_the_explanations_of_preemptor_and_victim_name_each_other() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
-    [said] = nominated(world.cycle())
+    [nomination] = nominated(world.cycle())
     records = [record for log in world.logs.values() for record in log]
     of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, CycleDecided)])
     assert of_p.status == "nominated"
     assert of_p.summary == (
-        f"cycle {said.cycle} evicts pods of quota a for it: d/low (priority 0); within every disruption budget; "
-        f"it is nominated for {said.node}"
+        f"cycle {nomination.cycle} evicts pods of quota a for it: d/low (priority 0); within every disruption budget; "
+        f"it is nominated for {nomination.node}"
     )
     of_low = explain([r for r in records if r.context != "quota" and getattr(r.event, "pod_uid", "") == "low"])
     assert of_low.steps[-1].text == "its eviction is requested: preempted by d/p of priority 100 in quota a"
@@ -273,6 +281,6 @@ def test_the_example_of_the_document_is_what_happens() -> None:
     records = [record for log in world.logs.values() for record in log]
     for uid in ("hotfix", "nightly"):
         own = [r for r in records if getattr(r.event, "pod_uid", "") == uid or isinstance(r.event, CycleDecided)]
-        story = explain([r for r in own if r.context != "quota"], uid)
-        assert (story.summary if uid == "hotfix" else story.steps[-1].text) in example, uid
-    assert asked(world_with("4")[1]) == ["nightly", "release"], "nightly and the later one of the other two"
+        explanation = explain([r for r in own if r.context != "quota"], uid)
+        assert (explanation.summary if uid == "hotfix" else explanation.steps[-1].text) in example, uid
+    assert evicted(world_with("4")[1]) == ["nightly", "release"], "nightly and the later one of the other two"

@@ -1,4 +1,4 @@
-"""ScheduleExplanation: a question is answered in its object's status, again when the answer changes, and each minute."""
+"""ScheduleExplanation: the answer is the object's status, written again when it changes, and each minute."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def submit(world: World, spec: dict[str, Any], name: str = "q") -> None:
 
 
 def answer(world: World) -> dict[str, Any] | None:
-    """What is said now, folded; None when nothing is."""
+    """Returns the status that is written now, folded; None for none."""
     cache = world.indexed()
     cache.settle()
     drafts = explanation_drafts(cache, world.now_ns)
@@ -50,14 +50,14 @@ def world() -> World:
     return world
 
 
-def test_a_pod_that_waits_is_told_which_nodes_refuse_it_and_why(world: World) -> None:
+def test_the_answer_for_a_pending_pod_names_the_nodes_that_reject_it_and_why(world: World) -> None:
     world.add_pod(pod("big", cpu="20"))
     submit(world, {"questionObjectKey": "d/big"})
-    said = answer(world)
-    assert said is not None
-    assert said["schedulable"] is False
-    assert said["failedMessage"] == "0/2 nodes are available: 2 Insufficient cpu."
-    (detail,) = said["detailedExplanation"][0]["scheduleExplanation"]["nodeFailedDetails"]
+    status = answer(world)
+    assert status is not None
+    assert status["schedulable"] is False
+    assert status["failedMessage"] == "0/2 nodes are available: 2 Insufficient cpu."
+    (detail,) = status["detailedExplanation"][0]["scheduleExplanation"]["nodeFailedDetails"]
     assert detail["failedPlugin"] == "NodeResourcesFit"
     assert detail["failedNodes"] == ["large", "small"]
     assert detail["preemptMightHelp"] is False, "they are too small even when empty"
@@ -66,22 +66,22 @@ def test_a_pod_that_waits_is_told_which_nodes_refuse_it_and_why(world: World) ->
 def test_a_pod_that_runs_is_answered_with_its_node(world: World) -> None:
     world.add_pod(pod("web", on="small"))
     submit(world, {"questionObjectKey": "d/web"})
-    said = answer(world)
-    assert said is not None
-    (result,) = said["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
-    assert (said["schedulable"], result["nodeName"]) == (True, "small")
+    status = answer(world)
+    assert status is not None
+    (result,) = status["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
+    assert (status["schedulable"], result["nodeName"]) == (True, "small")
 
 
 def test_a_template_is_placed_in_thought(world: World) -> None:
     submit(world, {"questionObjectTemplate": template("4")})
-    said = answer(world)
-    assert said is not None
-    (result,) = said["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
+    status = answer(world)
+    assert status is not None
+    (result,) = status["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
     assert (result["name"], result["nodeName"]) == ("q", "large")
     assert not world.view.pods, "nothing was placed"
 
 
-def test_nothing_is_said_twice_until_a_minute_is_over_or_the_answer_changes(world: World) -> None:
+def test_an_answer_is_written_again_after_a_minute_or_when_it_changes(world: World) -> None:
     submit(world, {"questionObjectTemplate": template("4")})
     assert answer(world)
     world.wait(2)
@@ -96,7 +96,7 @@ def test_nothing_is_said_twice_until_a_minute_is_over_or_the_answer_changes(worl
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({}, "give spec.questionObjectKey"),
         ({"questionObjectKey": "d/none"}, "there is no pod d/none"),
@@ -105,12 +105,12 @@ def test_nothing_is_said_twice_until_a_minute_is_over_or_the_answer_changes(worl
     ],
 )
 def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(
-    world: World, spec: dict[str, Any], said: str
+    world: World, spec: dict[str, Any], message: str
 ) -> None:
     submit(world, spec)
     status = answer(world)
     assert status is not None
-    assert said in status["failedMessage"]
+    assert message in status["failedMessage"]
 
 
 def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name_is_another_question(
@@ -126,7 +126,7 @@ def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name
     assert explanation_drafts(world.indexed(), world.now_ns) == ()
 
 
-def test_what_was_asked_and_said_outlives_a_restart(world: World) -> None:
+def test_objects_and_answers_survive_a_restart(world: World) -> None:
     submit(world, {"questionObjectTemplate": template("1")})
     assert answer(world)
     again = type(world.view)()

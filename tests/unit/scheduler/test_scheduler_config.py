@@ -159,7 +159,8 @@ def test_multi_point_puts_a_plugin_at_every_point_it_implements() -> None:
 
 
 def test_totals_are_exact_whole_numbers_at_the_largest_weights() -> None:
-    """Kernels sum totals as whole floats, which are exact below 2^53; upstream's weights are int32, and a score is 100 at most."""
+    """Kernels sum totals as whole floats, which are exact below 2^53; upstream's weights are int32, and a score is 100
+    at most."""
     names = [scorer.plugin.name for scorer in read_config(DEFAULT_PROFILE).profiles["koord-scheduler"].scorers]
     weights = {name: 2**31 - 1 - 2 * place for place, name in enumerate(names)}
     assert 100 * sum(weights.values()) < 2**53

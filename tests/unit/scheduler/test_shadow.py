@@ -60,7 +60,7 @@ def test_the_same_choice_has_no_gap() -> None:
     assert (found.our_node, found.gap, found.our_score) == ("large", 0, found.their_score)
 
 
-def test_a_choice_that_our_filters_refuse_says_which_and_why() -> None:
+def test_a_choice_that_our_filters_reject_records_which_and_why() -> None:
     world = two_nodes()
     world.add_node(node("tainted", taints=(Taint(key="team", value="a", effect="NoSchedule"),)))
     world.add_pod(theirs("p", cpu="3"))
@@ -101,7 +101,7 @@ def test_a_pod_that_cannot_be_read_is_compared_with_nothing() -> None:
     assert (found.our_node, found.their_rejections[0].code) == ("", "UnreadablePod")
 
 
-def test_each_pod_is_judged_after_the_bindings_before_it_and_before_its_own() -> None:
+def test_each_pod_is_evaluated_after_the_bindings_before_it_and_before_its_own() -> None:
     world = Beside()
     for name in ("a", "b"):
         world.add_node(node(name, cpu="4"))
@@ -256,7 +256,7 @@ def comparisons(world: World) -> list[tuple[RecordedEvent, PlacementCompared]]:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(operations)
-def test_a_comparison_is_what_a_state_folded_to_just_before_the_binding_judges(
+def test_a_comparison_equals_an_evaluation_on_the_state_just_before_the_binding(
     steps: list[tuple[str, int, int]],
 ) -> None:
     world = play([("node", 0, 3), ("node", 1, 3), *steps])

@@ -1,4 +1,4 @@
-"""What `koord shadow report` sums up, from the events of a small history."""
+"""The sums of `koord shadow report`, from the events of a small history."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from tests.support.scheduling_world import node, pod
 from tests.unit.scheduler.beside import THEIRS, Beside, theirs
 
 
-def told(world: Beside) -> ShadowHistory:
+def recorded(world: Beside) -> ShadowHistory:
     log = ShadowHistory()
     for records in world.logs.values():
         for record in records:
@@ -25,14 +25,14 @@ def told(world: Beside) -> ShadowHistory:
 def followed(world: Beside) -> dict[str, str]:
     """Pod -> where it would be had we been followed."""
     configs = [record for record in world.logs["scheduling"] if isinstance(record.event, ConfigApplied)]
-    cluster = Counterfactual([one.found for one in told(world).compared.values()], configs)
+    cluster = Counterfactual([one.found for one in recorded(world).compared.values()], configs)
     for record in world.logs["cluster"]:
         cluster.apply(record)
     return cluster.nodes
 
 
 def summed_up(world: Beside, schedulers: Sequence[str] = (), since_ns: int = 0, worst: int = 10) -> ShadowReport:
-    return report(told(world), followed(world), schedulers, since_ns, worst)
+    return report(recorded(world), followed(world), schedulers, since_ns, worst)
 
 
 def history() -> Beside:
@@ -88,7 +88,7 @@ def test_nodes_hold_what_runs_on_them_or_would_if_we_had_been_followed() -> None
 
 
 def test_our_choices_see_each_other_where_they_are_followed() -> None:
-    """Judged singly, each of them goes to the node that theirs has left empty."""
+    """Evaluated singly, each of them goes to the node that theirs has left empty."""
     world = Beside()
     for name in ("a", "b"):
         world.add_node(node(name, cpu="8"))
@@ -139,7 +139,7 @@ def test_what_was_not_compared_is_counted_by_its_reason() -> None:
     assert found.gap.max == 0
 
 
-def test_only_what_was_bound_since_an_instant_counts_when_asked() -> None:
+def test_only_bindings_since_a_given_instant_count() -> None:
     world = history()
     later = world.now_ns + 60 * 10**9
     world.wait(60)
@@ -150,7 +150,7 @@ def test_only_what_was_bound_since_an_instant_counts_when_asked() -> None:
     assert (found.compared, found.first_ns, found.last_ns) == (1, later, later)
 
 
-def test_why_says_what_we_would_have_done_with_another_schedulers_pod() -> None:
+def test_why_shows_our_choice_for_another_schedulers_pod() -> None:
     records = [record for records in history().logs.values() for record in records]
     for uid, words in (
         ("best", "bound it to large, as we would have"),
@@ -158,8 +158,8 @@ def test_why_says_what_we_would_have_done_with_another_schedulers_pod() -> None:
         ("refused", "which we refuse: node(s) had untolerated taint(s); we would have chosen large"),
         ("none", "which we refuse: Insufficient cpu; none passed our filters"),
     ):
-        told_ = explain(records, uid)
-        assert (told_.status, words in render(told_)) == ("bound", True), render(told_)
+        explanation = explain(records, uid)
+        assert (explanation.status, words in render(explanation)) == ("bound", True), render(explanation)
     evaluation = explain(records, "worse").evaluation
     assert evaluation is not None
     assert (evaluation.node, evaluation.cycle, len(evaluation.best)) == ("large", 0, 2)
