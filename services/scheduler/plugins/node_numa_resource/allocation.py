@@ -1,4 +1,4 @@
-"""What a pod gets on a node: amounts of NUMA zones, and CPUs.
+"""Allocation of a node's CPUs and NUMA zones to a pod.
 
 Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresource/resource_manager.go.
 """
@@ -24,10 +24,10 @@ Zones = dict[int, dict[str, int]]
 
 
 class NumaNode:
-    """A node as pods meet it: what it offers, and what is held of that. A value; what follows from it is worked out once.
+    """A node's options and their usage. It is immutable, so that everything derived from it is computed once.
 
     Attributes:
-        max_pods: how many pods may share a CPU.
+        max_pods: number of pods that may share a CPU.
     """
 
     def __init__(self, options: NodeOptions, usage: NodeUsage, max_pods: int = 1) -> None:
@@ -38,25 +38,25 @@ class NumaNode:
         self._usable: dict[str, UsableCpus] = {}
 
     def invalid(self) -> Rejection:
-        """Why no CPU can be given, with what could not be read of the node's report."""
+        """The rejection where no CPU can be allocated, with the unreadable parts of the node's report."""
         return Rejection((Reason("InvalidCpuTopology", "; ".join(self.options.problems)[:200]),), unresolvable=True)
 
     @cached_property
     def allocated(self) -> Zones:
-        """What is held of each zone, with held CPUs counted as much as the zone counts them."""
+        """Allocated amounts of each zone; allocated CPUs count amplified, as the zone counts them."""
         ratio = self.options.ratios.get("cpu", 1)
         zones: Zones = {}
         for zone in self.options.zones:
             amounts = dict(self.usage.zones.get(zone.numa, {}))
             own = 1000 * self.usage.bound.get(zone.numa, 0)
-            if own and ratio > 1 and zone.numa in self.usage.zones:  # else nobody's amounts are counted there
+            if own and ratio > 1 and zone.numa in self.usage.zones:  # else no pod's amounts are counted there
                 amounts["cpu"] = amounts.get("cpu", 0) - own + amplified(own, ratio)
             zones[zone.numa] = amounts
         return zones
 
     @cached_property
     def free(self) -> Zones:
-        """What is left of each zone."""
+        """Free amounts of each zone."""
         allocated = self.allocated
         return {
             zone.numa: {name: max(0, total - allocated[zone.numa].get(name, 0)) for name, total in zone.total.items()}
@@ -65,7 +65,7 @@ class NumaNode:
 
     @cached_property
     def free_cpus(self) -> frozenset[int] | Rejection:
-        """CPUs that a pod may be given; none where no topology is reported."""
+        """CPUs that can be allocated; none where no topology is reported."""
         if not self.options.known:
             return frozenset()
         if not self.options.topology.valid:
@@ -73,14 +73,14 @@ class NumaNode:
         return self.usage.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
 
     def usable(self, bind: str) -> "UsableCpus":
-        """The free CPUs that a required bind policy leaves; all of them without one."""
+        """The free CPUs that a required bind policy permits; all of them without one."""
         if bind not in self._usable:
             free = frozenset() if isinstance(self.free_cpus, Rejection) else self.free_cpus
             self._usable[bind] = UsableCpus(self, usable_cpus(self.options.topology, bind, free))
         return self._usable[bind]
 
     def room(self, request: NodeRequest) -> Zones:
-        """What is left of each zone for a pod: of cpu only whole CPUs that its required bind policy lets it have."""
+        """Free amounts of each zone for a pod: of cpu only whole CPUs that its required bind policy permits."""
         if not request.required:
             return self.free
         if request.bind not in self._rooms:
@@ -93,7 +93,7 @@ class NumaNode:
 
 
 class UsableCpus:
-    """CPUs that may be taken, and what allocations of one NUMA node have come to."""
+    """CPUs that may be allocated, with the cached allocations within one NUMA node."""
 
     def __init__(self, node: NumaNode, cpus: frozenset[int]) -> None:
         self.cpus = cpus
@@ -105,14 +105,14 @@ class UsableCpus:
         self._by_numa = {numa: frozenset(there) for numa, there in by_numa.items()}
 
     def of(self, numa: int) -> frozenset[int]:
-        """Those of a NUMA node."""
+        """The CPUs of a NUMA node."""
         return self._by_numa.get(numa, frozenset())
 
     def take(self, numa: int, take: Take, preferred: frozenset[int]) -> frozenset[int]:
-        """Take from a NUMA node alone.
+        """Takes CPUs from one NUMA node only.
 
         Raises:
-            NotEnoughCpus: there are not as many.
+            NotEnoughCpus: fewer are available.
         """
         node = self._node
         if preferred:
@@ -124,7 +124,7 @@ class UsableCpus:
 
 
 def allocate(node: NumaNode, request: NodeRequest, mask: Mask | None) -> Allocation | Rejection:
-    """What the pod would get with an affinity; nothing when it has none and wants no CPUs of its own."""
+    """The pod's allocation with an affinity; an empty one without an affinity and without CPUs of its own."""
     zones: list[tuple[int, Amounts]] = []
     if mask is not None:
         room = node.room(request)
@@ -139,9 +139,9 @@ def allocate(node: NumaNode, request: NodeRequest, mask: Mask | None) -> Allocat
 
 
 def allocate_designated(node: NumaNode, request: NodeRequest, designated: Allocation) -> Allocation | Rejection:
-    """Exactly what someone else has decided, if it is there.
+    """The allocation that another component has chosen, if it is free.
 
-    Upstream does not look whether the zones still have the amounts; here they must.
+    Upstream does not check that the zones still have the amounts; here they must.
     """
     free = node.free
     room = {
@@ -163,9 +163,9 @@ def allocate_designated(node: NumaNode, request: NodeRequest, designated: Alloca
 def distribute(
     request: NodeRequest, room: Zones, numas: Sequence[int], cpus_per_core: int
 ) -> tuple[dict[int, dict[str, int]], list[str]]:
-    """Split what is asked for evenly over NUMA nodes, those with least room first.
+    """Splits the requests evenly over NUMA nodes, those with the least free amount first.
 
-    Resources that no zone knows are somebody else's matter.
+    Resources that no zone has are left to other plugins.
 
     Returns:
         NUMA node -> amounts, and the resources that do not fit.
@@ -189,7 +189,7 @@ def distribute(
 
 
 def _by_room(room: Sequence[int], numas: Sequence[int]) -> list[int]:
-    """NUMA nodes, least room first, as upstream sorts them: it compares the room of NUMA nodes 0, 1, ... at those positions."""
+    """NUMA nodes, the least free amount first, as upstream sorts: it compares the amounts of NUMA nodes 0, 1, ... there."""
     ordered = list(numas)
     for last in range(1, len(ordered)):
         at = last

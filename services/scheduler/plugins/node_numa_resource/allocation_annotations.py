@@ -1,4 +1,4 @@
-"""What a pod got, as annotations of the pod: written for the node's agent, and read back.
+"""Allocations as annotations of pods: written for the node agent, and read back.
 
     scheduling.koordinator.sh/resource-status
         {"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4","memory":"8Gi"}}]}
@@ -43,7 +43,7 @@ class _Status(msgspec.Struct, frozen=True, omit_defaults=True, rename={"shares":
 
 
 def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
-    """What the annotations say a pod has; nothing when they do not say or cannot be read."""
+    """The allocation in annotations; an empty one where there is none or it cannot be read."""
     notes = annotations or {}
     text = notes.get(RESOURCE_STATUS)
     if not text:
@@ -58,10 +58,10 @@ def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
 
 
 def annotations_for(pod: Pod, allocation: Allocation, bind: str, *, required: bool) -> dict[str, str]:
-    """The annotations to write for what a pod got: always the status; the policy that was applied, where the pod left it open.
+    """The annotations for an allocation: the status, and the bind policy that was applied where the pod names none.
 
     Args:
-        bind: how its CPUs are bound, empty for a pod without CPUs of its own.
+        bind: bind policy of its CPUs, empty for a pod without CPUs of its own.
     """
     notes = {RESOURCE_STATUS: _status_text(pod, allocation)}
     if bind:

@@ -1,4 +1,4 @@
-"""Amplified resources: a node that sells more than it has.
+"""Amplified resources: a node whose amounts are multiplied by a ratio, so that it is overcommitted.
 
 Source: spec/scheduler-core.md 4.2; upstream apis/extension/node_resource_amplification.go.
 """
@@ -13,21 +13,21 @@ from shared.kube.json_text import read_json
 ANNOTATION = "node.koordinator.sh/resource-amplification-ratio"
 
 MOST = 2.0**62
-"""What is amplified beyond this counts as this."""
+"""Upper bound of an amplified amount."""
 
 Ratios = Mapping[str, float]
-"""Resource -> factor; one that is not above 1 changes nothing."""
+"""Resource -> ratio; one that is not above 1 changes nothing."""
 
 
 class BadRatios(Exception):
-    """The annotation is no map of numbers."""
+    """An annotation that is no map of numbers."""
 
 
 def read_ratios(annotations: Mapping[str, str] | None) -> Ratios:
-    """The ratios that annotations state.
+    """The ratios in annotations.
 
     Raises:
-        BadRatios: they cannot be read.
+        BadRatios: the annotation cannot be read.
     """
     text = (annotations or {}).get(ANNOTATION)
     if not text:

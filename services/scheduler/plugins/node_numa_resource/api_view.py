@@ -1,4 +1,4 @@
-"""What a node has of CPUs and NUMA zones, and who holds it, as JSON for people and their tools. Source: spec/api.md 6.2."""
+"""Debug view of a node's CPUs and NUMA zones and of the pods that hold them, as JSON. Source: spec/api.md 6.2."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,10 +10,10 @@ from shared.domain.cpu_set import cpu_list
 
 
 def node_view(node: NumaNode, pods: Iterable[tuple[str, Allocation]]) -> dict[str, Any]:
-    """A node; amounts as integers, cpu in milli-cores.
+    """The view of a node; amounts as integers, cpu in milli-cores.
 
     Args:
-        pods: (uid, what it holds), oldest first.
+        pods: (uid, allocation), oldest first.
     """
     options, free = node.options, node.free_cpus
     return {

@@ -26,7 +26,7 @@ class Weighted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which nodes are preferred, by which resources; cpu and memory when none are named."""
+    """The scoring strategy and its resources; cpu and memory when none are named."""
 
     type: str = policies.LEAST
     resources: tuple[Weighted, ...] = (Weighted("cpu"), Weighted("memory"))
@@ -36,10 +36,10 @@ class NumaArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The plugin's arguments by their upstream JSON names.
 
     Attributes:
-        bind: how the CPUs of pods are bound that do not say it; FullPCPUs when it is not given.
+        bind: bind policy of pods that name none; FullPCPUs by default.
         scoring: scores nodes.
-        numa_scoring: its type scores NUMA nodes, and says which are taken first. As upstream has it, its resources are checked
-            and not used.
+        numa_scoring: its type scores NUMA nodes and orders their allocation. As upstream has it, its resources are checked and
+            not used.
     """
 
     bind: str = msgspec.field(default=policies.FULL_CORES, name="defaultCPUBindPolicy")
@@ -48,13 +48,13 @@ class NumaArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def strategies(self) -> Strategies:
-        """The strategies as plain data."""
+        """The scoring strategies as plain data."""
         weights = tuple((resource.name, resource.weight) for resource in self.scoring.resources)
         return Strategies(weights, self.scoring.type, self.numa_scoring.type)
 
 
 def read_numa_args(raw: Mapping[str, Any], source: str = "NodeNUMAResourceArgs") -> NumaArgs:
-    """Decodes and checks arguments as they stand in a scheduler configuration.
+    """Decodes and checks the arguments in a scheduler configuration.
 
     Raises:
         BadNumaArgs: a field is unknown, of the wrong type, or out of range.

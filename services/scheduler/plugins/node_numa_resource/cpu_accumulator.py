@@ -1,8 +1,8 @@
-"""Which CPUs an allocation gets, of those that are available on a node.
+"""Selection of the CPUs of an allocation, of those that are available on a node.
 
-Three phases, each only for what the one before left open: whole cores (unless CPUs are to be spread), one CPU a core from a
-single NUMA node or socket, and whatever is left. Within a phase, CPUs that exclusion keeps apart are left out at first and
-taken when nothing else will do: exclusion is a preference.
+Three phases, each only for the CPUs that are still needed: whole cores (unless CPUs are to be spread), one CPU a core from
+a single NUMA node or socket, and any CPU. Within a phase, CPUs that an exclusive policy keeps apart are left out at first,
+and taken where the others are not enough: exclusion is a preference.
 
 Source: spec/scheduler-core.md 4.7; upstream pkg/scheduler/plugins/nodenumaresource/cpu_accumulator.go.
 """
@@ -17,25 +17,25 @@ from services.scheduler.plugins.node_numa_resource.policies import CORE_EXCLUSIV
 
 
 class AllocatedCpu(NamedTuple):
-    """A CPU that pods hold: how many of them, and the exclusive policy of the newest."""
+    """An allocated CPU: the number of its pods, and the exclusive policy of the newest."""
 
     pods: int
     exclusive: str
 
 
 class NotEnoughCpus(Exception):
-    """There are fewer CPUs than the allocation needs."""
+    """Fewer CPUs are available than an allocation needs."""
 
 
 class Take(NamedTuple):
-    """What an allocation asks for.
+    """Parameters of an allocation.
 
     Attributes:
-        need: how many CPUs.
-        bind: FullPCPUs takes whole cores first; every other word spreads over cores.
-        exclusive: PCPULevel or NUMANodeLevel keeps away from cores or NUMA nodes of pods with the same word.
-        strategy: MostAllocated fills what is fullest; every other word takes what is emptiest.
-        max_pods: how many pods may share a CPU.
+        need: number of CPUs.
+        bind: FullPCPUs takes whole cores first; every other policy spreads over cores.
+        exclusive: PCPULevel or NUMANodeLevel avoids cores or NUMA nodes of pods with the same policy.
+        strategy: MostAllocated prefers the fullest; every other strategy the emptiest.
+        max_pods: number of pods that may share a CPU.
     """
 
     need: int
@@ -52,10 +52,10 @@ def take_preferred(
     preferred: AbstractSet[int],
     allocated: Mapping[int, AllocatedCpu],
 ) -> frozenset[int]:
-    """Take from the preferred CPUs first, then from the rest; the two parts know nothing of each other.
+    """Takes CPUs from the preferred ones first, then from the rest; the two parts are selected independently.
 
     Raises:
-        NotEnoughCpus: there are not as many.
+        NotEnoughCpus: fewer are available.
     """
     first = available & preferred
     if not first:
@@ -68,14 +68,14 @@ def take_preferred(
 def take_cpus(
     topology: CpuTopology, take: Take, available: AbstractSet[int], allocated: Mapping[int, AllocatedCpu]
 ) -> frozenset[int]:
-    """Take CPUs.
+    """Takes CPUs.
 
     Args:
-        available: CPUs of the topology that may be taken.
-        held: CPUs that pods hold; it decides exclusion, and the order when CPUs are shared.
+        available: CPUs of the topology that may be allocated.
+        allocated: CPUs of running pods; they decide exclusion, and the order where CPUs are shared.
 
     Raises:
-        NotEnoughCpus: there are not as many.
+        NotEnoughCpus: fewer are available.
     """
     if take.need < 1:
         return frozenset()
@@ -90,12 +90,12 @@ def take_cpus(
 
 
 class _Accumulator:
-    """One allocation on its way.
+    """State of one allocation.
 
     Attributes:
-        free: CPUs that are left, ascending.
+        free: CPUs that remain, ascending.
         taken: CPUs taken so far.
-        need: how many are still needed.
+        need: number that is still needed.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class _Accumulator:
             if cpu in self._cpus and pod_allocation.exclusive == take.exclusive:
                 self._exclude(cpu)
 
-    # the phases: each says whether that was enough
+    # the phases; each returns True where its CPUs were enough
 
     def take_whole_cores(self) -> bool:
-        """Whole free cores of one NUMA node, else of one socket, else of several (F1 to F4)."""
+        """Takes whole free cores of one NUMA node, else of one socket, else of several (F1 to F4)."""
         if self._take_within(self._topology.cpus_per_numa, self._cores_by_numa, (True, False)):
             return True
         if self._take_within(self._topology.cpus_per_socket, self._cores_by_socket, (False,)):
@@ -132,10 +132,10 @@ class _Accumulator:
         return self.need >= self._topology.cpus_per_core and self._take_core_by_core(sorted(kept, key=len))
 
     def _take_core_by_core(self, lists: Sequence[list[int]]) -> bool:
-        """Cores of one list after the other (F4).
+        """Takes cores of one list after the other (F4).
 
-        As upstream has it, what is left of a core's worth is looked for in the next list, whole: a need that is no multiple of
-        the core can end with a CPU more than was asked for.
+        As upstream has it, a remainder of less than a core is taken from the next list as a whole core: a need that is no
+        multiple of the core can end with a CPU more than requested.
         """
         size = self._topology.cpus_per_core
         for cpus in lists:
@@ -147,16 +147,16 @@ class _Accumulator:
         return False
 
     def take_spread(self) -> bool:
-        """CPUs of different cores, of one NUMA node or else of one socket (S1, S2)."""
+        """Takes CPUs of different cores, of one NUMA node or else of one socket (S1, S2)."""
         if self._take_within(self._topology.cpus_per_numa, self._spread_by_numa, (True, False)):
             return True
         return self._take_within(self._topology.cpus_per_socket, self._spread_by_socket, (True, False))
 
     def take_rest(self) -> None:
-        """CPU by CPU, near those that are taken already (R).
+        """Takes CPU by CPU, near those that are taken already (R).
 
         Raises:
-            NotEnoughCpus: all are taken.
+            NotEnoughCpus: none is left.
         """
         for keep_apart in (True, False):
             for cpu in self._spread([cpu for cpus in self._cores_left(keep_apart=keep_apart) for cpu in cpus]):
@@ -164,10 +164,10 @@ class _Accumulator:
                     return
         raise NotEnoughCpus
 
-    # where each phase looks, best first
+    # the candidates of each phase, best first
 
     def _take_within(self, most: int, lists: "_Lists", honours: Sequence[bool]) -> bool:
-        """Take the beginning of the first list that is long enough, with exclusion honoured and then without."""
+        """Takes the beginning of the first list that is long enough, with exclusion and then without."""
         if self.need > most:
             return False
         for keep_apart in honours:
@@ -253,11 +253,11 @@ class _Accumulator:
         return sorted(cpus, key=turns.__getitem__)
 
     def _by_use(self, cpus: Iterable[int]) -> list[int]:
-        """CPUs by how many pods share them, when they may be shared, and by number."""
+        """CPUs by the number of pods that share them, where they may be shared, and by number."""
         return sorted(cpus, key=lambda cpu: (self._uses((cpu,)), cpu))
 
     def _uses(self, cpus: Iterable[int]) -> int:
-        """How many pods hold these CPUs, summed up; 0 where CPUs are not shared."""
+        """Sum over these CPUs of their pods; 0 where CPUs are not shared."""
         if self._take.max_pods <= 1:
             return 0
         return sum(self._held[cpu].pods for cpu in cpus if cpu in self._held)
@@ -285,7 +285,7 @@ class _Accumulator:
         self._shut_numas.add(self._cpus[cpu].numa)
 
     def _add(self, cpus: Iterable[int]) -> bool:
-        """Take these CPUs; whether nothing more is needed."""
+        """Takes these CPUs; returns True where no more are needed."""
         for cpu in cpus:
             del self.free[cpu]
             self.taken.append(cpu)

@@ -1,4 +1,4 @@
-"""Which logical CPUs a node has, and how they share cores, NUMA nodes and sockets.
+"""The logical CPUs of a node by core, NUMA node and socket.
 
 Source: spec/scheduler-core.md 4.2; upstream pkg/scheduler/plugins/nodenumaresource/cpu_topology.go.
 """
@@ -27,7 +27,7 @@ class CpuTopology:
     """
 
     def __init__(self, rows: Iterable[tuple[int, int, int, int]] = ()) -> None:
-        """Take rows of (id, core, socket, NUMA node); cores are numbered within a socket, or over all of them."""
+        """Reads rows of (id, core, socket, NUMA node); cores are numbered within a socket, or over all of them."""
         by_id = {id_: Cpu(id_, socket << 16 | core, numa, socket) for id_, core, socket, numa in rows}
         self.cpus = dict(sorted(by_id.items()))
         self.all = frozenset(self.cpus)
@@ -44,7 +44,7 @@ class CpuTopology:
 
     @property
     def valid(self) -> bool:
-        """Whether there is any CPU."""
+        """Returns True where there is any CPU."""
         return bool(self.cpus)
 
     def fully_free_cores(self, free: Iterable[int]) -> dict[int, list[int]]:

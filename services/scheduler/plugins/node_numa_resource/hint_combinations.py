@@ -1,8 +1,8 @@
-"""All combinations of one hint a resource, and what each comes to: only those that can be the best.
+"""The merged hints of all combinations of one hint a resource: only those that can be the best.
 
-A combination is preferred when all its hints are and all name one set of NUMA nodes; those are few and are walked. When there is
-none, the narrowest ones decide; eight NUMA nodes and three resources have 16 million combinations, so these are worked
-out as arrays.
+A combination is preferred when all its hints are and all have one set of NUMA nodes; those are few and are enumerated. When
+there is none, the narrowest ones decide; eight NUMA nodes and three resources have 16 million combinations, so these are
+computed as arrays.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,15 +15,15 @@ Mask = int
 """A set of NUMA nodes, a bit each."""
 
 MOST_COMBINATIONS = 1 << 21
-"""With more than these at hand, a resource's widest hints are left out: what is found is right, but may not be upstream's choice."""
+"""Beyond so many combinations the widest hints of a resource are left out: the result is valid, but upstream's may differ."""
 
 
 class Hint(NamedTuple):
     """An affinity: a set of NUMA nodes, None for any.
 
     Attributes:
-        preferred: nothing narrower will do.
-        unsatisfied: a resource has no affinity that would do.
+        preferred: no narrower set is sufficient.
+        unsatisfied: a resource has no sufficient set.
     """
 
     mask: Mask | None
@@ -33,7 +33,7 @@ class Hint(NamedTuple):
 
 
 def preferred_combinations(lists: Sequence[Sequence[Hint]], every: Mask) -> Iterator[Hint]:
-    """What the preferred combinations come to, in the order of the hints, the last list's changing fastest."""
+    """The merged hints of the preferred combinations, in the order of the hints, the last list changing fastest."""
     preferred = [[hint for hint in hints if hint.preferred and not hint.unsatisfied] for hints in lists]
 
     def walk(depth: int, mask: Mask | None, chosen: tuple[Hint, ...]) -> Iterator[Hint]:
@@ -51,7 +51,7 @@ def preferred_combinations(lists: Sequence[Sequence[Hint]], every: Mask) -> Iter
 
 
 def narrowest_combinations(lists: Sequence[Sequence[Hint]], every: Mask) -> Iterator[Hint]:
-    """What the combinations with the fewest NUMA nodes come to, none of them preferred, in the order of the hints."""
+    """The merged hints of the combinations with the fewest NUMA nodes, none of them preferred, in the order of the hints."""
     both: NDArray[np.int64] = np.array([every], np.int64)
     widest = np.zeros(1, np.int64)
     unsatisfied = np.zeros(1, np.bool_)

@@ -1,4 +1,4 @@
-"""A pod against one node: may it run there, how good would that be, and what does it get.
+"""Admission of a pod to one node: filter, score and reservation.
 
 Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
 """
@@ -22,11 +22,11 @@ from services.scheduler.plugins.node_numa_resource.topology_hints import hints_o
 from services.scheduler.plugins.node_numa_resource.topology_manager import MergedHint, merge
 
 MOST_NUMAS = 64
-"""NUMA nodes are numbered from 0 to below this; a report with other numbers is of no use."""
+"""Upper bound of the numbers of NUMA nodes; a report with other numbers is ignored."""
 
 
 class NodeAmounts(Protocol):
-    """A node's amounts as a whole: allocatable, and what its pods request."""
+    """Amounts of a whole node: allocatable, and the requests of its pods."""
 
     @property
     def allocatable(self) -> Amounts: ...  # noqa: D102
@@ -36,11 +36,11 @@ class NodeAmounts(Protocol):
 
 
 class NodeAdmission:
-    """One pod against one node.
+    """Admission of the pods of one class to one node.
 
     Attributes:
-        want: what it wants there.
-        policy: NUMA policy of both; a refusal when they differ.
+        request: the requests on this node.
+        policy: NUMA policy of both; a rejection when they differ.
     """
 
     def __init__(self, requirements: PodRequirements, node: NumaNode, strategies: Strategies) -> None:
@@ -63,16 +63,16 @@ class NodeAdmission:
 
     @property
     def is_fractional(self) -> bool:
-        """Whether the pod is to have CPUs of its own and asks for a part of one."""
+        """Returns True for a pod with CPUs of its own that requests a fraction of one."""
         return self.request.binds and self.requirements.requests["cpu"] % 1000 > 0
 
     @property
     def allocates(self) -> bool:
-        """Whether what the pod gets is kept: it or the node asks for CPUs of its own or for a NUMA policy."""
+        """Returns True where an allocation is recorded: the pod or the node requires CPUs of its own or a NUMA policy."""
         return self.request.binds or bool(self.policy)
 
     def filter(self, whole: NodeAmounts) -> Rejection | None:
-        """Why the node may not take the pod; None when it may."""
+        """The rejection of the node; None when it passes."""
         if isinstance(self.policy, Rejection):
             return self.policy
         if self.requirements.designated is not None:
@@ -124,7 +124,7 @@ class NodeAdmission:
         return None
 
     def admit(self) -> Hint | Rejection:
-        """The NUMA affinity that the topology manager gives, once what comes of it has been tried."""
+        """The NUMA affinity that the topology manager chooses; the allocation with it has been tried."""
         if self._admitted is None:
             self._admitted = self._admit()
         return self._admitted
@@ -134,7 +134,7 @@ class NodeAdmission:
         zones = self.node.options.zones
         if not zones or any(not 0 <= zone.numa < MOST_NUMAS for zone in zones):
             return Rejection((Reason("MissingNumaResources"),), unresolvable=True)
-        # A single NUMA node is found among the hints for one; the others are needed only to say why there is none.
+        # A single NUMA node is found among the hints for one; the others are needed only for the reasons where there is none.
         merged = self._merge(1) if self.policy == policies.SINGLE_NUMA else self._merge()
         if isinstance(merged, MergedHint) and not merged.admitted and self.policy == policies.SINGLE_NUMA:
             merged = self._merge()
@@ -157,11 +157,11 @@ class NodeAdmission:
 
     @property
     def affinity(self) -> Hint | None:
-        """The NUMA affinity that was found, if one was looked for."""
+        """The NUMA affinity, if one was computed."""
         return self._admitted if isinstance(self._admitted, Hint) else None
 
     def reserve(self) -> Allocation | Rejection:
-        """What the pod gets; nothing when neither it nor the node asks for CPUs of its own or a NUMA policy."""
+        """The pod's allocation; an empty one where neither pod nor node requires CPUs of its own or a NUMA policy."""
         if isinstance(self.policy, Rejection):
             return self.policy
         if not self.policy or self.requirements.designated is not None:
@@ -182,13 +182,13 @@ class NodeAdmission:
         return self._got[mask]
 
     def score(self, whole: NodeAmounts) -> int:
-        """How good the node is for the pod, 0..100."""
+        """The score of the node, 0..100."""
         if isinstance(self.policy, Rejection) or (self.request.binds and not self.node.options.topology.valid):
             return 0
         if not self.policy:
             total, allocated = whole.allocatable, self._adjusted(whole)
         else:
-            # The affinity of BestEffort is only found when the node is taken.
+            # The affinity of BestEffort is computed only for the chosen node.
             decided = self.policy == policies.BEST_EFFORT or self.requirements.designated is not None
             affinity = None if decided else self.admit()
             if isinstance(affinity, Rejection):
@@ -201,13 +201,13 @@ class NodeAdmission:
             else:
                 total, allocated = whole.allocatable, dict(whole.requested)
             if allocation.cpus:
-                # As upstream has it, all CPUs held on the node count, even against the zones of the allocation alone.
+                # As upstream has it, all allocated CPUs of the node count, even against the zones of the allocation alone.
                 own = 1000 * len(self.node.usage.cpus.allocated)
                 allocated["cpu"] = amplified(own, self.node.options.ratios.get("cpu", 1))
         return score(self.strategies.of_node, self.strategies.weights, total, allocated, self.request.requests)
 
     def _adjusted(self, whole: NodeAmounts) -> dict[str, int]:
-        """What the node's pods request, with held CPUs counted as much as the node counts them."""
+        """The requests of the node's pods; allocated CPUs count amplified, as the node counts them."""
         allocated = dict(whole.requested)
         ratio = self.node.options.ratios.get("cpu", 1)
         own = 1000 * len(self.node.usage.cpus.allocated)
@@ -216,7 +216,7 @@ class NodeAdmission:
         return allocated
 
     def _sums(self, numas: set[int]) -> tuple[dict[str, int], dict[str, int]]:
-        """What the zones have, and what is held of them, summed up."""
+        """Sums over the zones of their amounts, and of the allocated ones."""
         total: dict[str, int] = {}
         allocated: dict[str, int] = {}
         by_zone = self.node.allocated

@@ -1,8 +1,8 @@
-"""All nodes with their CPUs and NUMA zones, by row: what each offers, and what its pods hold.
+"""Cache of all nodes with their CPUs and NUMA zones, by row: options of each, and the allocations of its pods.
 
-A function of the nodes, their NodeResourceTopologies and the pods' annotations. What a node has left is summed up from its pods
-whenever one came or went, so that what is freed is what was taken, whatever the order of events. Nodes that offer the same and of
-which nothing is held are one site, judged once for all.
+A function of the nodes, their NodeResourceTopologies and the pods' annotations. The usage of a node is summed up from its
+pods after each change, so that a release frees exactly the allocation, whatever the order of events. Nodes with equal
+options and without allocations share one CachedNode, which is evaluated once for all.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -27,18 +27,18 @@ from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
 
 _MOST_KEPT = 64
-"""How many classes' answers a site keeps."""
+"""Number of classes whose results a CachedNode keeps."""
 
 
 class ClassRequirements:
-    """A demand with a key by which equal ones are found."""
+    """The requirements of a class, with a key that is equal for equal ones."""
 
     def __init__(self, requirements: PodRequirements) -> None:
         self.requirements = requirements
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for equal demands."""
+        """A key that is equal for equal requirements."""
         requirements, designated = self.requirements, self.requirements.designated
         allocated = designated and (
             designated.cpus,
@@ -48,14 +48,14 @@ class ClassRequirements:
 
 
 class CachedNode:
-    """A node as pods meet it, and what has been worked out about it."""
+    """A node with the cached admissions of classes."""
 
     def __init__(self, node: NumaNode) -> None:
         self.node = node
         self._cycles: dict[Hashable, NodeAdmission] = {}
 
     def admission(self, class_requirements: ClassRequirements, strategies: Strategies) -> NodeAdmission:
-        """A pod against this node."""
+        """The admission of a class to this node."""
         admission = self._cycles.get(class_requirements.key)
         if admission is None:
             if len(self._cycles) >= _MOST_KEPT:
@@ -67,7 +67,7 @@ class CachedNode:
 
 
 class _PodAllocation(NamedTuple):
-    """One pod's allocation; pods are summed up in this order."""
+    """One pod's allocation; usage is summed up in the order of the fields."""
 
     since_ns: int
     uid: str
@@ -75,12 +75,12 @@ class _PodAllocation(NamedTuple):
 
 
 class NumaCache(PluginCache):
-    """The account of one plugin.
+    """Cache of one plugin.
 
     Attributes:
-        plain: bool[rows]: a pod without wishes of its own passes there: no policy, no amplified cpu.
+        plain: bool[rows]: a pod without requirements of its own passes there: no policy, no amplified cpu.
         valid: bool[rows]: the node's CPU topology is known.
-        max_pods: how many pods may share a CPU: 1, as in upstream unless a program that embeds it raises it.
+        max_pods: number of pods that may share a CPU: 1, as in upstream unless a program that embeds it raises it.
     """
 
     def __init__(self) -> None:
@@ -95,10 +95,10 @@ class NumaCache(PluginCache):
         self._cached_nodes: dict[int, CachedNode] = {}
         self._empty: dict[Hashable, CachedNode] = {}
 
-    # what the index tells
+    # updates by the scheduling cache
 
     def set_node(self, row: int, node: Node | None) -> None:
-        """The node in the row, None when it is gone."""
+        """Sets the node in the row, None when it is deleted."""
         before = self._nodes.pop(row, None)
         if before is not None and self._rows.get(before.metadata.name) == row:
             del self._rows[before.metadata.name]
@@ -111,7 +111,7 @@ class NumaCache(PluginCache):
             self._set_options(row)
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
-        """The NodeResourceTopology of that name, None when it is gone."""
+        """Sets the NodeResourceTopology of that name, None when it is deleted."""
         self._topologies.pop(name, None)
         if topology is not None:
             self._topologies[name] = topology
@@ -119,7 +119,7 @@ class NumaCache(PluginCache):
             self._set_options(self._rows[name])
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
-        """Count what the pod has of the node, if its annotations say that it has something."""
+        """Counts the allocation in the pod's annotations, if there is one."""
         if not assignment.allocation:
             return
         allocation = allocation_of({**(assignment.pod_class.pod.metadata.annotations or {}), **assignment.allocation})
@@ -128,14 +128,14 @@ class NumaCache(PluginCache):
             self._cached_nodes.pop(row, None)
 
     def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (it is known by its uid)
-        """The pod has nothing of the node any more."""
+        """Counts the pod's allocation no longer."""
         pods = self._pods.get(row, {})
         if pods.pop(uid, None) is not None:
             self._cached_nodes.pop(row, None)
             if not pods:
                 del self._pods[row]
 
-    # what a cycle asks
+    # reads of a cycle
 
     def sized(self, size: int) -> tuple[Bools, Bools]:
         """`plain` and `valid` of so many rows."""
@@ -143,7 +143,7 @@ class NumaCache(PluginCache):
         return self.plain[:size], self.valid[:size]
 
     def view(self, row: int) -> dict[str, Any]:
-        """What the node in a row has and who holds it, for the services engine's view."""
+        """The node in a row with the pods that hold allocations of it, for the debug view."""
         allocated = sorted(self._pods.get(row, {}).values(), key=_age)
         return node_view(
             self.cached_node(row).node,
@@ -151,11 +151,11 @@ class NumaCache(PluginCache):
         )
 
     def allocations(self, row: int) -> list[Allocation]:
-        """What the pods of a node hold, oldest first."""
+        """The allocations of the pods of a node, oldest first."""
         return [pod_allocation.allocation for pod_allocation in sorted(self._pods.get(row, {}).values(), key=_age)]
 
     def cached_node(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> CachedNode:
-        """The node in a row, with what pods of the cycle hold besides, and without what running pods would leave."""
+        """The node in a row, with the allocations of more pods of the cycle and without those of removed pods."""
         left = list(gone)
         if more or left:
             allocated = self.allocations(row)
@@ -202,10 +202,10 @@ def _age(pod_allocation: _PodAllocation) -> tuple[int, str]:
 
 
 def _options_key(options: NodeOptions) -> Hashable:
-    """Equal for nodes that offer the same."""
+    """A key that is equal for nodes with equal options."""
     return (
         options.known,
-        options.topology,  # one object a model of machine
+        options.topology,  # one object for each machine model
         options.reserved,
         tuple((zone.numa, tuple(sorted(zone.total.items()))) for zone in options.zones),
         tuple(sorted(options.ratios.items())),

@@ -1,7 +1,7 @@
-"""What a node offers: its CPUs and NUMA zones, its policies, and what is set aside of it.
+"""Options of a node: its CPUs and NUMA zones, its policies, and its reserved CPUs.
 
-All of it follows from the NodeResourceTopology that the node's agent reports and from labels and annotations of the node. A part
-that cannot be read is left out and named in `problems`; nothing of it ends a cycle.
+Sources are the NodeResourceTopology that the node agent reports, and labels and annotations of the node. An unreadable
+part is left out and listed in `problems`; it ends no cycle.
 
 Source: spec/scheduler-core.md 4.2; upstream pkg/scheduler/plugins/nodenumaresource/{topology_options,topology_eventhandler}.go.
 """
@@ -34,7 +34,7 @@ ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
 NUMA_POLICY = "node.koordinator.sh/numa-topology-policy"
 
 MOST_CPUS = 1 << 16
-"""CPUs beyond this number are no CPUs: a typing error must not cost memory."""
+"""Upper bound of CPU numbers: a typing error must not cost memory."""
 
 _REPORTED_POLICIES = {
     "BestEffort": policies.BEST_EFFORT,
@@ -47,29 +47,29 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,9}").fullmatch
 
 
 class Zone(NamedTuple):
-    """A NUMA node: its number, and what pods may have of it."""
+    """A NUMA node: its number, and its allocatable amounts."""
 
     numa: int
     total: Amounts
 
 
 class NodeOptions(NamedTuple):
-    """What a node offers.
+    """Options of a node.
 
     Attributes:
-        known: whether there is a NodeResourceTopology at all.
+        known: the node has a NodeResourceTopology.
         topology: its CPUs; none when they are not reported or cannot be read.
-        reserved: CPUs that pods never get.
+        reserved: CPUs that are never allocated.
         zones: NUMA nodes by number, reserved CPUs taken off, amplified.
-        reported: the same before this scheduler amplified them.
-        ratios: that amounts of zones are multiplied by, whoever did it.
-        reported_ratios: what the NodeResourceTopology says of them.
-        node_ratios: what the node says of them; its allocatable is amplified by these.
+        reported: zones before this scheduler amplified them.
+        ratios: the factors of the amounts of zones, applied by the reporter or by this scheduler.
+        reported_ratios: ratios of the NodeResourceTopology.
+        node_ratios: ratios of the node; its allocatable is amplified by these.
         reported_policy: NUMA policy that the NodeResourceTopology names.
         numa_policy: the node's: its label's, else the reported one.
         bind_policy: None, FullPCPUsOnly or SpreadByPCPUs.
-        strategy: which NUMA nodes are taken first; empty when the node does not say.
-        problems: what could not be read.
+        strategy: order in which NUMA nodes are allocated; empty where the node names none.
+        problems: unreadable parts.
     """
 
     known: bool = False
@@ -88,7 +88,7 @@ class NodeOptions(NamedTuple):
 
 
 def node_options(node: Node | None, reported: NodeResourceTopology | None) -> NodeOptions:
-    """Work out what a node offers, from its object and its NodeResourceTopology; either may be missing."""
+    """Computes the options of a node from its object and its NodeResourceTopology; either may be missing."""
     problems: list[str] = []
     labels = (node.metadata.labels if node else None) or {}
     try:
@@ -158,7 +158,7 @@ class _CpuTopology(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def _topology(text: str) -> tuple[CpuTopology, str]:
-    """The topology, and what is wrong with the text; machines of one model share one."""
+    """The topology and the problem of the text, if any; machines of one model share one object."""
     if not text:
         return _NO_CPUS, ""
     try:

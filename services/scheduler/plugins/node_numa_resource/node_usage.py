@@ -1,6 +1,7 @@
-"""What pods hold of a node's CPUs and NUMA zones.
+"""Usage of a node's CPUs and NUMA zones by its pods.
 
-A book is a value: adding a pod gives another book, so that a cycle can try what it likes, and equal books give equal answers.
+It is immutable: one more pod makes a new NodeUsage, so that a cycle can try allocations, and equal usages have equal
+results.
 
 Source: spec/scheduler-core.md 4.3; upstream pkg/scheduler/plugins/nodenumaresource/node_allocation.go.
 """
@@ -17,12 +18,12 @@ Amounts = Mapping[str, int]
 
 
 class Allocation(NamedTuple):
-    """What one pod holds on its node.
+    """CPUs and NUMA amounts of one pod on its node.
 
     Attributes:
         cpus: CPUs that it is bound to.
         exclusive: its exclusive policy.
-        zones: NUMA node -> what it holds of it, ascending.
+        zones: NUMA node -> amounts, ascending.
     """
 
     cpus: frozenset[int] = frozenset()
@@ -34,7 +35,7 @@ class Allocation(NamedTuple):
 
 
 class ZoneUse(StrEnum):
-    """Which pods with CPUs of their own are on a NUMA node: none, such as stay within it, such as span several."""
+    """Pods with CPUs of their own on a NUMA node: none, only pods within it, or pods that span several."""
 
     IDLE = "idle"
     SINGLE = "single"
@@ -42,10 +43,10 @@ class ZoneUse(StrEnum):
 
 
 class CpuUsage:
-    """Which CPUs are held, by how many pods; a value.
+    """The allocated CPUs; immutable.
 
     Attributes:
-        held: CPU -> holding, of those that any pod holds.
+        allocated: CPU -> its pods, of those that any pod has.
     """
 
     __slots__ = ("allocated",)
@@ -54,23 +55,23 @@ class CpuUsage:
         self.allocated: Mapping[int, AllocatedCpu] = allocated or {}
 
     def available(self, topology: CpuTopology, max_pods: int) -> frozenset[int]:
-        """CPUs of the topology that one more pod may hold."""
+        """CPUs of the topology that can be allocated to one more pod."""
         return topology.all - {cpu for cpu, pod_allocation in self.allocated.items() if pod_allocation.pods >= max_pods}
 
 
 class NodeUsage:
-    """All that is held on one node; a value.
+    """All allocations of one node; immutable.
 
     Attributes:
         cpus: by CPU.
-        zones: NUMA node -> amounts held of it.
-        bound: NUMA node -> how many of its CPUs are held, each once.
+        zones: NUMA node -> allocated amounts.
+        bound: NUMA node -> number of its allocated CPUs, each counted once.
     """
 
     __slots__ = ("_uses", "bound", "cpus", "zones")
 
     def __init__(self, topology: CpuTopology, allocations: Iterable[Allocation]) -> None:
-        """Sum up the allocations, oldest first.
+        """Sums up the allocations, oldest first.
 
         As upstream has it, nothing is tracked on a node without a valid CPU topology.
         """
@@ -95,7 +96,7 @@ class NodeUsage:
                 self.bound[numa] = self.bound.get(numa, 0) + 1
 
     def use(self, numa: int) -> ZoneUse:
-        """Which pods with CPUs of their own are on the NUMA node."""
+        """The use of the NUMA node by pods with CPUs of their own."""
         spans = self._uses.get(numa)
         if not spans:
             return ZoneUse.IDLE

@@ -1,7 +1,7 @@
-"""NodeNUMAResource as a plugin of a profile: CPUs of a pod's own, and the NUMA nodes that its resources come from.
+"""NodeNUMAResource as a plugin of a profile: CPUs of a pod's own, and the NUMA nodes of its resources.
 
-The rules are in `numa/`. Most pods wish for nothing and most nodes have no policy; for these, all nodes are scored at once. Whoever
-wishes for something is judged node by node, and what was worked out is kept until the node changes.
+The rules are in `node_admission.py`. Most pods have no requirements and most nodes no policy; for these, all nodes are scored
+at once. A pod with requirements is evaluated node by node, and the results are cached until the node changes.
 
 Source: spec/scheduler-core.md 4; upstream pkg/scheduler/plugins/nodenumaresource.
 """
@@ -29,16 +29,16 @@ from services.scheduler.plugins.node_numa_resource.node_cache import CachedNode,
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection, read_requirements
 from services.scheduler.plugins.node_numa_resource.policies import MOST
-from services.scheduler.plugins.node_numa_resource.refusal_numbers import CycleRefusals, RefusalNumbers
+from services.scheduler.plugins.node_numa_resource.rejection_numbers import CycleRejections, RejectionNumbers
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, score
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
 class NodeNUMAResource(Plugin):
-    """Refuses nodes that cannot give a pod the CPUs or NUMA zones it needs; prefers by what is left. Gives both.
+    """Rejects nodes without the required CPUs or NUMA zones, scores by free amounts, and allocates both.
 
-    A filter result is the number of a refusal; numbers never leave the process.
+    A filter result is the number of a rejection; numbers never leave the process.
     """
 
     spec: ClassVar[PluginSpec] = SPEC
@@ -46,27 +46,27 @@ class NodeNUMAResource(Plugin):
     def __init__(self, args: NumaArgs) -> None:
         self.args = args
         self.strategies = args.strategies
-        self.refusals = RefusalNumbers()
+        self.rejections = RejectionNumbers()
 
     def new_cache(self) -> PluginCache:
-        """What nodes offer and pods hold, by row."""
+        """Options and allocations of nodes, by row."""
         return NumaCache()
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Gives CPUs and zones in the course of the cycle."""
+        """The state, which counts the allocations of the cycle."""
         assert isinstance(plugin_cache, NumaCache), "the index hands back what new_cache made"
         return _NodeNUMAResourceState(self, snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """One reason for each resource that is short, or the first that holds."""
-        return self.refusals[result].reasons
+        """One reason for each insufficient resource, or the first that applies."""
+        return self.rejections[result].reasons
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
-        """Policies, topologies and fractions stay, whoever goes."""
-        return self.refusals[result].unresolvable
+        """Preemption does not change policies, topologies and fractions of CPUs."""
+        return self.rejections[result].unresolvable
 
     def class_requirements(self, pod_class: PodClass) -> ClassRequirements | Rejection | None:
-        """What a class asks for; None when it asks for nothing at all."""
+        """The requirements of a class; None for one without any requests."""
         try:
             class_requirements: ClassRequirements | Rejection | None = pod_class.cached[self]
         except KeyError:
@@ -79,11 +79,11 @@ class NodeNUMAResource(Plugin):
 
 
 class _NodeNUMAResourceState(PluginState):
-    """NodeNUMAResource for one cycle."""
+    """State of NodeNUMAResource for one cycle."""
 
     def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, numa_cache: NumaCache) -> None:
         self._plugin = plugin
-        self._refusals = CycleRefusals(plugin.refusals)
+        self._rejections = CycleRejections(plugin.rejections)
         self.snapshot = snapshot
         self._numa_cache = numa_cache
         size = snapshot.size
@@ -101,7 +101,7 @@ class _NodeNUMAResourceState(PluginState):
         self._cached_nodes: dict[int, CachedNode] = {}
 
     def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether the class wishes for something, or a node has a policy: who wishes for CPUs does so whatever their number."""
+        """Returns True where the class has requirements or a node has a policy, whatever the requested amounts."""
         class_requirements = self._plugin.class_requirements(pod_class)
         if class_requirements is None:
             return False
@@ -112,7 +112,7 @@ class _NodeNUMAResourceState(PluginState):
         )
 
     def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
-        """How full nodes would be, where none has to be looked at closely."""
+        """The allocation of nodes, where none has to be evaluated singly."""
         class_requirements = self._plugin.class_requirements(pod_class)
         if (
             class_requirements is None
@@ -123,13 +123,13 @@ class _NodeNUMAResourceState(PluginState):
         return self._fullness(class_requirements.requirements)
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """The verdicts; None when nobody on either side wishes for anything."""
+        """The filter results; None when neither pods nor nodes have requirements."""
         class_requirements = self._plugin.class_requirements(pod_class)
         if class_requirements is None:
             return None
         count = len(self._alive[rows])
         if isinstance(class_requirements, Rejection):
-            return np.full(count, self._refusals.number(class_requirements), np.int64)
+            return np.full(count, self._rejections.number(class_requirements), np.int64)
         singly = self._singly_evaluated(class_requirements.requirements)
         if singly is None or not (singly := singly[rows]).any():
             return None
@@ -144,7 +144,7 @@ class _NodeNUMAResourceState(PluginState):
         if class_requirements is None:
             return 0
         if isinstance(class_requirements, Rejection):
-            return self._refusals.number(class_requirements)
+            return self._rejections.number(class_requirements)
         return (
             self._result(class_requirements, row)
             if self._is_singly_evaluated(class_requirements.requirements, row)
@@ -152,7 +152,7 @@ class _NodeNUMAResourceState(PluginState):
         )
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """Least or most allocated, of the node or of the zones that the pod would get."""
+        """Least or most allocated, of the node or of the zones of the pod's allocation."""
         class_requirements = self._plugin.class_requirements(pod_class)
         if class_requirements is None or isinstance(class_requirements, Rejection):
             return None
@@ -175,7 +175,7 @@ class _NodeNUMAResourceState(PluginState):
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, requirements.requests)
 
     def can_predict(self, pod_class: PodClass) -> bool:
-        """Whether no node has to be looked at closely."""
+        """Returns True where no node has to be evaluated singly."""
         class_requirements = self._plugin.class_requirements(pod_class)
         return class_requirements is None or not (
             isinstance(class_requirements, Rejection)
@@ -191,7 +191,7 @@ class _NodeNUMAResourceState(PluginState):
         return fuller
 
     def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
-        """CPUs and zones for a pod of the class, as annotations; nothing for one that neither wishes nor is made to."""
+        """CPUs and zones for a pod of the class, as annotations; none where neither pod nor node requires them."""
         class_requirements = self._plugin.class_requirements(pod_class)
         if class_requirements is None or isinstance(class_requirements, Rejection):
             return {}
@@ -202,7 +202,7 @@ class _NodeNUMAResourceState(PluginState):
         admission = self._admission(class_requirements, row)
         allocation = admission.reserve()
         if isinstance(allocation, Rejection):
-            return self._refusals.number(allocation)
+            return self._rejections.number(allocation)
         return (
             annotations_for(pod_class.pod, allocation, admission.request.own_bind, required=admission.request.required)
             if admission.allocates
@@ -210,14 +210,14 @@ class _NodeNUMAResourceState(PluginState):
         )
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Count what the pod was given."""
+        """Counts the allocation of the pod."""
         allocation = allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations})
         if allocation:
             self._more.setdefault(row, []).append(allocation)
             self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more[row], self._gone.get(row, ()))
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
-        """Free what a running pod has, or count it again."""
+        """Frees the allocation of a running pod, or counts it again."""
         allocation = allocation_of(
             {**(assignment.pod_class.pod.metadata.annotations or {}), **(assignment.allocation or {})}
         )
@@ -228,14 +228,14 @@ class _NodeNUMAResourceState(PluginState):
         self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more.get(row, ()), gone)
 
     def _singly_evaluated(self, requirements: PodRequirements) -> Bools | None:
-        """bool[rows]: nodes that have to be judged one by one; None when there are none."""
+        """bool[rows]: nodes that have to be evaluated one by one; None when there are none."""
         if requirements.numa_policy or requirements.required or requirements.designated is not None:
             return self._alive
         return self._not_for_bound if requirements.bind else self._not_plain
 
     @staticmethod
     def _places(singly: Bools, rows: Rows) -> Iterator[tuple[int, int]]:
-        """(place among the rows, row) of those to look at."""
+        """(place among the rows, row) of the nodes to evaluate singly."""
         for place in np.flatnonzero(singly).tolist():
             yield place, place if isinstance(rows, slice) else int(rows[place])
 
@@ -248,7 +248,7 @@ class _NodeNUMAResourceState(PluginState):
         return cached_node.admission(class_requirements, self._plugin.strategies)
 
     def _result(self, class_requirements: ClassRequirements, row: int) -> int:
-        return self._refusals.number(self._admission(class_requirements, row).filter(_RowAmounts(self, row)))
+        return self._rejections.number(self._admission(class_requirements, row).filter(_RowAmounts(self, row)))
 
     def _score(self, class_requirements: ClassRequirements, row: int) -> int:
         return self._admission(class_requirements, row).score(_RowAmounts(self, row))
@@ -278,7 +278,7 @@ class _NodeNUMAResourceState(PluginState):
 
 
 class _RowAmounts:
-    """A node's amounts as a whole, of the resources that count; read when asked for."""
+    """Amounts of a whole node, of the resources that count; read on access."""
 
     __slots__ = ("_row", "_state")
 

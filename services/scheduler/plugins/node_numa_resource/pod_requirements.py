@@ -1,4 +1,4 @@
-"""What a pod asks of CPUs and NUMA zones, whatever the node; and what that comes to on a node.
+"""Requirements of a pod on CPUs and NUMA zones, independent of the node, and the requests that follow on one node.
 
 Source: spec/scheduler-core.md 4.2, 4.4, 4.6; upstream pkg/scheduler/plugins/nodenumaresource/plugin.go.
 """
@@ -40,10 +40,10 @@ class NumaSpec(
 
 
 class Rejection(NamedTuple):
-    """A refusal with its reasons.
+    """A rejection with its reasons.
 
     Attributes:
-        unresolvable: no pod that went would help.
+        unresolvable: preemption cannot help.
         error: the pod itself is at fault; upstream fails its cycle.
     """
 
@@ -53,16 +53,16 @@ class Rejection(NamedTuple):
 
 
 class PodRequirements(NamedTuple):
-    """What a pod asks for.
+    """Requirements of a pod.
 
     Attributes:
-        requests: resource -> amount, zeros that it states included.
-        bind: it wants CPUs of its own, by itself.
-        required: bind policy that must be obeyed, empty without one.
-        preferred: bind policy that holds otherwise.
-        exclusive: which pods' CPUs it keeps away from.
-        numa_policy, numa_exclusive: what it says of NUMA nodes.
-        designated: what it is to have, decided by someone else; that or nothing.
+        requests: resource -> amount, explicit zeros included.
+        bind: it requires CPUs of its own.
+        required: required bind policy, empty without one.
+        preferred: preferred bind policy.
+        exclusive: exclusive policy: whose CPUs it avoids.
+        numa_policy, numa_exclusive: NUMA policy and exclusive policy of the pod.
+        designated: the allocation that another component has chosen; only this one is possible.
     """
 
     requests: Amounts
@@ -76,10 +76,10 @@ class PodRequirements(NamedTuple):
 
 
 def read_requirements(pod: Pod, requests: Amounts, default_bind: str) -> PodRequirements | Rejection | None:
-    """What a pod asks for; None when it asks for nothing at all and nobody has to look at it.
+    """The requirements of a pod; None for one without any requests.
 
     Args:
-        requests: of the pod as a whole.
+        requests: of the whole pod.
         default_bind: the bind policy of pods that name none.
     """
     notes = pod.metadata.annotations or {}
@@ -111,13 +111,13 @@ def read_requirements(pod: Pod, requests: Amounts, default_bind: str) -> PodRequ
 
 
 class NodeRequest(NamedTuple):
-    """What a pod wants of one node.
+    """Requests of a pod on one node.
 
     Attributes:
         requests: as the node counts them: amplified, for a pod with CPUs of its own.
-        asked: as the pod states them.
-        binds: whether it gets CPUs of its own; `cpus` says how many.
-        bind: how they are bound; `required` says whether that must be obeyed.
+        own_requests: as the pod has them.
+        binds: it gets CPUs of its own, `cpus` of them.
+        bind: their bind policy; `required` where it is not only preferred.
     """
 
     requests: Amounts
@@ -131,17 +131,17 @@ class NodeRequest(NamedTuple):
 
     @property
     def own_bind(self) -> str:
-        """How CPUs of its own are bound, empty for a pod that gets none."""
+        """Bind policy of CPUs of its own, empty for a pod that gets none."""
         return self.bind if self.binds else ""
 
     @property
     def required_bind(self) -> str:
-        """The bind policy that must be obeyed, empty without one."""
+        """The required bind policy, empty without one."""
         return self.bind if self.required else ""
 
 
 def node_request(requirements: PodRequirements, node: NodeOptions, default_strategy: str) -> NodeRequest:
-    """What the pod wants of the node, by both their policies."""
+    """The requests of the pod on the node, by the policies of both."""
     by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
     cpu = requirements.requests.get("cpu", 0)
     binds = requirements.bind or (cpu > 0 and node.bind_policy != policies.NODE_NONE)
@@ -167,7 +167,7 @@ def node_request(requirements: PodRequirements, node: NodeOptions, default_strat
 
 
 class _Unreadable(Exception):
-    """An annotation that is not what it should be; the text is upstream's where it is cut short."""
+    """An unreadable annotation; the text is upstream's for one that is cut short."""
 
 
 def _read(notes: Mapping[str, str], name: str, kind: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""The words of pods, nodes and arguments: how CPUs are bound, who tolerates whom, which NUMA nodes are taken first.
+"""Policies of pods, nodes and arguments: CPU binding, exclusion, NUMA affinity and allocation strategy.
 
 Source: spec/scheduler-core.md 4.2; upstream apis/extension/numa_aware.go.
 """

@@ -1,4 +1,4 @@
-"""What a *required* bind policy leaves of a set of CPUs, and whether a set obeys it.
+"""Required bind policies: the CPUs that one permits, and the check of a set of CPUs.
 
 Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresource/{cpu_accumulator,resource_manager}.go.
 """
@@ -10,7 +10,7 @@ from services.scheduler.plugins.node_numa_resource.policies import FULL_CORES, S
 
 
 def usable_cpus(topology: CpuTopology, policy: str, available: AbstractSet[int]) -> frozenset[int]:
-    """The CPUs that a pod may get: of whole cores only, or the lowest of each core; all without such a policy."""
+    """The permitted CPUs: of whole cores only, or the lowest of each core; all without such a policy."""
     if policy == FULL_CORES:
         return frozenset(cpu for cpus in topology.fully_free_cores(available).values() for cpu in cpus)
     if policy == SPREAD:
@@ -19,7 +19,7 @@ def usable_cpus(topology: CpuTopology, policy: str, available: AbstractSet[int])
 
 
 def satisfies(topology: CpuTopology, policy: str, cpus: AbstractSet[int]) -> bool:
-    """Whether the set fills the cores it touches, or touches each only once."""
+    """Returns True where the set fills the cores it touches, or touches each only once."""
     cores = len({topology.cpus[cpu].core for cpu in cpus})
     if policy == FULL_CORES:
         return cores * topology.cpus_per_core == len(cpus)

@@ -1,4 +1,4 @@
-"""Scores of amounts: how much would be left, or how full it would be.
+"""Scores of amounts: least or most allocated.
 
 Source: spec/scheduler-core.md 4.10; upstream pkg/scheduler/plugins/nodenumaresource/{least,most}_allocated.go.
 """
@@ -16,7 +16,7 @@ Weights = Sequence[tuple[str, int]]
 
 
 class Strategies(NamedTuple):
-    """How amounts are scored, of the node as a whole and of its NUMA zones; the weights are the same for both."""
+    """Scoring strategies of the whole node and of its NUMA zones; the weights are the same for both."""
 
     weights: Weights
     of_node: str
@@ -26,10 +26,10 @@ class Strategies(NamedTuple):
 def score(
     strategy: str, weights: Sequence[tuple[str, int]], total: Amounts, allocated: Amounts, requested: Mapping[str, int]
 ) -> int:
-    """Weighted mean over resources of what the strategy gives each, 0..100.
+    """Weighted mean over resources of the strategy's score for each, 0..100.
 
-    A resource of which there is nothing does not count; nor does one beyond cpu, memory and ephemeral-storage that the pod does not
-    ask for.
+    A resource without capacity does not count; nor does one other than cpu, memory and ephemeral-storage that the pod does
+    not request.
     """
     points = weight_sum = 0
     for name, weight in weights:
@@ -43,7 +43,7 @@ def score(
 
 
 def points_of(strategy: str, needed: int, capacity: int) -> int:
-    """One resource's points, 0..100; none where the capacity is not positive."""
+    """The score of one resource, 0..100; 0 where the capacity is not positive."""
     if capacity <= 0:
         return 0
     if strategy == MOST:

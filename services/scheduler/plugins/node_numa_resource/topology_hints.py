@@ -1,4 +1,4 @@
-"""What a node's NUMA zones would like: for each resource, the sets of NUMA nodes that would do, and how good they are.
+"""Topology hints of a node: for each resource, the sets of NUMA nodes that are sufficient, and the preferred ones.
 
 Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/plugins/nodenumaresource/resource_manager.go, GetTopologyHints.
 """
@@ -16,16 +16,16 @@ from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strat
 from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, numas_of
 
 MAX_MASKS = 1024
-"""How many sets of NUMA nodes are looked at."""
+"""Number of sets of NUMA nodes that are considered."""
 
 
 def hints_of(
     node: NumaNode, request: NodeRequest, policy: str, strategies: Strategies, widest: int = 64
 ) -> dict[str, list[Hint]] | Rejection:
-    """Hints of the resources that the node's zones know, by resource; none for a resource that nothing will do for.
+    """Hints of the resources that the node's zones have, by resource; an empty list where no set is sufficient.
 
     Args:
-        widest: how many NUMA nodes a hint may have.
+        widest: number of NUMA nodes that a hint may have.
     """
     zones = node.options.zones
     lacking = Rejection((Reason("InsufficientNumaNodes"),))
@@ -63,7 +63,7 @@ def hints_of(
 def masks_of(numas: Sequence[int], widest: int) -> Iterator[Mask]:
     """All sets of NUMA nodes but the empty one: small ones first, then in the order of their members.
 
-    Beyond ten NUMA nodes, of MOST_MASKS only those that are small enough, and the set of all.
+    Beyond ten NUMA nodes, only small sets up to MAX_MASKS of them, and the set of all.
     """
     left = MAX_MASKS
     for size in range(1, min(len(numas), widest) + 1):

@@ -1,8 +1,8 @@
-"""The topology manager: one NUMA affinity out of what each resource would like.
+"""The topology manager: merges the hints of all resources to one NUMA affinity.
 
-Every combination of one hint a resource is looked at, in the order of the hints, resources by name. The rule by which a
-combination replaces the best one so far is not transitive, so that order is part of the result; upstream goes through resources in
-the random order of a map.
+Every combination of one hint a resource is compared, in the order of the hints, resources by name. The rule by which a
+combination replaces the best one so far is not transitive, so that order is part of the result; upstream iterates over
+resources in the random order of a map.
 
 Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/frameworkext/topologymanager/*.go, pkg/util/bitmask/bitmask.go.
 """
@@ -20,15 +20,15 @@ from services.scheduler.plugins.node_numa_resource.node_usage import ZoneUse
 from services.scheduler.plugins.node_numa_resource.policies import BEST_EFFORT, REQUIRED, SINGLE_NUMA
 
 Provider = Mapping[str, Sequence[Hint] | None]
-"""Resource -> its hints; None: it does not care, empty: there is none that would do."""
+"""Resource -> its hints; None: any affinity is sufficient, empty: none is."""
 
 
 class MergedHint(NamedTuple):
-    """The outcome: the affinity, and why a node is refused with it.
+    """The merged affinity, and the reasons for which the policy rejects it.
 
     Attributes:
-        unsatisfied: resources without any affinity that would do.
-        unaligned: how the resources disagree, when the node is refused for that.
+        unsatisfied: resources without a sufficient affinity.
+        unaligned: the different affinities of the resources, where the node is rejected for that.
     """
 
     best: Hint
@@ -44,12 +44,12 @@ def merge(
     exclusive: str = "",
     use: Callable[[int], ZoneUse] = lambda _: ZoneUse.IDLE,
 ) -> MergedHint:
-    """Find the best affinity and say whether the policy admits a pod with it.
+    """Merges hints to the best affinity, and checks that the policy admits it.
 
     Args:
-        numas: the NUMA nodes there are.
+        numas: the NUMA nodes of the node.
         exclusive: Required keeps pods of one NUMA node and pods of several apart.
-        use: what pods with CPUs of their own do on a NUMA node.
+        use: the use of a NUMA node by pods with CPUs of their own.
     """
     every = mask_of(numas)
     lists, unsatisfied = _lists(providers)
@@ -132,7 +132,7 @@ def _best(lists: Sequence[Sequence[Hint]], every: Mask, exclusive: str, use: Cal
 
 
 def _is_excluded(mask: Mask, use: Callable[[int], ZoneUse]) -> bool:
-    """Whether pods that are there keep a pod with this affinity away."""
+    """Returns True where running pods exclude a pod with this affinity."""
     several = mask.bit_count() > 1
     return any(use(numa) is (ZoneUse.SINGLE if several else ZoneUse.SHARED) for numa in numas_of(mask))
 
