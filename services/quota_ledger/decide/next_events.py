@@ -112,6 +112,12 @@ def _refused(
     topology: Topology, quota: DeclaredQuota, before: DeclaredQuota | None, settings: LedgerSettings
 ) -> AdmissionRejected | None:
     """The rule among the others that a quota breaks."""
+    if (cycle := parent_cycle(topology, quota)) is not None:
+        # Never in the log, whatever the settings: sums and runtimes go along the path to the root, which a cycle lacks.
+        message = (
+            f"quota {quota.name}: its parents form a cycle ({', '.join(cycle)}); choose a parent that is not below it"
+        )
+        return Refused("parentCycle", message)
     if quota.name in RESERVED or not settings.check_quotas:
         return None
     try:
@@ -120,6 +126,18 @@ def _refused(
     except AdmissionRejected as error:
         return error
     return None
+
+
+def parent_cycle(topology: Topology, quota: DeclaredQuota) -> list[str] | None:
+    """Returns the names from a quota up to itself where it would be its own ancestor; None where it would not."""
+    chain, above = [quota.name], quota.parent
+    while above != quota.name:
+        chain.append(above)
+        parent = topology.quotas.get(above)
+        if parent is None:
+            return None
+        above = parent.parent
+    return [*chain, quota.name]
 
 
 def _retired(state: LedgerState, topology: Topology, quota: DeclaredQuota) -> Iterator[Event]:

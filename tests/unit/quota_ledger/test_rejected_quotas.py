@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.quota import QuotaDeclared, QuotaRejected
-from shared.kube.elastic_quota import PREFIX, RESOURCES
-from tests.support.quota_logs import Logs, quota, two_teams
+from shared.kube.elastic_quota import PREFIX, RESOURCES, ROOT
+from tests.support.quota_logs import Logs, node, quota, two_teams
 
 
 def spec(name: str, **changed: Any) -> ObjectObserved:
@@ -80,3 +81,25 @@ def test_a_snapshot_keeps_what_is_wrong() -> None:
     again.restore(logs.state.encode())
     assert again.encode() == logs.state.encode()
     assert again.quotas_due == logs.state.quotas_due == {}
+
+
+@pytest.mark.parametrize("check_quotas", [True, False])
+def test_parents_that_form_a_cycle_are_rejected_even_where_quotas_are_not_checked(check_quotas: bool) -> None:
+    logs = Logs(LedgerSettings(check_quotas=check_quotas))
+    logs.tell("cluster", node("n1", "10"), quota("a", "5", "10", is_parent=True))
+    logs.tell("cluster", quota("b", "2", "10", "a", is_parent=True), quota("c", "2", "10", "b", is_parent=True))
+    [rejected] = logs.tell("cluster", quota("a", "1", "10", "c", is_parent=True))
+    assert isinstance(rejected, QuotaRejected)
+    assert (rejected.quota, rejected.code) == ("a", "parentCycle")
+    assert "a, c, b, a" in rejected.reason
+    assert declared_min(logs) == {"cpu": 5000}, "the last good declaration stays in force"
+    assert QuotaRejected(quota="a") in logs.tell("cluster", quota("a", "6", "10", is_parent=True))
+
+
+def test_of_two_quotas_that_name_each_other_as_parent_the_second_is_rejected() -> None:
+    logs = Logs(LedgerSettings(check_quotas=False))
+    events = logs.tell("cluster", quota("a", "1", "10", "b"), quota("b", "1", "10", "a"), quota("c", "1", "10", "c"))
+    rejected = {event.quota: event.code for event in events if isinstance(event, QuotaRejected)}
+    assert rejected == {"b": "parentCycle", "c": "parentCycle"}
+    assert any(isinstance(event, QuotaDeclared) for event in logs.tell("cluster", quota("b", "1", "10")))
+    assert [info.name for info in logs.state.projection.trees[""].path("a")] == ["a", "b", ROOT]
