@@ -1,1 +1,1 @@
-"""Elastic quota as a ledger: who may use how much, who does, and the postings that say why."""
+"""Elastic quota as a ledger: runtimes, charges, and the postings behind every number."""

@@ -1,4 +1,4 @@
-"""Asks that wait for the ledger: until it has read what they rest on, or nobody waits for an answer any more."""
+"""Charge requests that wait until the ledger has read the positions that they rest on."""
 
 import logging
 from collections.abc import Mapping
@@ -14,23 +14,23 @@ from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
-FORGOTTEN_AFTER_S = 5
-"""Who asked has given up long before, or has asked again."""
+DROPPED_AFTER_S = 5
+"""Longer than a scheduler waits: it has given up, or has repeated the request."""
 
-MOST_PODS = 4_096
-"""Pods of the asks that are decided in one append, unless the first of them has more."""
+MAX_PODS = 4_096
+"""Pods of the requests that are decided in one append, unless the first request has more."""
 
 
 class PendingCharge(NamedTuple):
-    """An ask, and who waits for its answer."""
+    """A request, and the message to respond to."""
 
-    ask: ChargeRequest
-    question: Request
+    request: ChargeRequest
+    message: Request
     at_ns: int
 
 
 class ChargeInbox:
-    """Takes asks from the bus, and hands out those that can be decided."""
+    """Receives charge requests from the bus and hands out those that can be decided."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -39,30 +39,30 @@ class ChargeInbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def asked(self, question: Request) -> None:
-        """Take a message; what is no ask is logged, and whoever sent it waits in vain."""
+    async def receive(self, message: Request) -> None:
+        """Stores a message; one that is no request is logged, and gets no response."""
         try:
-            ask = decode_request(question.data)
+            request = decode_request(message.data)
         except BadChargeMessage as error:
-            log.warning("an ask cannot be read", extra={"error": str(error)})
+            log.warning("a charge request cannot be read", extra={"error": str(error)})
             return
-        self._waiting.append(PendingCharge(ask, question, self._runtime.now_ns()))
+        self._waiting.append(PendingCharge(request, message, self._runtime.now_ns()))
         self._runtime.follower.wake()
 
     def ready(self, read: Mapping[str, int]) -> list[PendingCharge]:
-        """The asks that rest on nothing that is not in the books, oldest first; they leave the desk.
+        """Removes and returns the requests that can be decided, oldest first.
 
         Args:
-            read: positions of what has been booked.
+            read: positions up to which the ledger's log is up to date.
         """
-        oldest_ns = self._runtime.now_ns() - FORGOTTEN_AFTER_S * SECOND
+        oldest_ns = self._runtime.now_ns() - DROPPED_AFTER_S * SECOND
         found: list[PendingCharge] = []
         left: list[PendingCharge] = []
         pods = 0
         for each in self._waiting:
-            known = all(read.get(context, 0) >= each.ask.seen.get(context, 0) for context in FOLDED)
-            count = sum(len(group) for group in each.ask.groups)
-            if known and (not found or pods + count <= MOST_PODS):
+            has_read = all(read.get(context, 0) >= each.request.seen.get(context, 0) for context in FOLDED)
+            count = sum(len(group) for group in each.request.groups)
+            if has_read and (not found or pods + count <= MAX_PODS):
                 found.append(each)
                 pods += count
             elif each.at_ns >= oldest_ns:
@@ -70,6 +70,6 @@ class ChargeInbox:
         self._waiting = left
         return found
 
-    async def answer(self, asked: PendingCharge, answer: ChargeResponse, charged_at: int) -> None:
-        """Answer an ask whose charges are committed."""
-        await asked.question.respond(encode(replace(answer, charged_at=charged_at)))
+    async def respond(self, pending: PendingCharge, response: ChargeResponse, charged_at: int) -> None:
+        """Responds to a request whose charges are committed."""
+        await pending.message.respond(encode(replace(response, charged_at=charged_at)))

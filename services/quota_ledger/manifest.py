@@ -1,4 +1,4 @@
-"""What the quota ledger may do."""
+"""The contexts and subjects of the quota ledger."""
 
 from shared.domain.quota_charge import SUBJECT
 from shared.runtime.manifest import Manifest

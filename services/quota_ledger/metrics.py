@@ -1,7 +1,8 @@
-"""What the ledger shows Prometheus, under upstream's names. Source: spec/quota.md 8; upstream elasticquota/metrics.go.
+"""The ledger's Prometheus metrics, under upstream's names. Source: spec/quota.md 8; upstream elasticquota/metrics.go.
 
-With thousands of quotas there are hundreds of thousands of series, too many to be kept as objects and written out at each scrape. So each
-quota's are kept as text, and made anew where something moved, so many quotas at a time: neither a look nor a scrape holds the loop.
+Thousands of quotas have hundreds of thousands of series, too many to be kept as objects and formatted at each scrape. So the series
+of each quota are kept as text, and formatted again when its numbers change, MAX_QUOTAS at a time: neither an update nor a scrape
+blocks the event loop for long.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,65 +17,65 @@ from services.quota_ledger.state.profile_resources import tree_of
 from services.quota_ledger.tree.quota_info import QuotaInfo
 from services.quota_ledger.tree.quota_tree import QuotaTree
 
-MOST = 500
-"""Quotas that one look measures."""
+MAX_QUOTAS = 500
+"""Quotas formatted in one update, at most."""
 
 STATUS = "scheduler_elastic_quota_status"
 HEAD = f"# HELP {STATUS} Each number of each quota\n# TYPE {STATUS} gauge\n".encode()
 
 
 class QuotaMetrics:
-    """Series in a service's registry, and a page of them; cpu in milli-cores, everything else in whole units."""
+    """Series in a service's registry, and those of quotas as text; cpu in milli-cores, everything else in whole units."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._told_s = Histogram(
+        self._status_s = Histogram(
             "scheduler_update_elastic_quota_status_duration_seconds",
-            "Finding out what the objects of quotas are to be told",
+            "Computing the status of quota objects",
             buckets=[0.001 * 2**power for power in range(15)],
             registry=registry,
         )
-        self._took_s = Histogram(
+        self._operation_s = Histogram(
             "scheduler_elastic_quota_process_latency",
             "Seconds, by operation",
             ("operation",),
             buckets=[0.00001 * 2**power for power in range(24)],
             registry=registry,
         )
-        self._shown: dict[str, bytes] = {}
+        self._texts: dict[str, bytes] = {}
 
     @contextmanager
-    def took(self, operation: str) -> Iterator[None]:
-        """Measure one operation: `RefreshRuntime`, `ReservePod`, `UpdateQuota`."""
+    def timed(self, operation: str) -> Iterator[None]:
+        """Measures one operation: `RefreshRuntime`, `ReservePod`, `UpdateQuota`."""
         started = perf_counter()
         yield
-        self._took_s.labels(operation).observe(perf_counter() - started)
+        self._operation_s.labels(operation).observe(perf_counter() - started)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Measure one look at what objects are to be told."""
+    def status_timed(self) -> Iterator[None]:
+        """Measures one computation of the status of quota objects."""
         started = perf_counter()
         yield
-        self._told_s.observe(perf_counter() - started)
+        self._status_s.observe(perf_counter() - started)
 
-    def look(self, state: LedgerState, most: int = MOST) -> None:
-        """Show the quotas whose numbers moved since the last look, at most so many; forget those that are gone."""
-        unshown = state.published.unshown
-        for name in list(unshown)[:most]:
-            del unshown[name]
+    def update(self, state: LedgerState, max_quotas: int = MAX_QUOTAS) -> None:
+        """Formats the quotas whose numbers changed since the last call, and drops deleted ones."""
+        changed = state.published.metrics_changed
+        for name in list(changed)[:max_quotas]:
+            del changed[name]
             tree = state.projection.tree_of.get(name)
             info = state.projection.trees[tree].quotas.get(name) if tree is not None else None
             if info is None:
-                self._shown.pop(name, None)
+                self._texts.pop(name, None)
             else:
-                self._shown[name] = series(state, tree or "", info).encode()
+                self._texts[name] = series(state, tree or "", info).encode()
 
     def page(self) -> bytes:
-        """Each number of each quota, as Prometheus' text."""
-        return b"".join((HEAD, *self._shown.values())) if self._shown else b""
+        """Returns each number of each quota in Prometheus' text format."""
+        return b"".join((HEAD, *self._texts.values())) if self._texts else b""
 
 
 def series(state: LedgerState, name: str, info: QuotaInfo) -> str:
-    """One quota of a tree: a line for each number."""
+    """Returns one quota of a tree: a line for each number."""
     tree, declared = state.projection.trees[name], info.declared
     texts = (info.name, name, str(declared.is_parent).lower(), declared.parent)
     labels = ",".join(

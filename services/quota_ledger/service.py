@@ -1,4 +1,4 @@
-"""The quota ledger's shell: what was observed is booked, asks of the scheduler are answered, over-use is looked at now and then.
+"""The quota ledger's process: records what follows from the followed logs, decides charge requests, checks overuse at intervals.
 
 Source: architecture.md, Charging quota.
 """
@@ -11,8 +11,9 @@ from prometheus_client import Counter
 
 from services.quota_ledger.charge_inbox import ChargeInbox, PendingCharge
 from services.quota_ledger.decide.charge import charge
-from services.quota_ledger.decide.next_events import MOST_PODS, overuse, postings, runtimes, structure
-from services.quota_ledger.decide.profile_quotas import made_by_profiles
+from services.quota_ledger.decide.next_events import overuse, postings, runtimes, structure
+from services.quota_ledger.decide.pod_changes import MAX_PODS
+from services.quota_ledger.decide.profile_quotas import profile_quotas
 from services.quota_ledger.decide.quota_status import statuses
 from services.quota_ledger.http_api.server import serving
 from services.quota_ledger.manifest import MANIFEST
@@ -31,20 +32,20 @@ from shared.runtime.retention import Retention
 from shared.runtime.service import Runtime, Service
 
 
-class Ledger:
-    """One leadership."""
+class Leader:
+    """The ledger while it leads."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._settings: LedgerSettings = runtime.settings
-        self._desk = ChargeInbox(runtime)
-        self._look_due_ns = 0
+        self._inbox = ChargeInbox(runtime)
+        self._next_check_ns = 0
         registry = runtime.metrics.registry
         self._metrics = QuotaMetrics(registry)
         runtime.metrics.texts.append(self._metrics.page)
         self._charged = Counter("koord_quota_pods_charged", "Pods charged to their quota", registry=registry)
-        self._refused = Counter("koord_quota_pods_refused", "Pods whose quota has no room", registry=registry)
-        self._late = Counter("koord_quota_late_asks", "Asks of cycles that were over", registry=registry)
+        self._refused = Counter("koord_quota_pods_refused", "Pods that do not fit into their quota", registry=registry)
+        self._late = Counter("koord_quota_late_requests", "Charge requests of decided cycles", registry=registry)
 
     @property
     def _state(self) -> LedgerState:
@@ -52,43 +53,43 @@ class Ledger:
         return state
 
     async def run(self) -> None:
-        """Book, answer and look until the service drains."""
+        """Works until the service drains."""
         runtime = self._runtime
-        await self._say_settings()
-        await runtime.bus.handle(SUBJECT, self._desk.asked)
+        await self._record_settings()
+        await runtime.bus.handle(SUBJECT, self._inbox.receive)
         while not runtime.draining.is_set():
             read = dict(self._state.positions)
-            worked = await self._book()
-            if asked := self._desk.ready(read):
-                await self._answer(asked)
+            worked = await self._catch_up()
+            if pending := self._inbox.ready(read):
+                await self._charge(pending)
                 worked = True
-            worked = await self._look() or worked
+            worked = await self._check() or worked
             self._runtime.counts.update(
-                quotas=len(self._state.projection.names.quotas),
+                quotas=len(self._state.projection.lookup.quotas),
                 pods=len(self._state.projection.pods),
-                asks=len(self._desk),
+                charge_requests=len(self._inbox),
             )
             if not worked:
                 await runtime.changed(self._settings.poll_interval_s)
 
-    async def _say_settings(self) -> None:
-        """Record what is decided by from here on: others foresee answers by it, and `koord quota` adds up by it."""
+    async def _record_settings(self) -> None:
+        """Records the settings of all later decisions: the scheduler predicts charges by them, and `koord quota` computes by them."""
         text = self._settings.text()
         digest = sha256(text.encode()).hexdigest()
         await self._append([Draft(ConfigApplied(source="environment", digest=digest, text=text))])
 
-    async def _book(self) -> bool:
-        """Append until the books say what the logs said when this began, whatever comes meanwhile; whether anything was appended."""
+    async def _catch_up(self) -> bool:
+        """Appends until the ledger's log is up to date with the positions read at the call; returns whether it appended."""
         state, worked = self._state, False
         while drafts := structure(state, self._settings):
             worked = await self._append(drafts)
         while True:
-            is_all = len(state.due) <= MOST_PODS
+            is_last = len(state.pods_to_update) <= MAX_PODS
             worked = await self._append(postings(state)) or worked
             with uncollected():
-                moved = runtimes(state)
-            worked = await self._append(moved) or worked
-            if is_all:
+                changed = runtimes(state)
+            worked = await self._append(changed) or worked
+            if is_last:
                 return worked
 
     async def _append(self, drafts: list[Draft]) -> bool:
@@ -96,48 +97,49 @@ class Ledger:
             await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
         return bool(drafts)
 
-    async def _answer(self, asked: list[PendingCharge]) -> None:
-        """Charge what the asks name in one append, then answer each."""
-        drafts, answers = charge(self._state, [each.ask for each in asked], self._settings.admission())
+    async def _charge(self, pending: list[PendingCharge]) -> None:
+        """Decides requests in one append, then responds to each."""
+        requests = [each.request for each in pending]
+        drafts, responses = charge(self._state, requests, self._settings.admission())
         failpoints.hit("quota.before-charge")
         if not await self._append(drafts):
             await self._runtime.check_lock()
         failpoints.hit("quota.charged-before-answer")
-        for each, answer in zip(asked, answers, strict=True):
-            self._charged.inc(len(answer.charged))
-            self._refused.inc(len(answer.refused))
-            self._late.inc(answer.late)
-            await self._desk.answer(each, answer, self._state.positions.get("quota", 0))
+        for each, response in zip(pending, responses, strict=True):
+            self._charged.inc(len(response.charged))
+            self._refused.inc(len(response.refused))
+            self._late.inc(response.late)
+            await self._inbox.respond(each, response, self._state.positions.get("quota", 0))
         failpoints.hit("quota.answered")
 
-    async def _look(self) -> bool:
-        """Now and then: over-use, what objects are told of their quota's numbers, the root quotas of profiles, and what metrics show."""
+    async def _check(self) -> bool:
+        """At intervals: overuse, root quotas of profiles, the status of quota objects, metrics."""
         now_ns = self._runtime.now_ns()
-        if now_ns < self._look_due_ns:
+        if now_ns < self._next_check_ns:
             return False
-        self._look_due_ns = now_ns + int(self._settings.poll_interval_s * SECOND)
+        self._next_check_ns = now_ns + int(self._settings.poll_interval_s * SECOND)
         state = self._state
         worked = await self._append(overuse(state, self._settings, now_ns))
-        worked = await self._append(made_by_profiles(state, now_ns)) or worked
+        worked = await self._append(profile_quotas(state, now_ns)) or worked
         worked = await self._append(statuses(state, now_ns)) or worked
-        self._metrics.look(state)
+        self._metrics.update(state)
         return worked
 
 
 async def lead(runtime: Runtime) -> None:
-    """Keep the books for as long as this replica writes `quota`."""
-    await Ledger(runtime).run()
+    """Runs the ledger while this replica writes `quota`."""
+    await Leader(runtime).run()
 
 
-def beside(runtime: Runtime) -> AbstractAsyncContextManager[None]:
-    """Upstream's views over HTTP, on every replica; who does not lead answers 503."""
+def lifespan(runtime: Runtime) -> AbstractAsyncContextManager[None]:
+    """Serves upstream's debug API on every replica; one that does not lead responds with 503."""
     own: LedgerSettings = runtime.settings
     ports = Ports("KOORD_QUOTA_LEDGER_", own.listen, own.insecure_listen, own.tls_cert, own.tls_key)
     return serving(ports, lambda: runtime.state, lambda: runtime.phase == "leading")
 
 
 def new_state() -> LedgerState:
-    """An empty ledger, by the settings that every replica must have in common."""
+    """Returns an empty State, with the settings that all replicas must share."""
     return LedgerSettings.load(MANIFEST.name, os.environ).new_state()
 
 
@@ -148,7 +150,7 @@ SERVICE = Service(
     settings=LedgerSettings,
     new_state=new_state,
     lead=lead,
-    lifespan=beside,
+    lifespan=lifespan,
     retention=Retention(days=36_500, carries_forward=False),
 )
-"""The quota ledger. Its books are sums over its whole log, which is small: it is kept."""
+"""The quota ledger. Its balances are sums over its whole log, so the log is kept; it is small."""

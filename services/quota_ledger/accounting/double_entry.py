@@ -1,7 +1,8 @@
-"""The double-entry books: every event as postings that sum to zero, and what they add up to.
+"""Double-entry accounting: every event as postings that sum to zero, and the balances of all accounts.
 
-Two books a tree. *Supply*: who holds capacity (`supply`, `hold:QUOTA`; granting moves it from the parent's to the child's). *Consumption*: who asks for and
-uses it (`pending:QUOTA`, `usedP:QUOTA`, `usedN:QUOTA` for pods that must not be preempted, against `pod:UID`).
+A tree has two books. *Supply*: the capacity that each quota holds (`supply`, `hold:QUOTA`; a runtime moves capacity from the
+parent's account to the child's). *Consumption*: requests and use of pods (`pending:QUOTA`, `usedP:QUOTA`, and `usedN:QUOTA` for
+pods that must not be preempted, against `pods`).
 
 Source: spec/quota.md 7.2.
 """
@@ -12,26 +13,29 @@ from shared.domain.amounts import Amounts, negated
 
 SUPPLY, CONSUMPTION = "supply", "consumption"
 
+PODS = "pods"
+"""Account on the other side of all requests. One for all pods: one for each would hold what the pod's entry holds already."""
+
 Account = tuple[str, str, str]
 """(tree, book, name)."""
 
 
 Posting = tuple[Account, Mapping[str, int]]
-"""One line: an account and what is added to it."""
+"""One line: an account, and the amounts added to it."""
 
 
 class Balances:
     """Balances of all accounts.
 
     Attributes:
-        balances: account -> resource -> balance. An account at zero in everything is absent.
+        by_account: account -> resource -> balance. An account at zero in every resource is absent.
     """
 
     def __init__(self) -> None:
         self.by_account: dict[Account, Amounts] = {}
 
     def post(self, batch: Iterable[Posting]) -> None:
-        """Add a batch."""
+        """Adds a batch."""
         balances = self.by_account
         for account, amounts in batch:
             balance = balances.get(account)
@@ -46,11 +50,11 @@ class Balances:
                 del balances[account]
 
     def balance(self, tree: str, book: str, name: str) -> Amounts:
-        """One account's."""
+        """Returns the balance of one account."""
         return self.by_account.get((tree, book, name), {})
 
     def imbalances(self) -> dict[tuple[str, str, str], int]:
-        """(tree, book, resource) -> by how much debits and credits differ; empty when they balance."""
+        """Returns (tree, book, resource) -> the difference between debits and credits; empty when they balance."""
         sums: dict[tuple[str, str, str], int] = {}
         for (tree, book, _), balance in self.by_account.items():
             for resource, size in balance.items():
@@ -60,32 +64,27 @@ class Balances:
 
 
 def imbalances_of(batch: Iterable[Posting]) -> dict[tuple[str, str, str], int]:
-    """Where one batch does not sum to zero."""
+    """Returns the differences between debits and credits within one batch."""
     own = Balances()
     own.post(batch)
     return own.imbalances()
 
 
 def transfer(tree: str, book: str, source: str, target: str, amounts: Mapping[str, int]) -> list[Posting]:
-    """From one account to another of the same book."""
+    """Returns the two postings from one account to another of the same book."""
     return [((tree, book, source), negated(amounts)), ((tree, book, target), amounts)]
 
 
 def hold_account(quota: str) -> str:
-    """Account of the capacity that a quota holds."""
+    """Returns the account of the capacity that a quota holds."""
     return f"hold:{quota}"
 
 
 def pending_account(quota: str) -> str:
-    """Account of what a quota's waiting pods ask for."""
+    """Returns the account of the requests of a quota's waiting pods."""
     return f"pending:{quota}"
 
 
 def used_account(quota: str, *, preemptible: bool) -> str:
-    """Account of what a quota's pods use."""
+    """Returns the account of the use of a quota's pods."""
     return f"usedP:{quota}" if preemptible else f"usedN:{quota}"
-
-
-def pod_account(uid: str) -> str:
-    """The other side of what a pod asks for or uses."""
-    return f"pod:{uid}"

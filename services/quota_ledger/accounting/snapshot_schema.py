@@ -1,18 +1,19 @@
-"""The books as a snapshot holds them: what was declared and held, and what was granted; sums and balances follow from these."""
+"""The projection in a snapshot: declarations, pods and runtimes. Sums and balances follow from these."""
 
 import msgspec
 
 from services.quota_ledger.accounting.double_entry import (
     CONSUMPTION,
+    PODS,
     SUPPLY,
     Posting,
     hold_account,
     pending_account,
-    pod_account,
     transfer,
     used_account,
 )
-from services.quota_ledger.accounting.projection import AttachedPod, LedgerProjection, OveruseClock
+from services.quota_ledger.accounting.projection import LedgerProjection, OveruseClock
+from services.quota_ledger.pods.attached_pod import AttachedPod
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, negated, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
@@ -22,7 +23,7 @@ class TreeSnapshot(msgspec.Struct, frozen=True):
     """One tree.
 
     Attributes:
-        quotas: quota -> (declared, floor in force, runtime).
+        quotas: quota -> (declaration, scaled min, runtime), parents before children.
     """
 
     total: Amounts
@@ -31,58 +32,66 @@ class TreeSnapshot(msgspec.Struct, frozen=True):
 
 
 class ProjectionSnapshot(msgspec.Struct, frozen=True):
-    """All of it."""
+    """A projection.
+
+    Attributes:
+        pods: uid -> (namespace/name, entry).
+    """
 
     trees: dict[str, TreeSnapshot]
-    pods: dict[str, AttachedPod]
-    over: dict[str, OveruseClock]
+    pods: dict[str, tuple[str, AttachedPod]]
+    overuse: dict[str, OveruseClock]
     rejected: dict[str, str]
 
 
-def image_of(projection: LedgerProjection) -> ProjectionSnapshot:
-    """For a snapshot."""
+def snapshot_of(projection: LedgerProjection) -> ProjectionSnapshot:
+    """Returns a projection for a snapshot."""
+    pods = projection.pods
     return ProjectionSnapshot(
-        trees={name: _tree_image(tree) for name, tree in projection.trees.items()},
-        pods=projection.pods,
-        over=projection.over,
+        trees={name: _tree_snapshot(tree) for name, tree in projection.trees.items()},
+        pods={uid: (pods.name(uid), pod) for uid, pod in pods.items()},
+        overuse=projection.overuse,
         rejected=projection.rejected,
     )
 
 
-def restored(projection: LedgerProjection, image: ProjectionSnapshot) -> None:
-    """Put a snapshot into new books."""
-    for name, stored in image.trees.items():
+def restore_into(projection: LedgerProjection, snapshot: ProjectionSnapshot) -> None:
+    """Fills an empty projection."""
+    for name, stored in snapshot.trees.items():
         tree = projection.tree(name)
         tree.total, tree.capacity = stored.total, stored.capacity
         for quota, (declared, _, _) in stored.quotas.items():
-            projection.names.put(declared)
+            projection.lookup.put(declared)
             projection.tree_of[quota] = name
             tree.add_quota(declared)
-    for uid, pod in image.pods.items():
-        projection.pods[uid] = pod
-        projection.pods_of.setdefault(pod.quota, {})[uid] = None
+    for uid, (name, pod) in snapshot.pods.items():
+        projection.table.attach(uid, name, pod)
         np_request = {} if pod.preemptible else pod.request
         tree = projection.tree(pod.tree)
         tree.add_request(pod.quota, pod.request, np_request)
         if pod.charged:
             tree.add_used(pod.quota, pod.request, np_request)
-        where = used_account(pod.quota, preemptible=pod.preemptible) if pod.charged else pending_account(pod.quota)
-        projection.balances.post(transfer(pod.tree, CONSUMPTION, pod_account(uid), where, pod.request))
-    for name, stored in image.trees.items():
+        account = used_account(pod.quota, preemptible=pod.preemptible) if pod.charged else pending_account(pod.quota)
+        projection.balances.post(transfer(pod.tree, CONSUMPTION, PODS, account, pod.request))
+    for name, stored in snapshot.trees.items():
         tree = projection.trees[name]
-        tree.put({quota: (floor, runtime) for quota, (_, floor, runtime) in stored.quotas.items()})
-        tree.changed_levels.update(tree.quotas)  # what had moved since the last RuntimeRecomputed is found out anew
+        tree.restore_runtimes({quota: (scaled, runtime) for quota, (_, scaled, runtime) in stored.quotas.items()})
+        # The snapshot does not hold which levels had changed since the last RuntimeRecomputed: compute all of them once.
+        tree.changed_levels.update(tree.quotas)
         projection.balances.post(_supply(name, tree))
-    projection.over.update(image.over)
-    projection.rejected.update(image.rejected)
+    projection.overuse.update(snapshot.overuse)
+    projection.rejected.update(snapshot.rejected)
 
 
-def _tree_image(tree: QuotaTree) -> TreeSnapshot:
-    quotas = sorted((info for info in tree.quotas.values() if info.name != ROOT), key=lambda a: (a.depth, a.name))
+def _tree_snapshot(tree: QuotaTree) -> TreeSnapshot:
+    quotas = (info for info in tree.quotas.values() if info.name != ROOT)
     return TreeSnapshot(
         total=tree.total,
         capacity=tree.capacity,
-        quotas={a.name: (a.declared, dict(a.scaled_min), a.runtime) for a in quotas},
+        quotas={
+            info.name: (info.declared, dict(info.scaled_min), info.runtime)
+            for info in sorted(quotas, key=lambda info: (info.depth, info.name))
+        },
     )
 
 

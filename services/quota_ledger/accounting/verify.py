@@ -1,6 +1,6 @@
-"""The trial balance: the whole `quota` log folded anew, with every invariant that must hold after each event.
+"""Verification: the whole `quota` log folded again, with every invariant checked after each event.
 
-Source: spec/quota.md 7.4. What must not be asserted there is not asserted here: that `used` is within the runtime, for one.
+Source: spec/quota.md 7.4. That `used` stays within the runtime is no invariant: a runtime may fall below the use.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,10 +34,10 @@ _OF_PODS = (PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodCharg
 
 
 class Finding(NamedTuple):
-    """Something that does not hold, and the event after which it first did not.
+    """A broken invariant, and the event after which it was found first.
 
     Attributes:
-        rule: as the specification numbers it: `I1`.
+        rule: its number in the specification: `I1`.
     """
 
     seq: int
@@ -47,11 +47,12 @@ class Finding(NamedTuple):
 
 
 class VerifyReport(NamedTuple):
-    """What came out.
+    """The result of a verification.
 
     Attributes:
-        events: how many were folded.
+        events: number of events folded.
         seq: of the last one.
+        projection: after the last one.
     """
 
     events: int
@@ -63,9 +64,9 @@ class VerifyReport(NamedTuple):
 def verify(
     records: Iterable[RecordedEvent], projection: LedgerProjection | None = None, *, most: int = 20
 ) -> VerifyReport:
-    """Fold a log and check it after every event; stops after `most` findings.
+    """Folds a log and checks it after every event; stops after `most` findings.
 
-    Balances are checked by what each event touched, runtimes at each RuntimeRecomputed, and everything once more at the end.
+    After an event of pods the quota's accounts are checked, at a RuntimeRecomputed its runtimes, and at the end everything.
     """
     projection = projection or LedgerProjection()
     findings: list[Finding] = []
@@ -86,7 +87,7 @@ def verify(
 
 
 def checked(projection: LedgerProjection, record: RecordedEvent) -> Iterator[tuple[str, str]]:
-    """Fold one event, and say what is wrong with it."""
+    """Folds one event; yields rule and text of what it breaks."""
     event = record.event
     if isinstance(event, RuntimeRecomputed):
         yield from _recomputed(projection, event)
@@ -100,7 +101,7 @@ def checked(projection: LedgerProjection, record: RecordedEvent) -> Iterator[tup
 
 
 def holds(projection: LedgerProjection) -> Iterator[tuple[str, str]]:
-    """Every invariant of the books as they stand."""
+    """Yields rule and text of every invariant that the projection breaks as it stands."""
     for (name, book, resource), size in projection.balances.imbalances().items():
         yield "I1", f"accounts of {book} in tree {name!r} do not balance: {resource} is off by {size}"
     for name, tree in projection.trees.items():
@@ -109,43 +110,54 @@ def holds(projection: LedgerProjection) -> Iterator[tuple[str, str]]:
             yield from _of_quota(projection, tree, name, info.name)
             below = [tree.quotas[child] for child in info.children]
             if nonzero(sub(info.used, add(info.self_used, total(child.used for child in below)))):
-                yield "I13", f"{info.name} uses {info.used}, which is not what is used below it"
-            asked = add(info.self_request, total(child.limited_request() for child in below))
-            if info.name != ROOT and nonzero(sub(info.child_request, asked)):
-                yield "I12", f"{info.name} is asked for {info.child_request}, but {asked} is asked for below it"
-    for uid, pod in projection.pods.items():
-        if uid not in projection.pods_of.get(pod.quota, {}):
-            yield "I14", f"pod {uid} holds {pod.quota}, which does not know it"
+                yield "I13", f"{info.name} uses {info.used}, which differs from the use below it"
+            requested = add(info.self_request, total(child.limited_request() for child in below))
+            if info.name != ROOT and nonzero(sub(info.child_request, requested)):
+                yield "I12", f"{info.name} has a request of {info.child_request}, those below it add up to {requested}"
+        yield from _of_pods(projection, name)
+
+
+def _of_pods(projection: LedgerProjection, name: str) -> Iterator[tuple[str, str]]:
+    pods = {uid: pod for uid, pod in projection.pods.items() if pod.tree == name}
+    requested = total(pod.request for pod in pods.values())
+    if nonzero(add(projection.balances.balance(name, CONSUMPTION, PODS), requested)):
+        yield "I14", f"the account of pods in tree {name!r} differs from their requests of {requested}"
+    by_quota: dict[str, list[str]] = {}
+    for uid, pod in pods.items():
+        by_quota.setdefault(pod.quota, []).append(uid)
+    for quota, uids in by_quota.items():
+        if sorted(uids) != projection.pods_of(quota):
+            yield "I14", f"the pods of {quota} differ from those that are attached to it"
 
 
 def _recomputed(projection: LedgerProjection, event: RuntimeRecomputed) -> Iterator[tuple[str, str]]:
-    ours, said = projection.tree(event.tree).compute_delta(), RuntimeDelta.from_event(event)
-    if ours == said:
+    ours, recorded = projection.tree(event.tree).compute_delta(), RuntimeDelta.from_event(event)
+    if ours == recorded:
         return
-    for what, found, recorded in (
-        ("runtime", ours.runtimes, said.runtimes),
-        ("min in force", ours.scaled_mins, said.scaled_mins),
+    for what, computed, theirs in (
+        ("runtime", ours.runtimes, recorded.runtimes),
+        ("scaled min", ours.scaled_mins, recorded.scaled_mins),
     ):
-        for resource in sorted(found.keys() | recorded.keys()):
-            one, other = found.get(resource, {}), recorded.get(resource, {})
+        for resource in sorted(computed.keys() | theirs.keys()):
+            one, other = computed.get(resource, {}), theirs.get(resource, {})
             for quota in sorted(one.keys() | other.keys()):
                 if one.get(quota) != other.get(quota):
-                    computed = one.get(quota, "unchanged")
+                    now = one.get(quota, "unchanged")
                     yield (
                         "I15",
-                        f"the {what} of {quota} is recorded as {other.get(quota)} {resource}, computed as {computed}",
+                        f"the {what} of {quota} is recorded as {other.get(quota)} {resource}, computed as {now}",
                     )
-    if ours.dropped != said.dropped:
-        yield "I15", f"shares are recorded as dropped of {said.dropped}, computed as {ours.dropped}"
+    if ours.dropped != recorded.dropped:
+        yield "I15", f"runtimes are recorded as dropped for {recorded.dropped}, computed as {ours.dropped}"
 
 
 def _supply(projection: LedgerProjection, name: str, tree: QuotaTree) -> Iterator[tuple[str, str]]:
-    granted: Amounts = {}
+    held: Amounts = {}
     for (of, book, holder), balance in projection.balances.by_account.items():
         if of == name and book == SUPPLY and holder.startswith("hold:"):
-            granted = add(granted, balance)
-    if off := nonzero(sub(granted, tree.capacity)):
-        yield "I2", f"what is held in tree {name!r} differs from its capacity by {off}"
+            held = add(held, balance)
+    if off := nonzero(sub(held, tree.capacity)):
+        yield "I2", f"the capacity held in tree {name!r} differs from its total by {off}"
     for info in tree.quotas.values():
         if info.name in RESERVED:
             continue
@@ -165,6 +177,6 @@ def _of_quota(projection: LedgerProjection, tree: QuotaTree, name: str, quota: s
     if any(size < 0 for each in (waiting, own, np_used) for size in each.values()):
         yield "I13", f"an account of {quota} is below zero"
     if nonzero(sub(info.self_used, add(own, np_used))) or nonzero(sub(info.self_np_used, np_used)):
-        yield "I13", f"{quota} uses {info.self_used}, its accounts say {add(own, np_used)}"
+        yield "I13", f"{quota} uses {info.self_used}, its accounts add up to {add(own, np_used)}"
     if nonzero(sub(info.self_request, add(waiting, add(own, np_used)))):
-        yield "I13", f"{quota} asks for {info.self_request}, its accounts say {add(waiting, add(own, np_used))}"
+        yield "I13", f"{quota} requests {info.self_request}, its accounts add up to {add(waiting, add(own, np_used))}"

@@ -1,4 +1,4 @@
-"""Whether a quota has room for a pod.
+"""Compares a pod's request with its quota: runtime or max, min, and the quotas above.
 
 Source: spec/quota.md 6.1; upstream pkg/scheduler/plugins/elasticquota/{plugin.go,plugin_helper.go}.
 """
@@ -15,11 +15,11 @@ from shared.kube.quantity_text import amount_text
 
 
 class AdmissionRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What is compared.
+    """Options of the comparison.
 
     Attributes:
-        runtime: with the runtime; else with max.
-        parents: every ancestor is compared too, below the root.
+        runtime: compare with the runtime; else with max.
+        parents: compare every ancestor below the root, too.
         bounds_reserved: the maxima of the system and default groups hold also with runtime quota; upstream's do not.
     """
 
@@ -29,13 +29,13 @@ class AdmissionRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pod has no room.
+    """The comparison that failed.
 
     Attributes:
-        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above.
-        quota: the account that is short.
+        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for a quota above.
+        quota: the quota that is short.
         path: from the ancestor that is short down to the pod's quota, of the stage `ancestor`.
-        limit, used: what was compared there; the pod's request comes on top of `used`.
+        limit, used: the amounts compared there; the pod's request comes on top of `used`.
         exceeded: the resources that are short, sorted.
     """
 
@@ -48,7 +48,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """The message that schedulers and people know."""
+        """Returns upstream's message."""
         exceeded = " ".join(self.exceeded)
         tail = f"pod's request: {listed(self.request)}, exceedDimensions: [{exceeded}]"
         if self.stage == "nonPreemptible":
@@ -61,7 +61,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limit_of(info: QuotaInfo, rules: AdmissionRules) -> Mapping[str, int]:
-    """What a quota may use; a resource that is absent is not limited."""
+    """Returns the limit of a quota; a resource that is absent is not limited."""
     if rules.runtime and not (rules.bounds_reserved and info.name in RESERVED):
         return info.runtime
     return info.declared.max
@@ -69,7 +69,7 @@ def limit_of(info: QuotaInfo, rules: AdmissionRules) -> Mapping[str, int]:
 
 NOTHING: Mapping[str, Amounts] = {}
 NO_LIMIT = float("inf")
-"""An integer of any size compares with it exactly."""
+"""Compares exactly with an integer of any size."""
 
 
 def shortfall(
@@ -79,37 +79,37 @@ def shortfall(
     *,
     preemptible: bool,
     rules: AdmissionRules,
-    taken: Mapping[str, Amounts] = NOTHING,
-    np_taken: Mapping[str, Amounts] = NOTHING,
+    extra_used: Mapping[str, Amounts] = NOTHING,
+    extra_np_used: Mapping[str, Amounts] = NOTHING,
 ) -> Shortfall | None:
-    """What a pod's quota, or one above it, is short of; None when there is room.
+    """Returns the first comparison that fails; None when the pod fits.
 
-    The pod's own quota is compared in every resource: over-used memory stops even a pod that asks for cpu only. Its min, for a
-    pod that is not preemptible, in the resources that min has. Ancestors are compared in the pod's own resources alone.
+    The pod's own quota is compared in every resource: overused memory stops even a pod that requests only cpu. Its min is
+    compared for a pod that is not preemptible, in the resources of min. Ancestors are compared only in the pod's own resources.
 
     Args:
         request: the pod's, in the resources that its quota counts.
-        taken, np_taken: by quota, what is about to be used beside what the tree says; np: by pods that are not preemptible.
+        extra_used, extra_np_used: by quota, use that the tree does not hold yet; np: of pods that are not preemptible.
     """
     path = tree.path(name)
     own = path[0]
     limit, used = limit_of(own, rules), own.used
-    if taken:
-        used = _with(used, taken.get(name))
+    if extra_used:
+        used = _with(used, extra_used.get(name))
     if short := exceeding_with(used, request, limit):
         return _short("quota", own, limit, used, request, short)
     if not preemptible:
-        np_used = _with(own.np_used, np_taken.get(name))
+        np_used = _with(own.np_used, extra_np_used.get(name))
         if short := exceeding_with(np_used, request, own.declared.min):
             return _short("nonPreemptible", own, own.declared.min, np_used, request, short)
-    return _shortfall_above(path, request, rules, taken) if rules.parents else None
+    return _shortfall_above(path, request, rules, extra_used) if rules.parents else None
 
 
 def _shortfall_above(
-    path: Sequence[QuotaInfo], request: Mapping[str, int], rules: AdmissionRules, taken: Mapping[str, Amounts]
+    path: Sequence[QuotaInfo], request: Mapping[str, int], rules: AdmissionRules, extra_used: Mapping[str, Amounts]
 ) -> Shortfall | None:
-    """The first ancestor that is short. As a rule none is, so that no list is made before one is."""
-    asked = tuple(request.items())
+    """Returns the first ancestor that is short. That is rare, so no list is built before one is found."""
+    requested = tuple(request.items())
     is_runtime = rules.runtime and not rules.bounds_reserved
     for at in range(1, len(path)):
         info = path[at]
@@ -117,18 +117,18 @@ def _shortfall_above(
             break
         limit = info.runtime if is_runtime else limit_of(info, rules)
         used = info.used
-        if taken:
-            used = _with(used, taken.get(info.name))
-        for key, size in asked:
+        if extra_used:
+            used = _with(used, extra_used.get(info.name))
+        for key, size in requested:
             if used.get(key, 0) + size > limit.get(key, NO_LIMIT):
-                short = sorted(key for key, size in asked if used.get(key, 0) + size > limit.get(key, NO_LIMIT))
+                short = sorted(key for key, size in requested if used.get(key, 0) + size > limit.get(key, NO_LIMIT))
                 found = _short("ancestor", info, limit, used, request, short)
                 return msgspec.structs.replace(found, path=tuple(each.name for each in reversed(path[: at + 1])))
     return None
 
 
 def listed(one: Mapping[str, int]) -> str:
-    """A resource list in one line: `cpu:1500m,memory:2Gi`."""
+    """Returns a resource list in one line: `cpu:1500m,memory:2Gi`."""
     return ",".join(f"{name}:{amount_text(name, size)}" for name, size in sorted(one.items())) or "<empty>"
 
 

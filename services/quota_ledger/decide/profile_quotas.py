@@ -1,4 +1,4 @@
-"""What an ElasticQuotaProfile makes: the root quota of a tree, as large as the nodes that it selects.
+"""The root quota of a tree that an ElasticQuotaProfile creates, as large as the nodes that it selects.
 
 Source: spec/quota.md 5.6; upstream pkg/quota-controller/profile/profile_controller.go.
 """
@@ -27,29 +27,29 @@ UNBOUNDED = str((2**63 - 1) // 2000)
 DEFAULT_KEYS = ("cpu", "memory")
 
 INTERVAL_S = 1.0
-"""A quota follows its nodes at most so often."""
+"""Time between two changes of one quota, at least."""
 
-AGAIN_S = 10.0
-"""A quota that is not there although it was written is written again after so long."""
+RECREATE_AFTER_S = 10.0
+"""Age of a creation after which a quota that is still missing is created again."""
 
 
-def made_by_profiles(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S) -> list[Draft]:
-    """The next levels of profiles and their quotas: where they are to be others than they were told.
+def profile_quotas(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S) -> list[Draft]:
+    """Returns the desired labels of profiles and their desired quotas, where they differ from the published ones.
 
-    To be asked now and then. A profile that cannot be read makes nothing; `state.profiles.problems` says why. One that is deleted
-    leaves its quota.
+    Called at intervals. An unreadable profile creates nothing; `state.profiles.problems` has the reason. The quota of a deleted
+    profile stays.
     """
     drafts: list[Draft] = []
-    view, told = state.profiles, state.published.told
+    view, patches = state.profiles, state.published.patches
     lost = [key for key, profile in view.profiles.items() if _is_lost(state, profile, now_ns)]
     for key in [*view.changed, *(key for key in lost if key not in view.changed)]:
         profile = view.profiles[key]
-        uid, labelled = profile.metadata.uid, told.get(f"{RESOURCE}/{key}")
+        uid, labelled = profile.metadata.uid, patches.get(f"{RESOURCE}/{key}")
         if not is_labelled(profile) and (labelled is None or labelled.uid != uid):
             patch = {"metadata": {"labels": {PREFIX + "tree-id": tree_of(profile)}}}
             drafts.append(Draft(FieldsDesired(resource=RESOURCE, name=key, fields=TREE, patch=patch, uid=uid)))
         name = f"{profile.metadata.namespace}/{profile.spec.quota_name}"
-        body, before = body_of(profile, view.sums[key]), told.get(f"{QUOTAS}/{name}#")
+        body, before = body_of(profile, view.sums[key]), patches.get(f"{QUOTAS}/{name}#")
         if before is not None and before.patch == body and key not in lost:
             view.changed.pop(key, None)
         elif before is None or now_ns - before.at_ns >= interval_s * SECOND:
@@ -58,7 +58,7 @@ def made_by_profiles(state: LedgerState, now_ns: int, *, interval_s: float = INT
 
 
 def body_of(profile: Profile, sums: NodeTotals) -> dict[str, Any]:
-    """The quota that a profile makes: min as large as its nodes in the resources it is about, max as good as none."""
+    """Returns a profile's quota: min as large as its nodes in the profile's resources, max practically unbounded."""
     total, unusable = (scaled(each, profile.spec.resource_ratio) for each in (sums.total, sums.unusable))
     labels = {
         PREFIX + "profile": profile.metadata.name,
@@ -78,7 +78,7 @@ def body_of(profile: Profile, sums: NodeTotals) -> dict[str, Any]:
 
 
 def scaled(one: Amounts, ratio: str | None) -> Amounts:
-    """Each amount times the ratio, cut off, in double precision as upstream has it; a ratio outside (0, 1] is none."""
+    """Returns each amount times the ratio, truncated, in double precision as upstream; a ratio outside (0, 1] is ignored."""
     try:
         factor = float(ratio or "1")
     except ValueError:
@@ -87,7 +87,7 @@ def scaled(one: Amounts, ratio: str | None) -> Amounts:
 
 
 def keys_of(profile: Profile) -> tuple[str, ...]:
-    """The resources that a profile is about, sorted: an annotation, else cpu and memory."""
+    """Returns the resources of a profile, sorted: its annotation, else cpu and memory."""
     text = (profile.metadata.annotations or {}).get(PREFIX + "resource-keys", "")
     try:
         found = msgspec.json.decode(text, type=tuple[str, ...])
@@ -97,9 +97,9 @@ def keys_of(profile: Profile) -> tuple[str, ...]:
 
 
 def _is_lost(state: LedgerState, profile: Profile, now_ns: int) -> bool:
-    place = f"{QUOTAS}/{profile.metadata.namespace}/{profile.spec.quota_name}"
-    told = state.published.told.get(place + "#")
-    return told is not None and place not in state.objects and now_ns - told.at_ns >= AGAIN_S * SECOND
+    key = f"{QUOTAS}/{profile.metadata.namespace}/{profile.spec.quota_name}"
+    created = state.published.patches.get(key + "#")
+    return created is not None and key not in state.objects and now_ns - created.at_ns >= RECREATE_AFTER_S * SECOND
 
 
 def _json(quantities: Mapping[str, str]) -> str:

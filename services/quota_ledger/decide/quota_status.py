@@ -1,8 +1,8 @@
-"""What the objects of quotas are told of their numbers: annotations and `status.used`, as upstream's controller writes them.
+"""The numbers written to quota objects: annotations and `status.used`, as upstream's controller writes them.
 
-On change only, each object at most once in a while, so many at a time. A number that is zero everywhere is told only where it was
-something else before, by us or by others: the webhook raises `child-request` for each pod that it lets in, also for those that never
-come to be, and upstream's scheduler may have left its numbers.
+They are written on change only, to each object at most once in INTERVAL_S. A number that is zero is written only where the object
+has another one, from the ledger or from others: the webhook raises `child-request` for each pod that it admits, even if the pod is
+never created, and upstream's scheduler may have left its numbers.
 
 Source: spec/quota.md 6.6, 7.6; upstream pkg/scheduler/plugins/elasticquota/controller.go.
 """
@@ -24,66 +24,69 @@ from shared.kube.instants import SECOND
 from shared.kube.quantity_text import amount_text
 
 INTERVAL_S = 1.0
-"""An object is told of changes at most so often."""
+"""Time between two patches of one object, at least."""
 
-MOST = 500
-"""Objects that one append tells."""
+MAX_OBJECTS = 500
+"""Objects patched in one append, at most."""
 
 
-def statuses(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S, most: int = MOST) -> list[Draft]:
-    """The next levels of objects whose numbers are others than what they were told; those told just now wait.
+def statuses(
+    state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S, max_objects: int = MAX_OBJECTS
+) -> list[Draft]:
+    """Returns the patches of objects whose numbers differ from their newest patch; those patched just now wait.
 
-    To be asked now and then, as over-use is.
+    Called at intervals, as overuse is.
     """
     drafts: list[Draft] = []
-    due = state.published.due
-    for name in list(due):
-        if len(drafts) == most:
+    changed = state.published.changed
+    for name in list(changed):
+        if len(drafts) == max_objects:
             break
-        place, uid = state.place_of(name)
+        key, uid = state.object_key(name)
         tree = state.projection.trees[state.projection.tree_of.get(name, "")]
         info = tree.quotas.get(name)
-        if not place or info is None:
-            del due[name]
+        if not key or info is None:
+            del changed[name]
             continue
-        told = state.published.told.get(place)
-        if told is not None and told.uid != uid:
-            told = None  # made anew: it knows nothing
-        patch = patch_of(tree, info, told, state.says.get(place, ()))
-        if patch == (told.patch if told else {}):
-            del due[name]  # as it should be, until an event is about it again
-        elif told is None or now_ns - told.at_ns >= interval_s * SECOND:
-            resource, _, key = place.partition("/")
-            drafts.append(Draft(FieldsDesired(resource=resource, name=key, fields=STATUS, patch=patch, uid=uid)))
+        published = state.published.patches.get(key)
+        if published is not None and published.uid != uid:
+            published = None  # the object was created again, without our numbers
+        patch = patch_of(tree, info, published, state.present_numbers.get(key, ()))
+        if patch == (published.patch if published else {}):
+            del changed[name]  # up to date, until another event changes its numbers
+        elif published is None or now_ns - published.at_ns >= interval_s * SECOND:
+            resource, _, object_name = key.partition("/")
+            fields = FieldsDesired(resource=resource, name=object_name, fields=STATUS, patch=patch, uid=uid)
+            drafts.append(Draft(fields))
     return drafts
 
 
 def patch_of(
-    tree: QuotaTree, info: QuotaInfo, told: PublishedPatch | None, says: Container[str] = ()
+    tree: QuotaTree, info: QuotaInfo, published: PublishedPatch | None, present: Container[str] = ()
 ) -> dict[str, Any]:
-    """What an object is to say, as a merge patch; empty when there is nothing to say and nothing to take back.
+    """Returns an object's numbers as a merge patch; empty when all are zero and none has to be reset.
 
     Args:
-        says: which numbers it has already, whoever wrote them.
+        present: the numbers that the object has already, whoever wrote them.
     """
-    before = told.patch if told else {}
+    before = published.patch if published else {}
     known = before.get("metadata", {}).get("annotations", {})
     resources = info.declared.max.keys()
     annotations = {
         PREFIX + suffix: _json(texts(amounts, resources))
         for suffix, amounts in numbers(tree, info)
-        if nonzero(amounts) or PREFIX + suffix in known or suffix in says
+        if nonzero(amounts) or PREFIX + suffix in known or suffix in present
     }
     patch: dict[str, Any] = {"metadata": {"annotations": annotations}} if annotations else {}
     used_before = before.get("status", {}).get("used", {})
-    if nonzero(info.used) or used_before or USED in says:
-        # A merge patch takes nothing away: what is no longer used is told as zero.
+    if nonzero(info.used) or used_before or USED in present:
+        # A merge patch removes nothing: a resource that is no longer used is written as zero.
         patch["status"] = {"used": texts(info.used, {*resources, *used_before})}
     return patch
 
 
 def numbers(tree: QuotaTree, info: QuotaInfo) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Suffix of an annotation, and its amounts."""
+    """Yields the suffix of each annotation, and its amounts."""
     runtime = tree.capacity if info.name == ROOT else info.runtime
     yield from zip(
         NUMBERS,
@@ -101,7 +104,7 @@ def numbers(tree: QuotaTree, info: QuotaInfo) -> Iterator[tuple[str, Mapping[str
 
 
 def texts(amounts: Mapping[str, int], resources: Any) -> dict[str, str]:
-    """Quantities, names sorted; zeros of these resources included."""
+    """Returns amounts as quantities, names sorted, with zeros for these resources."""
     names = {*resources, *nonzero(amounts)}
     return {name: amount_text(name, amounts.get(name, 0)) for name in sorted(names)}
 

@@ -1,4 +1,4 @@
-"""Where a pod stands with its quota: which account is short of what, who holds it, and what would free it."""
+"""The standing of a pod in its quota: the quota that is short, the pods that use it, and the quotas that borrow from it."""
 
 import msgspec
 
@@ -7,14 +7,15 @@ from services.quota_ledger.decide.admission import AdmissionRules, Shortfall, sh
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, mask, sub, total
 
-MOST_HOLDERS = 5
+MAX_USERS = 5
+"""Pods listed, at most."""
 
 
-class Holders(msgspec.Struct, frozen=True):
-    """Pods that use what is missing, the largest first.
+class QuotaUsers(msgspec.Struct, frozen=True):
+    """The pods that use the missing resources, the largest first.
 
     Attributes:
-        pods: namespace/name -> what it uses of it; `more` how many others there are, and what they use together.
+        pods: namespace/name -> its use; `more`: number of the others, and the sum of their use.
     """
 
     pods: dict[str, dict[str, int]]
@@ -22,16 +23,18 @@ class Holders(msgspec.Struct, frozen=True):
     more_used: dict[str, int]
 
 
-class WhyPod(msgspec.Struct, frozen=True):
-    """Where a pod stands with its quota.
+class PodExplanation(msgspec.Struct, frozen=True):
+    """The standing of a pod in its quota.
 
     Attributes:
         state: `used`, `fits` or `short`.
-        text: the scheduler's own words where it is short.
-        missing: resource -> by how much the account `short_of` is exceeded.
-        held_by: who uses that account.
-        bounded_by: `max` or `min` where the account's own stops the pod, whatever others give back, and `bound` how much that is; else empty.
-        frees: quotas it shares with, there or above, which use more than their min in force: what they gave back would be shared anew.
+        text: the scheduler's message where it is short.
+        short_of: the quota that is short: the pod's own or one above.
+        missing: resource -> excess over the limit of `short_of`.
+        used_by: the pods that use that quota.
+        bounded_by: `max` or `min` where this bound of `short_of` stops the pod whatever others release, with its amount in `bound`.
+        borrowers: quotas at the same level or above it whose runtime exceeds their effective min, with the excess: as their demand
+            falls, it is shared again.
     """
 
     pod: str
@@ -41,36 +44,36 @@ class WhyPod(msgspec.Struct, frozen=True):
     text: str = ""
     short_of: str = ""
     missing: dict[str, int] = msgspec.field(default_factory=dict)
-    held_by: Holders | None = None
+    used_by: QuotaUsers | None = None
     bounded_by: str = ""
     bound: dict[str, int] = msgspec.field(default_factory=dict)
-    frees: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    borrowers: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
 
 
-def why(projection: LedgerProjection, uid: str, rules: AdmissionRules) -> WhyPod:
-    """Which account a pod is short of, who holds it, and who could give it back."""
-    pod = projection.pods[uid]
+def explain_pod(projection: LedgerProjection, uid: str, rules: AdmissionRules) -> PodExplanation:
+    """Explains whether a pod fits into its quota, and why not."""
+    pod, name = projection.pods[uid], projection.pods.name(uid)
     tree = projection.trees[pod.tree]
     if pod.charged:
-        return WhyPod(pod.pod, pod.quota, pod.matched_by, "used")
+        return PodExplanation(name, pod.quota, pod.matched_by, "used")
     short = shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules)
     if short is None:
-        return WhyPod(pod.pod, pod.quota, pod.matched_by, "fits")
-    over = sub(total((short.used, short.request)), short.limit)
-    missing = {name: over[name] for name in short.exceeded}
+        return PodExplanation(name, pod.quota, pod.matched_by, "fits")
+    excess = sub(total((short.used, short.request)), short.limit)
+    missing = {resource: excess[resource] for resource in short.exceeded}
     bounded_by, bound = _bound(tree, short)
-    return WhyPod(
-        pod.pod,
+    return PodExplanation(
+        name,
         pod.quota,
         pod.matched_by,
         "short",
         text=short.text(),
         short_of=short.quota,
         missing=missing,
-        held_by=_holders(projection, tree, short, missing),
+        used_by=_users(projection, tree, short, missing),
         bounded_by=bounded_by,
         bound=bound,
-        frees={} if bounded_by else _borrowers(tree, short.quota, missing),
+        borrowers={} if bounded_by else _borrowers(tree, short.quota, missing),
     )
 
 
@@ -78,23 +81,23 @@ def _bound(tree: QuotaTree, short: Shortfall) -> tuple[str, Amounts]:
     declared = tree.quotas[short.quota].declared
     if short.stage == "nonPreemptible":
         return "min", mask(declared.min, short.exceeded)
-    wanted = total((short.used, short.request))
-    most = {name: size for name in short.exceeded if wanted[name] > (size := declared.max.get(name, wanted[name]))}
-    return ("max", most) if most else ("", {})
+    needed = total((short.used, short.request))
+    bound = {name: size for name in short.exceeded if needed[name] > (size := declared.max.get(name, needed[name]))}
+    return ("max", bound) if bound else ("", {})
 
 
-def _holders(projection: LedgerProjection, tree: QuotaTree, short: Shortfall, missing: Amounts) -> Holders:
-    """Of pods that must not be preempted only such are compared with min."""
+def _users(projection: LedgerProjection, tree: QuotaTree, short: Shortfall, missing: Amounts) -> QuotaUsers:
+    """Only pods that must not be preempted count against min."""
     below = {name for name in tree.quotas if short.quota in (info.name for info in tree.path(name))}
-    held = [
-        (mask(pod.request, missing), pod.pod)
+    users = [
+        (mask(pod.request, missing), projection.pods.name(uid))
         for quota in sorted(below)
-        for pod in (projection.pods[uid] for uid in projection.pods_of.get(quota, ()))
-        if pod.charged and not (pod.preemptible and short.stage == "nonPreemptible")
+        for uid in projection.pods_of(quota)
+        if (pod := projection.pods[uid]).charged and not (pod.preemptible and short.stage == "nonPreemptible")
     ]
-    held.sort(key=lambda each: (-sum(each[0].values()), each[1]))
-    rest = [uses for uses, _ in held[MOST_HOLDERS:]]
-    return Holders({pod: uses for uses, pod in held[:MOST_HOLDERS]}, len(rest), total(rest))
+    users.sort(key=lambda each: (-sum(each[0].values()), each[1]))
+    rest = [used for used, _ in users[MAX_USERS:]]
+    return QuotaUsers({name: used for used, name in users[:MAX_USERS]}, len(rest), total(rest))
 
 
 def _borrowers(tree: QuotaTree, quota: str, missing: Amounts) -> dict[str, Amounts]:

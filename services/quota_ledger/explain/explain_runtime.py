@@ -1,36 +1,37 @@
-"""The arithmetic of a runtime, written out, and who holds a quota.
+"""The arithmetic of a quota's runtime, step by step, and the pods in it.
 
-Every number is computed by the code that decides, so that what is explained is what happens.
+The code that decides computes every number, so that the explanation cannot differ from the decision.
 """
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import AttachedPod, LedgerProjection
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.runtime.fair_share import Child, apportion
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import total
 from shared.errors import KoordError
 from shared.kube.elastic_quota import RESERVED, ROOT
 
-MOST_PODS = 20
+MAX_PODS = 20
+"""Pods listed, at most."""
 
 
 class UnknownQuota(KoordError):
-    """There is no quota of that name."""
+    """No quota has that name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no quota {name!r}; `koord quota tree` shows those there are")
 
 
 class ChildShare(msgspec.Struct, frozen=True):
-    """How one child came to its share.
+    """The share of one child.
 
     Attributes:
-        floor: its min in force: below `min` where the minima do not all fit, above where what is used is guaranteed.
-        request: what is asked for in it.
-        asked: what of that counts here: at most its max, and at least its min where it does not lend.
-        certain: what it gets before anything is shared.
-        rounds: what each round of sharing added to it.
+        effective_min: below `min` where the minima do not all fit, above it where the use is guaranteed.
+        request: of its pods and the quotas below it.
+        demand: the part of the request that counts here: at most its max, and at least its min where it does not lend.
+        base: its share before the remainder is divided.
+        rounds: its portions of the remainder, round by round.
     """
 
     quota: str
@@ -46,20 +47,20 @@ class ChildShare(msgspec.Struct, frozen=True):
 
 
 class ShareRound(msgspec.Struct, frozen=True):
-    """What a round of sharing divides among those who ask for more, and what they weigh together."""
+    """One round: the remainder, and the sum of the weights of the children with more demand."""
 
     remainder: int
     weights: int
 
 
 class LevelShares(msgspec.Struct, frozen=True):
-    """One set of siblings in one resource.
+    """The children of one parent in one resource.
 
     Attributes:
-        total: what there is; `reserved` what the system and default groups use of it, `capacity` what the siblings share.
-        minima: what all their minima come to.
-        left: what nobody has after what is certain; below zero where the minima exceed what there is and do not shrink.
-        rounds: how that was shared.
+        total: of the parent; `reserved`: the use of the system and default groups; `capacity`: the difference, which is shared.
+        minima: sum of the children's min.
+        remainder: capacity less all base shares; below zero where the minima exceed the capacity and are not scaled.
+        rounds: the division of the remainder.
         surplus, lent, borrowed, idle: surplus + lent = borrowed + idle.
     """
 
@@ -78,12 +79,21 @@ class LevelShares(msgspec.Struct, frozen=True):
     idle: int
 
 
+class ExplainedPod(msgspec.Struct, frozen=True):
+    """A pod of the quota; it waits until it is charged."""
+
+    pod: str
+    request: dict[str, int]
+    charged: bool
+    matched_by: str
+
+
 class RuntimeExplanation(msgspec.Struct, frozen=True):
-    """A quota's runtime: the levels from the root down to it, and who holds it.
+    """A quota's runtime: the levels from the root down to it, and the pods in it.
 
     Attributes:
-        below: what each of its children uses.
-        pods: its own, those that use it first; what the `more_pods` that are not among them use and wait for.
+        below: use of each of its children.
+        pods: its own, charged ones first; `more_pods`: number of the others, with the sums that these use and wait for.
     """
 
     quota: str
@@ -92,26 +102,28 @@ class RuntimeExplanation(msgspec.Struct, frozen=True):
     used: dict[str, int]
     levels: list[LevelShares]
     below: dict[str, dict[str, int]]
-    pods: list[AttachedPod]
+    pods: list[ExplainedPod]
     more_pods: int
     more_used: dict[str, int]
     more_waiting: dict[str, int]
 
 
 def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
-    """How a quota came to its runtime.
+    """Explains the runtime of a quota.
 
     Raises:
-        UnknownQuota: there is none of that name.
+        UnknownQuota: no quota has that name.
     """
     name, tree = tree_of(projection, quota)
     path = [info.name for info in reversed(tree.path(quota))]
     levels = [level(tree, parent, resource) for parent in path[:-1] for resource in tree.level_resources(parent)]
     info = tree.quotas[quota]
+    attached = ((projection.pods.name(uid), projection.pods[uid]) for uid in projection.pods_of(quota))
     pods = sorted(
-        (projection.pods[uid] for uid in projection.pods_of.get(quota, ())), key=lambda pod: (not pod.charged, pod.pod)
+        (ExplainedPod(each, pod.request, pod.charged, pod.matched_by) for each, pod in attached),
+        key=lambda pod: (not pod.charged, pod.pod),
     )
-    rest = pods[MOST_PODS:]
+    rest = pods[MAX_PODS:]
     return RuntimeExplanation(
         quota,
         name,
@@ -119,7 +131,7 @@ def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
         used=dict(info.used),
         levels=levels,
         below={child: dict(tree.quotas[child].used) for child in sorted(info.children)},
-        pods=pods[:MOST_PODS],
+        pods=pods[:MAX_PODS],
         more_pods=len(rest),
         more_used=total(pod.request for pod in rest if pod.charged),
         more_waiting=total(pod.request for pod in rest if not pod.charged),
@@ -127,10 +139,10 @@ def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
 
 
 def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:
-    """The sharing among a parent's children, step by step; ends in the runtimes that were granted."""
+    """Explains how a parent's children share a resource, up to their runtimes."""
     quotas = sorted(tree.sharing_children(parent), key=lambda each: each.name)
     capacity = tree.level_capacity(parent).get(resource, 0)
-    steps, unsatisfied = [], []
+    parts, unsatisfied = [], []
     remainder = capacity
     for info in quotas:
         effective_min = max(info.scaled_min.get(resource, 0), info.guaranteed.get(resource, 0))
@@ -140,8 +152,8 @@ def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:
         if demand > effective_min:
             unsatisfied.append(child)
         remainder -= base
-        steps.append((info, child, base))
-    rounds, added = _shared(remainder, unsatisfied)
+        parts.append((info, child, base))
+    rounds, added = _divided(remainder, unsatisfied)
     children = [
         ChildShare(
             child.name,
@@ -155,9 +167,9 @@ def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:
             rounds=added.get(child.name, []),
             runtime=base + sum(added.get(child.name, [])),
         )
-        for info, child, base in steps
+        for info, child, base in parts
     ]
-    scaled_mins = sum(step.effective_min for step in children)
+    effective_minima = sum(child.effective_min for child in children)
     groups = (tree.quotas[name] for name in RESERVED if name in tree.quotas) if parent == ROOT else ()
     return LevelShares(
         parent=parent,
@@ -165,22 +177,22 @@ def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:
         total=tree.total.get(resource, 0) if parent == ROOT else capacity,
         reserved={group.name: size for group in groups if (size := group.used.get(resource, 0))},
         capacity=capacity,
-        minima=sum(step.min for step in children),
+        minima=sum(each.min for each in children),
         remainder=remainder,
         rounds=rounds,
         children=children,
-        surplus=capacity - scaled_mins,
-        lent=sum(max(0, step.effective_min - step.runtime) for step in children),
-        borrowed=sum(max(0, step.runtime - step.effective_min) for step in children),
-        idle=capacity - sum(step.runtime for step in children),
+        surplus=capacity - effective_minima,
+        lent=sum(max(0, each.effective_min - each.runtime) for each in children),
+        borrowed=sum(max(0, each.runtime - each.effective_min) for each in children),
+        idle=capacity - sum(each.runtime for each in children),
     )
 
 
 def tree_of(projection: LedgerProjection, quota: str) -> tuple[str, QuotaTree]:
-    """The tree that a quota is in, with its name.
+    """Returns the id of a quota's tree, and the tree.
 
     Raises:
-        UnknownQuota: there is none of that name.
+        UnknownQuota: no quota has that name.
     """
     name = projection.tree_of.get(quota)
     if name is None:
@@ -188,8 +200,8 @@ def tree_of(projection: LedgerProjection, quota: str) -> tuple[str, QuotaTree]:
     return name, projection.trees[name]
 
 
-def _shared(remainder: int, unsatisfied: list[Child]) -> tuple[list[ShareRound], dict[str, list[int]]]:
-    """The rounds in which what is left is shared, and what each round adds to each child."""
+def _divided(remainder: int, unsatisfied: list[Child]) -> tuple[list[ShareRound], dict[str, list[int]]]:
+    """Returns the rounds that divide the remainder, and the portions of each child."""
     rounds: list[ShareRound] = []
     added: dict[str, list[int]] = {}
     allocated = {child.name: child.effective_min for child in unsatisfied}

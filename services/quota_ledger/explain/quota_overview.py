@@ -1,4 +1,4 @@
-"""Every quota at a glance: what it may use, uses, borrows and lends, and what waits in it."""
+"""The table of all quotas: runtime, use, borrowed, lent and waiting amounts."""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,10 @@ class OverviewRow(msgspec.Struct, frozen=True):
     """One quota in one resource.
 
     Attributes:
-        depth: 1 below the root; 0 for the root itself, whose `min` is what the quotas below it are promised together.
-        runtime: of the system and default groups their max: nothing else limits them.
-        borrowed: what its runtime is above its min in force; `lent` what it is below.
-        used: of its pods and of those below; `waiting` what pods ask for and do not use yet.
+        depth: 1 below the root; 0 for the root itself, whose `min` is the sum over its children.
+        runtime: for the system and default groups their max, which alone limits them.
+        borrowed: runtime above the effective min; `lent`: runtime below it.
+        used: of its pods and of those below it; `waiting`: requests of pods that are not charged yet.
     """
 
     tree: str
@@ -35,8 +35,8 @@ class OverviewRow(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def lines(projection: LedgerProjection) -> list[OverviewRow]:
-    """Every quota in every resource, parents before children; each tree begins with what it shares as a whole, at depth 0."""
+def overview(projection: LedgerProjection) -> list[OverviewRow]:
+    """Returns every quota in every resource, parents before children; the first rows of a tree, at depth 0, are its sums."""
     found: list[OverviewRow] = []
     for name, tree in sorted(projection.trees.items()):
         waiting: dict[str, Amounts] = {}
@@ -49,7 +49,7 @@ def lines(projection: LedgerProjection) -> list[OverviewRow]:
 
 
 def _sum_up(tree: QuotaTree, quota: str, waiting: dict[str, Amounts]) -> Amounts:
-    """What waits in each quota of a subtree: asked for by pods, and not used. Limits of max, and what is asked for min's sake, are of no account."""
+    """Fills in the waiting requests of each quota of a subtree; neither max nor min limits them."""
     info = tree.quotas[quota]
     below = (_sum_up(tree, child, waiting) for child in info.children)
     waiting[quota] = add(sub(info.self_request, info.self_used), total(below))
@@ -57,7 +57,7 @@ def _sum_up(tree: QuotaTree, quota: str, waiting: dict[str, Amounts]) -> Amounts
 
 
 def _whole(name: str, tree: QuotaTree, waiting: dict[str, Amounts]) -> Iterator[OverviewRow]:
-    """What a tree shares, and what is promised, used and waited for of it; the reserved groups take theirs before."""
+    """Yields the sums of a tree, without the reserved groups."""
     below = [tree.quotas[child] for child in tree.quotas[ROOT].children if child not in RESERVED]
     minima, used = total(each.declared.min for each in below), total(each.used for each in below)
     waits = total(waiting[each.name] for each in below)
@@ -100,9 +100,9 @@ def _ordinary(name: str, info: QuotaInfo, waiting: Amounts) -> Iterator[Overview
 
 
 def _reserved(name: str, info: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
-    """The system or default group, in what its pods use or wait for."""
+    """Yields the system or default group in the resources that its pods use or wait for."""
     for resource in sorted(info.used.keys() | waiting.keys()):
-        most = info.declared.max.get(resource)
+        limit = info.declared.max.get(resource)
         yield OverviewRow(
             tree=name,
             quota=info.name,
@@ -110,8 +110,8 @@ def _reserved(name: str, info: QuotaInfo, waiting: Amounts) -> Iterator[Overview
             depth=info.depth,
             resource=resource,
             min=0,
-            max=most,
-            runtime=most if most is not None else 0,
+            max=limit,
+            runtime=limit if limit is not None else 0,
             used=info.used.get(resource, 0),
             borrowed=0,
             lent=0,

@@ -1,4 +1,4 @@
-"""What other minima, maxima or weights would change."""
+"""The runtimes after a change of minima, maxima or weights, computed on a copy."""
 
 from collections.abc import Container, Mapping
 from typing import Any
@@ -6,36 +6,36 @@ from typing import Any
 import msgspec
 
 from services.quota_ledger.accounting.projection import LedgerProjection
-from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, image_of, restored
+from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, restore_into, snapshot_of
 from services.quota_ledger.explain.explain_runtime import tree_of
 
 
-def whatif(
+def what_if(
     projection: LedgerProjection,
     changes: Mapping[str, Mapping[str, Mapping[str, int]]],
     weigh_their_max: Container[str] = (),
 ) -> dict[str, Any]:
-    """Whose runtime would be another; the books stay as they are.
+    """Returns the runtimes that would change.
 
     Args:
         changes: quota -> `min`, `max` or `weight` -> resource -> amount.
-        weigh_their_max: quotas for which another max is another weight, too.
+        weigh_their_max: quotas without a weight of their own: a new max is their new weight, too.
 
     Returns:
         quota -> resource -> [runtime now, runtime then], where they differ.
 
     Raises:
-        UnknownQuota: a quota of that name is not there.
+        UnknownQuota: no quota has one of the names.
     """
     other = projection.empty()
-    encoded = msgspec.msgpack.encode(image_of(projection))
-    restored(other, msgspec.msgpack.decode(encoded, type=ProjectionSnapshot))
+    encoded = msgspec.msgpack.encode(snapshot_of(projection))
+    restore_into(other, msgspec.msgpack.decode(encoded, type=ProjectionSnapshot))
     for quota, fields in changes.items():
         _, tree = tree_of(other, quota)
         declared = tree.quotas[quota].declared
         others = {"weight": fields.get("max", {}), **fields} if quota in weigh_their_max else fields
-        amended = {field: {**getattr(declared, field), **amounts} for field, amounts in others.items()}
-        tree.update_quota(msgspec.structs.replace(declared, **amended))
+        updated = {field: {**getattr(declared, field), **amounts} for field, amounts in others.items()}
+        tree.update_quota(msgspec.structs.replace(declared, **updated))
     for tree in other.trees.values():
         tree.refresh_runtimes()
     changed: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Quotas as upstream's debug API shows them. Source: spec/quota.md 8; upstream core/quota_summary.go, plugin_service.go."""
+"""Quotas in the form of upstream's debug API. Source: spec/quota.md 8; upstream core/quota_summary.go, plugin_service.go."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +12,11 @@ Json = dict[str, Any]
 
 
 def quota(projection: LedgerProjection, name: str, *, version: int, pods: bool = False) -> Json | None:
-    """One quota's summary; None when there is none of that name. `koordinator-root-quota` is the default tree's.
+    """Returns one quota's summary; None when no quota has that name. `koordinator-root-quota` is the default tree's root.
 
     Args:
-        version: seq of the books, given as the runtime's version.
-        pods: also what each of its own pods asks for, and whether it uses it.
+        version: seq of the newest event folded; shown as the runtime's version.
+        pods: include its own pods with their requests.
     """
     tree = projection.tree_of.get(name, "")
     info = projection.trees[tree].quotas.get(name)
@@ -24,7 +24,7 @@ def quota(projection: LedgerProjection, name: str, *, version: int, pods: bool =
 
 
 def quotas(projection: LedgerProjection, tree: str, *, version: int, pods: bool = False) -> Json:
-    """Name -> summary of every quota but the roots; of one tree, or of all when `tree` is empty."""
+    """Returns name -> summary of every quota but the roots; of one tree, or of all when `tree` is empty."""
     found: Json = {}
     for each, there in sorted(projection.trees.items()):
         if tree in ("", each):
@@ -61,11 +61,11 @@ def _summary(projection: LedgerProjection, tree: str, info: QuotaInfo, *, versio
         "selfRequest": _list(info.self_request),
         "selfNonPreemptibleRequest": _list(info.self_np_request),
     }
-    if pods and (uids := projection.pods_of.get(info.name)):
-        held = (projection.pods[uid] for uid in uids)
+    if pods and (uids := projection.pods_of(info.name)):
+        named = sorted((projection.pods.name(uid), uid) for uid in uids)
         summary["podCache"] = {
-            pod.pod: {"isAssigned": pod.charged, "resource": _list(pod.request)}
-            for pod in sorted(held, key=lambda each: each.pod)
+            name: {"isAssigned": (pod := projection.pods[uid]).charged, "resource": _list(pod.request)}
+            for name, uid in named
         }
     return summary
 

@@ -1,4 +1,4 @@
-"""The ledger's own HTTP ports: upstream's views of quotas."""
+"""The ledger's HTTP ports: upstream's debug API of quotas."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,11 +14,11 @@ QUOTAS = "/apis/v1/plugins/ElasticQuota/quotas"
 
 @asynccontextmanager
 async def serving(ports: Ports, state: Callable[[], LedgerState], leads: Callable[[], bool]) -> AsyncIterator[None]:
-    """Serve from the replica's start to its end.
+    """Serves while the context is open: from the replica's start to its end.
 
     Args:
-        state: the State, asked at each request.
-        leads: whether this replica writes the books; else it answers 503.
+        state: returns the State; called at each request.
+        leads: returns whether this replica leads; another one responds with 503.
 
     Raises:
         NoCertificate: the secure port is on and no certificate is given.
@@ -28,7 +28,7 @@ async def serving(ports: Ports, state: Callable[[], LedgerState], leads: Callabl
 
 
 def application(state: Callable[[], LedgerState], leads: Callable[[], bool]) -> web.Application:
-    """The routes."""
+    """Returns the application with its routes."""
 
     async def one(request: web.Request) -> web.Response:
         name, now = request.match_info["name"], state()

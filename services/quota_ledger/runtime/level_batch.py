@@ -48,7 +48,7 @@ class LevelBatch:
         pool.scaled_mins[:, self.columns], pool.runtimes[:, self.columns] = self.scaled_mins, self.runtimes
         changed = np.logical_or.reduceat(differ, self._starts, axis=1)  # in several resources: counts once
         for at in self.columns[self._starts[changed.any(axis=0)]].tolist():
-            if (level := pool.changed_levels[at]) is not None:
+            if (level := pool.levels[at]) is not None:
                 level.version += 1
         return int(np.count_nonzero(changed))
 

@@ -24,7 +24,7 @@ class MatrixLayout:
 
     def __init__(self, demand_matrix: DemandMatrix) -> None:
         self._demand_matrix = demand_matrix
-        self.changed_levels: dict[str, SiblingMatrix] = {}
+        self.levels: dict[str, SiblingMatrix] = {}
         self.pools: list[MatrixPool] = []
         self._of_width: dict[int, MatrixPool] = {}
 
@@ -34,7 +34,7 @@ class MatrixLayout:
         shared: dict[int, list[Sequence[str]]] = {}
         for parent, quotas, resources in found:
             pool = self._pool(width_for(len(quotas)))
-            level = self.changed_levels[parent.name] = SiblingMatrix(parent, quotas, pool)
+            level = self.levels[parent.name] = SiblingMatrix(parent, quotas, pool)
             fresh.setdefault(pool.number, []).append(level)
             shared.setdefault(pool.number, []).append(resources)
         for number, levels in fresh.items():
@@ -43,15 +43,15 @@ class MatrixLayout:
         made = [level for levels in fresh.values() for level in levels]
         for level in made:
             level.link()
-        if len(made) < len(self.changed_levels):  # some below are older than their parent's
+        if len(made) < len(self.levels):  # some below are older than their parent's
             for level in made:
                 for info in level.quotas:
-                    if info.children and (own := self.changed_levels.get(info.name)) is not None:
+                    if info.children and (own := self.levels.get(info.name)) is not None:
                         own.link()
 
     def drop(self, name: str) -> None:
         """The level below this parent is laid out anew when it is needed."""
-        if (level := self.changed_levels.pop(name, None)) is not None:
+        if (level := self.levels.pop(name, None)) is not None:
             level.release()
 
     def _pool(self, width: int) -> MatrixPool:

@@ -49,7 +49,7 @@ class MatrixPool:
         self.names: NDArray[np.object_] = np.zeros((width, 16), np.object_)
         self.first = np.zeros(16, np.int64)
         self.resources: NDArray[np.object_] = np.zeros(16, np.object_)
-        self.changed_levels: list[SiblingMatrix | None] = []
+        self.levels: list[SiblingMatrix | None] = []
 
     def take(self, levels: Sequence["SiblingMatrix"], resources: Sequence[Sequence[str]]) -> None:
         """Free columns for levels, each with its resources."""
@@ -58,11 +58,11 @@ class MatrixPool:
         more = len(wanted) - len(columns)
         columns += range(self._columns, self._columns + more)
         self._columns += more
-        self.changed_levels += [None] * more
+        self.levels += [None] * more
         while len(self.first) < self._columns:
             self._widen()
         for (level, resource), column in zip(wanted, columns, strict=True):
-            self.changed_levels[column] = level
+            self.levels[column] = level
             level.columns[resource] = column
         self.resources[columns] = [resource for _, resource in wanted]
 
@@ -76,7 +76,7 @@ class MatrixPool:
     def release(self, column: int) -> None:
         """A column is free again."""
         self._free.append(column)
-        self.changed_levels[column] = None
+        self.levels[column] = None
 
     def shared(self, columns: Int64, capacity: Int64, scales: NDArray[np.bool_]) -> tuple[Int64, Int64]:
         """Floors and runtimes of some levels; changes nothing."""

@@ -1,4 +1,4 @@
-"""What the ledger knows of quotas: their objects, what is wrong with them, and what trees have to share."""
+"""The half of the State that follows ElasticQuotas: their objects, errors in these, and the totals of trees."""
 
 from typing import Any
 
@@ -14,51 +14,56 @@ from shared.kube.node import Node
 from shared.kube.quantity import BadQuantity, amounts
 
 LARGEST = 2**63 - 1
-"""More than this a log cannot hold; as a limit it is none."""
+"""The log holds no larger amount; as a limit it means no limit."""
 
 STOCK_MAX = {"cpu": LARGEST, "memory": LARGEST // 5}
-"""Of the system and default groups, unless their objects say otherwise."""
+"""Max of the system and default groups without an object of theirs."""
 
 
 class QuotaFold(StateFields):
-    """The half of the fold that is of quotas and of what they share."""
+    """Folds quotas and nodes."""
 
     def total(self, tree: str) -> Amounts:
-        """What a tree should have: the nodes' for the default one less what the others take, an annotation's for another."""
+        """Returns the desired total of a tree.
+
+        The default tree has the allocatable amounts of all nodes, less the totals of trees that take part of them; another tree
+        has the total that its root quota is annotated with.
+        """
         roots = self.declared_roots()
         if tree:
             root = next((quota for where, quota in roots if where == tree), None)
             return self._total_of(tree, root) if root else {}
-        if self._of_nodes is None:
-            self._of_nodes = total(node for _, node in sorted(self.nodes.items()))
-        sums = dict(self._of_nodes)
+        if self._node_total is None:
+            self._node_total = total(node for _, node in sorted(self.nodes.items()))
+        sums = dict(self._node_total)
         for where, quota in roots:
             if not quota.ignores_default_tree:
                 sums = sub(sums, self._total_of(where, quota))
         return sums
 
     def _total_of(self, tree: str, root: DeclaredQuota) -> Amounts:
-        """An annotation that is missing or cannot be read changes nothing."""
+        """An annotation that is missing or unreadable changes nothing."""
         if root.total is not None:
             return root.total
         found = self.projection.trees.get(tree)
         return found.total if found else {}
 
     def declared_roots(self) -> list[tuple[str, DeclaredQuota]]:
-        """QuotaTree id and root of each tree beside the default one, by the tree that a quota was declared in: its label may name one that is
-        not there, or that it was not in.
+        """Returns tree id and root quota of each tree other than the default one.
+
+        The tree in which a quota was recorded counts: its label may name one that does not exist, or a later one.
         """
         if self._roots is None:
-            quotas, tree_of = sorted(self.projection.names.quotas.items()), self.projection.tree_of
+            quotas, tree_of = sorted(self.projection.lookup.quotas.items()), self.projection.tree_of
             self._roots = [
                 (where, quota) for name, quota in quotas if quota.is_root and (where := tree_of.get(name, ""))
             ]
         return self._roots
 
     def object_of(self, name: str) -> DeclaredQuota | None:
-        """What the object of that name declares; of several in different namespaces, the first by key.
+        """Returns the declaration of the object of that name; of several in different namespaces, the first by key.
 
-        The system and default groups are there without an object too. The root's object declares nothing.
+        The system and default groups exist without an object, too. The root's object declares nothing.
         """
         if name == ROOT:
             return None
@@ -67,71 +72,74 @@ class QuotaFold(StateFields):
             return msgspec.structs.replace(self.objects[min(keys)], deleting=False)
         return DeclaredQuota(name=name, max=STOCK_MAX, weight=STOCK_MAX) if name in RESERVED else None
 
-    def fault_of(self, name: str) -> "ObjectError | None":
-        """What is wrong with the newest object of that name in itself; its last good declaration stays."""
-        return min((fault for fault in self.faults.values() if fault.name == name), default=None)
+    def error_of(self, name: str) -> ObjectError | None:
+        """Returns the error in the newest object of that name; its last valid declaration stays in force."""
+        return min((error for error in self.object_errors.values() if error.name == name), default=None)
 
-    def place_of(self, name: str) -> tuple[str, str]:
-        """`resource/namespace/name` of a quota's object, and its uid; both empty where there is none."""
+    def object_key(self, name: str) -> tuple[str, str]:
+        """Returns `resource/namespace/name` of a quota's object, and its uid; empty texts where there is none."""
         keys = self._keys_of.get(name)
         return (min(keys), self.objects[min(keys)].uid) if keys else ("", "")
 
-    def _node(self, name: str, node: Node | None) -> None:
-        self._of_nodes = None
+    def _node_changed(self, name: str, node: Node | None) -> None:
+        self._node_total = None
         if node is None:
             self.nodes.pop(name, None)
         else:
             self.nodes[name] = _readable(node.status.allocatable)
 
-    def _object(self, key: str, raw: dict[str, Any]) -> None:
+    def _object_observed(self, key: str, raw: dict[str, Any]) -> None:
         self.structure_changes += 1
         name = raw["metadata"]["name"]
         self._numbers(key, name, numbers_on(raw))
-        before, fault = self.objects.get(key), None
+        before, error = self.objects.get(key), None
         try:
             after = _bounded(declared(raw))
             if after != before:
                 check_self(raw, after)
-        except BadQuantity as error:
-            fault = ObjectError(name, "unreadable", f"quota {name}: {error}")
-        except AdmissionRejected as error:
-            fault = ObjectError(name, error.code, str(error))
-        if fault is not None:
-            self.faults[key] = fault  # the last good one stays
-            self._look_at_quota(name)
+        except BadQuantity as problem:
+            error = ObjectError(name, "unreadable", f"quota {name}: {problem}")
+        except AdmissionRejected as problem:
+            error = ObjectError(name, problem.code, str(problem))
+        if error is not None:
+            self.object_errors[key] = error  # `objects` keeps the last valid declaration
+            self._check_quota(name)
             return
-        self.faults.pop(key, None)
+        self.object_errors.pop(key, None)
         self.objects[key] = after
         self._keys_of.setdefault(after.name, {})[key] = None
-        self._look_at_quota(after.name)
+        self._check_quota(after.name)
 
-    def _numbers(self, key: str, name: str, says: tuple[str, ...]) -> None:
-        if says:
-            self.says[key] = says
-            self.published.said(key, name, says)
+    def _numbers(self, key: str, name: str, present: tuple[str, ...]) -> None:
+        if present:
+            self.present_numbers[key] = present
+            self.published.note_present(key, name, present)
         else:
-            self.says.pop(key, None)
+            self.present_numbers.pop(key, None)
 
-    def _object_gone(self, key: str) -> None:
+    def _object_deleted(self, key: str) -> None:
         self.structure_changes += 1
-        self.says.pop(key, None)
-        fault, gone = self.faults.pop(key, None), self.objects.pop(key, None)
+        self.present_numbers.pop(key, None)
+        error, gone = self.object_errors.pop(key, None), self.objects.pop(key, None)
         if gone is not None:
             self._keys_of[gone.name].pop(key)
-        if (there := gone or fault) is not None:
-            self._look_at_quota(there.name)
+        if (last := gone or error) is not None:
+            self._check_quota(last.name)
 
-    def _look_at_quota(self, name: str) -> None:
-        is_so = self.projection.names.quotas.get(name) == self.object_of(name)
-        fault = self.fault_of(name)
-        if is_so and self.projection.rejected.get(name, "") == (fault.reason if fault else ""):
-            self.quotas_due.pop(name, None)
+    def _check_quota(self, name: str) -> None:
+        is_current = self.projection.lookup.quotas.get(name) == self.object_of(name)
+        error = self.error_of(name)
+        if is_current and self.projection.rejected.get(name, "") == (error.reason if error else ""):
+            self.quotas_to_update.pop(name, None)
         else:
-            self.quotas_due[name] = None
+            self.quotas_to_update[name] = None
 
 
-def spaces_of(quota: DeclaredQuota) -> tuple[str, ...]:
-    """The namespaces whose pods may belong to a quota without naming it: those bound to it, and its own if it has that name."""
+def namespaces_of(quota: DeclaredQuota) -> tuple[str, ...]:
+    """Returns the namespaces whose pods may belong to a quota without a label.
+
+    These are the ones bound to it, and its own if the quota has the namespace's name.
+    """
     return (quota.namespace, *quota.namespaces) if quota.name == quota.namespace else quota.namespaces
 
 

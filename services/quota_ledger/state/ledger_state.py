@@ -1,19 +1,20 @@
-"""What the ledger knows: quotas, nodes and pods as `cluster` has them, placements of `scheduling`, and its own books.
+"""The State of the quota ledger: quotas, nodes and pods of `cluster`, placements of `scheduling`, and the ledger's own log.
 
-Each context writes fields of its own. What they amount to for one pod is `wanted`; where the books say otherwise, the pod is `due`.
+Each context writes its own fields. `desired` computes from them what follows for one pod; where the ledger's log differs, the pod is
+in `pods_to_update`.
 """
 
 from typing import ClassVar
 
 import msgspec
 
-from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, image_of, restored
+from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, restore_into, snapshot_of
+from services.quota_ledger.pods.observed_pod import ObservedPod
 from services.quota_ledger.state.fold_pods import PodFold
-from services.quota_ledger.state.fold_quotas import QuotaFold, spaces_of
-from services.quota_ledger.state.pod_record import Placement, PodRecord, seen_of
+from services.quota_ledger.state.fold_quotas import QuotaFold, namespaces_of
 from services.quota_ledger.state.profile_resources import ProfilesSnapshot
 from services.quota_ledger.state.published_status import PublishedPatch
-from services.quota_ledger.state.state_fields import ObjectError
+from services.quota_ledger.state.state_fields import ObjectError, Placement
 from shared.domain.amounts import Amounts
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -56,6 +57,7 @@ OWN: tuple[type[Event], ...] = (
     CapacitySet, OveruseEnded, OveruseStarted, PodAdmissionDecided, PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodChargeReverted,
     QuotaUpdated, QuotaDeclared, QuotaRejected, QuotaReparented, QuotaDeleted, RevocationDecided, RuntimeRecomputed,
 )  # fmt: skip
+QUOTA_EVENTS = (QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted)
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, ObjectObserved, ObjectDeleted, BindRejected, BindFailed, BindSuppressed,
@@ -64,21 +66,21 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
     "scheduling": (WriterStarted, PodPlaced, CycleDecided),
     "quota": (*OWN, FieldsDesired, ObjectDesired),
 }  # fmt: skip
-"""Context -> event types folded; the others pass."""
+"""Context -> event types that are folded."""
 
 
 class LedgerState(QuotaFold, PodFold):
-    """A fold over `cluster`, `scheduling` and `quota`; its fields are those of `StateFields`."""
+    """A fold over `cluster`, `scheduling` and `quota`; `StateFields` lists its fields."""
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         super().__init__(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
         for name in RESERVED:
-            self._look_at_quota(name)
+            self._check_quota(name)
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event."""
+        """Folds one event."""
         match record.context:
             case "quota":
                 self._own(record.event)
@@ -90,114 +92,119 @@ class LedgerState(QuotaFold, PodFold):
         self.positions[record.context] = record.seq
 
     def encode(self) -> bytes:
-        """Everything, names sorted."""
-        image = StateSnapshot(
+        """Returns the whole State, names sorted."""
+        entries = self.pods.entries.items()
+        snapshot = StateSnapshot(
             positions=self.positions,
-            projection=image_of(self.projection),
-            told=self.published.told,
-            profiles=self.profiles.image(),
+            projection=snapshot_of(self.projection),
+            published=self.published.patches,
+            profiles=self.profiles.snapshot(),
             objects=self.objects,
-            faults=self.faults,
-            says=self.says,
+            object_errors=self.object_errors,
+            present_numbers=self.present_numbers,
             nodes=self.nodes,
-            seen=self.seen,
-            placed=self.placed,
+            pods={
+                uid: (each.name, each.started_ns, each.observed) for uid, each in entries if each.observed is not None
+            },
+            placements=self.placements,
             cycle_saw=self.cycle_saw,
             epoch=self.epoch,
             cycle=self.cycle,
         )
-        return _ENCODER.encode(image)
+        return _ENCODER.encode(snapshot)
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote."""
-        image = msgspec.msgpack.decode(data, type=StateSnapshot)
-        self.positions, self.cycle_saw = image.positions, image.cycle_saw
-        self.epoch, self.cycle = image.epoch, image.cycle
-        self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
-        self.faults, self.says = image.faults, image.says
-        restored(self.projection, image.projection)
-        self.published.restore(image.told, self.projection)
-        self.profiles.restore(image.profiles)
-        for uid, seen in image.seen.items():
-            self._put(uid, seen)
-        for uid in self.projection.pods:
-            self._look(uid)
+        """Fills a new State from what `encode` returned."""
+        snapshot = msgspec.msgpack.decode(data, type=StateSnapshot)
+        self.positions, self.cycle_saw = snapshot.positions, snapshot.cycle_saw
+        self.epoch, self.cycle = snapshot.epoch, snapshot.cycle
+        self.objects, self.nodes, self.placements = snapshot.objects, snapshot.nodes, snapshot.placements
+        self.object_errors, self.present_numbers = snapshot.object_errors, snapshot.present_numbers
+        for uid, (name, started_ns, pod) in snapshot.pods.items():
+            self.pods.observe(uid, name, pod, started_ns)
+        restore_into(self.projection, snapshot.projection)
+        self.published.restore(snapshot.published, self.projection)
+        self.profiles.restore(snapshot.profiles)
+        for uid in self.pods.entries:
+            self._check_pod(uid)
         for key, quota in self.objects.items():
             self._keys_of.setdefault(quota.name, {})[key] = None
-        faulty = [fault.name for fault in self.faults.values()]
-        for name in {*self._keys_of, *self.projection.tree_of, *self.projection.rejected, *faulty, *RESERVED}:
-            self._look_at_quota(name)
+        names = [error.name for error in self.object_errors.values()]
+        for name in {*self._keys_of, *self.projection.tree_of, *self.projection.rejected, *names, *RESERVED}:
+            self._check_quota(name)
 
     def _cluster(self, record: RecordedEvent) -> None:
         self.profiles.apply(record.event)
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
-                self._put(uid, seen_of(pod))
+                self._pod_observed(uid, pod)
             case PodDeleted(pod_uid=uid):
-                self._forget(uid)
+                self._pod_deleted(uid)
             case NodeObserved(node=name, object=node):
-                self._node(name, node)
+                self._node_changed(name, node)
             case NodeDeleted(node=name):
-                self._node(name, None)
+                self._node_changed(name, None)
             case ObjectObserved(resource=resource, name=key, object=raw) if resource in RESOURCES:
-                self._object(f"{resource}/{key}", raw)
+                self._object_observed(f"{resource}/{key}", raw)
             case ObjectDeleted(resource=resource, name=key) if resource in RESOURCES:
-                self._object_gone(f"{resource}/{key}")
+                self._object_deleted(f"{resource}/{key}")
             case (
                 BindRejected(pod_uid=uid)
                 | BindFailed(pod_uid=uid)
                 | BindSuppressed(pod_uid=uid)
                 | MissingPermission(pod_uid=uid)
             ):
-                self._bind_refused(uid, record.cause)
+                self._bind_rejected(uid, record.cause)
 
     def _own(self, event: Event) -> None:
-        before = None
-        if isinstance(event, QuotaDeclared | QuotaUpdated | QuotaReparented | QuotaDeleted):
-            before = self.projection.names.quotas.get(event.quota)
-        self.published.touch(event, self.projection)
+        # A quota that moves or goes concerns the accounts above it before the event and after it.
+        before = self.projection.lookup.quotas.get(event.quota) if isinstance(event, QUOTA_EVENTS) else None
+        self.published.note_affected(event, self.projection)
         self.projection.apply(event)
-        self.published.touch(event, self.projection)
+        self.published.note_affected(event, self.projection)
         match event:
-            case (
-                QuotaDeclared(quota=name)
-                | QuotaUpdated(quota=name)
-                | QuotaReparented(quota=name)
-                | QuotaDeleted(quota=name)
-            ):
-                self.structure_changes += 1
-                self._roots = None
-                self._look_at_quota(name)
-                after = self.projection.names.quotas.get(name)
-                spaces = {space for quota in (before, after) if quota for space in spaces_of(quota)}
-                uids = [self._of_label.get(name, {}), self.projection.pods_of.get(name, {})]
-                uids += [self._in_namespace.get(space, {}) for space in sorted(spaces)]
-                for group in uids:
-                    for uid in list(group):
-                        self._look(uid)
-                if name in RESERVED and before is None:
-                    for uid in self.seen:
-                        self._look(uid)
+            case QuotaDeclared() | QuotaUpdated() | QuotaReparented() | QuotaDeleted():
+                self._quota_changed(event.quota, before)
             case QuotaRejected(quota=name):
                 self.structure_changes += 1
-                self._look_at_quota(name)
+                self._check_quota(name)
             case PodAttached() | PodCharged() | PodChargeReverted() | PodReleased() | PodResized() | PodMoved():
-                self._look(event.pod_uid)
+                self._check_pod(event.pod_uid)
+
+    def _quota_changed(self, name: str, before: DeclaredQuota | None) -> None:
+        """Checks the pods that the quota has or may get: by their label, by their namespace, or all that had none."""
+        self.structure_changes += 1
+        self._roots = None
+        self._check_quota(name)
+        after = self.projection.lookup.quotas.get(name)
+        namespaces = {each for quota in (before, after) if quota for each in namespaces_of(quota)}
+        groups = [self.pods.by_label.get(name), self.projection.pods_of(name)]
+        groups += [self.pods.by_namespace.get(each) for each in sorted(namespaces)]
+        for uids in groups:
+            for uid in uids:
+                self._check_pod(uid)
+        if name in RESERVED and before is None:
+            for uid, _ in self.pods.observed():
+                self._check_pod(uid)
 
 
 class StateSnapshot(msgspec.Struct, frozen=True):
-    """What a snapshot holds."""
+    """The schema of a snapshot.
+
+    Attributes:
+        pods: uid -> (namespace/name, started_ns, the rest of its object).
+    """
 
     positions: dict[str, int]
     projection: ProjectionSnapshot
-    told: dict[str, PublishedPatch]
+    published: dict[str, PublishedPatch]
     profiles: ProfilesSnapshot
     objects: dict[str, DeclaredQuota]
-    faults: dict[str, ObjectError]
-    says: dict[str, tuple[str, ...]]
+    object_errors: dict[str, ObjectError]
+    present_numbers: dict[str, tuple[str, ...]]
     nodes: dict[str, Amounts]
-    seen: dict[str, PodRecord]
-    placed: dict[str, Placement]
+    pods: dict[str, tuple[str, int, ObservedPod]]
+    placements: dict[str, Placement]
     cycle_saw: int
     epoch: int
     cycle: int

@@ -1,4 +1,4 @@
-"""ElasticQuotaProfiles and what the nodes that they select come to; sums are kept by the difference.
+"""ElasticQuotaProfiles and the resources of the nodes that they select; each node changes the sums by its difference.
 
 Source: spec/quota.md 5.6; spec/api.md 1.9.
 """
@@ -23,7 +23,7 @@ RESOURCE = resource_names.QUOTA_PROFILES
 
 
 class ProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a profile says. `quota_name`: in the profile's namespace."""
+    """The spec of a profile. `quota_name`: in the profile's namespace."""
 
     quota_name: str
     node_selector: LabelSelector
@@ -32,14 +32,14 @@ class ProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """A profile's object as kept."""
+    """The kept fields of a profile's object."""
 
     metadata: Metadata
     spec: ProfileSpec
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
-    """A node as far as profiles ask.
+    """The fields of a node that profiles depend on.
 
     Attributes:
         usable: ready, and not cordoned.
@@ -51,27 +51,28 @@ class NodeRecord(msgspec.Struct, frozen=True):
 
 
 class NodeTotals(NamedTuple):
-    """Of the nodes that a profile selects; those that are not usable count in both.
+    """Sums over the nodes that a profile selects.
 
     Attributes:
-        total: of every resource that any of them names, were it zero.
-        naming: resource -> how many of them name it.
+        total: over all of them, of every resource that any of them has, even if it is zero.
+        unusable: over those that are not ready or are cordoned.
+        counts: resource -> number of nodes that have it.
     """
 
     total: Amounts
     unusable: Amounts
-    naming: Amounts
+    counts: Amounts
 
 
-class ProfileView:
+class ProfileResources:
     """A fold over `cluster`.
 
     Attributes:
         profiles: by `namespace/name`.
-        problems: `namespace/name` -> why a profile is not followed. What it was before is followed no longer: which nodes it means
-            is not known.
-        sums: what the nodes of each profile come to.
-        changed: profiles of which something may have changed since they were last looked at.
+        problems: `namespace/name` -> the reason why a profile is not followed. Its earlier version is not followed either: which
+            nodes the new one selects is not known.
+        sums: resources of the nodes of each profile.
+        changed: profiles whose quota may differ from the published one.
     """
 
     def __init__(self) -> None:
@@ -82,10 +83,10 @@ class ProfileView:
         self._nodes: dict[str, NodeRecord] = {}
 
     def apply(self, event: Event) -> None:
-        """Fold one event of the `cluster` context."""
+        """Folds one event of the `cluster` context."""
         match event:
             case NodeObserved(node=name, object=node):
-                self._node(name, seen_of(node))
+                self._node(name, node_record_of(node))
             case NodeDeleted(node=name):
                 self._node(name, None)
             case ObjectObserved(resource=resource, name=key, object=raw) if resource == RESOURCE:
@@ -94,15 +95,15 @@ class ProfileView:
                 for each in (self.profiles, self.problems, self.sums, self.changed):
                     each.pop(key, None)
 
-    def image(self) -> "ProfilesSnapshot":
-        """For a snapshot."""
+    def snapshot(self) -> "ProfilesSnapshot":
+        """Returns the kept fields for a snapshot."""
         return ProfilesSnapshot(self.profiles, self.problems, self._nodes)
 
-    def restore(self, image: "ProfilesSnapshot") -> None:
-        """Take over what was kept."""
-        self.problems.update(image.problems)
-        self._nodes.update(image.nodes)
-        for key, profile in image.profiles.items():
+    def restore(self, snapshot: "ProfilesSnapshot") -> None:
+        """Fills a new instance from a snapshot."""
+        self.problems.update(snapshot.problems)
+        self._nodes.update(snapshot.nodes)
+        for key, profile in snapshot.profiles.items():
             self._put(key, profile)
 
     def _profile(self, key: str, raw: Mapping[str, Any]) -> None:
@@ -112,7 +113,9 @@ class ProfileView:
         except msgspec.ValidationError as error:
             problem = str(error)
         if problem:
-            self.problems[key] = f"ElasticQuotaProfile {key}: {problem}; its quota stays as it is until this is mended"
+            self.problems[key] = (
+                f"ElasticQuotaProfile {key}: {problem}; its quota stays as it is until the profile is corrected"
+            )
             for each in (self.profiles, self.sums, self.changed):
                 each.pop(key, None)
             return
@@ -137,26 +140,26 @@ class ProfileView:
     def _count(self, key: str, before: NodeRecord | None, after: NodeRecord | None) -> None:
         selector = self.profiles[key].spec.node_selector
         sums = self.sums[key]
-        for node, moved in ((before, sub), (after, add)):
+        for node, changed in ((before, sub), (after, add)):
             if node is not None and selects(selector, node.labels):
-                unusable = sums.unusable if node.usable else nonzero(moved(sums.unusable, node.allocatable))
-                naming = nonzero(moved(sums.naming, dict.fromkeys(node.allocatable, 1)))
-                sums = NodeTotals(mask(moved(sums.total, node.allocatable), naming), unusable, naming)
+                unusable = sums.unusable if node.usable else nonzero(changed(sums.unusable, node.allocatable))
+                counts = nonzero(changed(sums.counts, dict.fromkeys(node.allocatable, 1)))
+                sums = NodeTotals(mask(changed(sums.total, node.allocatable), counts), unusable, counts)
         if sums != self.sums[key]:
             self.sums[key] = sums
             self.changed[key] = None
 
 
 class ProfilesSnapshot(NamedTuple):
-    """What a snapshot holds."""
+    """The schema of a snapshot."""
 
     profiles: dict[str, Profile]
     problems: dict[str, str]
     nodes: dict[str, NodeRecord]
 
 
-def seen_of(node: Node) -> NodeRecord:
-    """A node as far as profiles ask."""
+def node_record_of(node: Node) -> NodeRecord:
+    """Reads the fields of a node that profiles depend on."""
     try:
         allocatable = amounts(node.status.allocatable or {})
     except BadQuantity:
@@ -166,12 +169,12 @@ def seen_of(node: Node) -> NodeRecord:
 
 
 def is_labelled(profile: Profile) -> bool:
-    """Whether a profile names its tree."""
+    """Returns whether a profile has a label for its tree."""
     return bool((profile.metadata.labels or {}).get(PREFIX + "tree-id"))
 
 
 def tree_of(profile: Profile) -> str:
-    """The tree that a profile's quota is the root of: its label, else the FNV-1a hash of its key."""
+    """Returns the id of the tree whose root is a profile's quota: its label, else the FNV-1a hash of its key."""
     if is_labelled(profile):
         return (profile.metadata.labels or {})[PREFIX + "tree-id"]
     value = 0xCBF29CE484222325

@@ -1,4 +1,4 @@
-"""What the own log has told the world of each quota's object, and which quotas may have something new to tell.
+"""The numbers that the ledger last wrote to each quota's object, and the quotas whose numbers may have changed since.
 
 Source: spec/quota.md 6.6, 7.6.
 """
@@ -38,15 +38,15 @@ NUMBERS = (
 """Suffixes of the annotations in it."""
 
 USED = "used"
-"""And of its status."""
+"""The number in its status."""
 
 
 class PublishedPatch(msgspec.Struct, frozen=True):
-    """The newest level of one object.
+    """The newest patch of one object.
 
     Attributes:
         uid: of the object that it was written to.
-        at_ns: when.
+        at_ns: time of the record.
     """
 
     uid: str
@@ -55,34 +55,34 @@ class PublishedPatch(msgspec.Struct, frozen=True):
 
 
 class PublishedStatus:
-    """A fold over the own log.
+    """A fold over the ledger's own log.
 
     Attributes:
-        told: `resource/namespace/name` of an object -> what it was told last; with a `#` behind it, what it was made as.
-        due: names of quotas whose numbers may differ from that; `unshown` of those that metrics may show otherwise. Only notes of
-            where to look: the numbers themselves decide.
+        patches: `resource/namespace/name` of an object -> its newest patch; with a `#` appended, the body that it was created with.
+        changed: names of quotas whose numbers may differ from their patch; `metrics_changed`: from their metrics. They only limit
+            the search: the numbers themselves are compared.
     """
 
     def __init__(self) -> None:
-        self.told: dict[str, PublishedPatch] = {}
-        self.due: dict[str, None] = {}
-        self.unshown: dict[str, None] = {}
+        self.patches: dict[str, PublishedPatch] = {}
+        self.changed: dict[str, None] = {}
+        self.metrics_changed: dict[str, None] = {}
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event of the `quota` context."""
+        """Folds one event of the `quota` context."""
         match record.event:
             case FieldsDesired(resource=resource, name=key, uid=uid, patch=patch):
-                self.told[f"{resource}/{key}"] = PublishedPatch(uid, patch, record.at_ns)
+                self.patches[f"{resource}/{key}"] = PublishedPatch(uid, patch, record.at_ns)
             case ObjectDesired(resource=resource, name=key, body=body):
-                self.told[f"{resource}/{key}#"] = PublishedPatch("", body or {}, record.at_ns)
+                self.patches[f"{resource}/{key}#"] = PublishedPatch("", body or {}, record.at_ns)
 
-    def restore(self, told: Mapping[str, PublishedPatch], projection: LedgerProjection) -> None:
-        """Take over what was told; every quota is looked at once."""
-        self.told.update(told)
-        self._note((ROOT, *projection.names.quotas))
+    def restore(self, patches: Mapping[str, PublishedPatch], projection: LedgerProjection) -> None:
+        """Fills a new instance from a snapshot; every quota is compared once."""
+        self.patches.update(patches)
+        self._note((ROOT, *projection.lookup.quotas))
 
-    def touch(self, event: Event, projection: LedgerProjection) -> None:
-        """Note whose numbers an event is about; asked before and after it is booked, for a quota that moves or goes."""
+    def note_affected(self, event: Event, projection: LedgerProjection) -> None:
+        """Notes the quotas whose numbers an event changes; called before and after it is folded, for a quota that moves or goes."""
         match event:
             case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
                 for names in (*runtimes.values(), *dropped.values()):
@@ -90,8 +90,8 @@ class PublishedStatus:
             case CapacitySet():
                 self._note((ROOT,))
             case PodMoved(before=before, quota=quota):
-                self._path(before, projection)
-                self._path(quota, projection)
+                self._note_path(before, projection)
+                self._note_path(quota, projection)
             case (
                 PodAttached(quota=quota)
                 | PodCharged(quota=quota)
@@ -103,35 +103,35 @@ class PublishedStatus:
                 | QuotaReparented(quota=quota)
                 | QuotaDeleted(quota=quota)
             ):
-                self._path(quota, projection)
+                self._note_path(quota, projection)
 
-    def said(self, place: str, name: str, says: Iterable[str]) -> None:
-        """Note that a quota's object has numbers that it was not told: somebody else wrote them."""
-        told = self.told.get(place)
-        patch = told.patch if told else {}
+    def note_present(self, key: str, name: str, present: Iterable[str]) -> None:
+        """Notes a quota whose object has numbers that are not in its patch: somebody else wrote them."""
+        published = self.patches.get(key)
+        patch = published.patch if published else {}
         known = patch.get("metadata", {}).get("annotations", {})
-        if not all(PREFIX + number in known if number in NUMBERS else "status" in patch for number in says):
-            self.due[name] = None
+        if not all(PREFIX + number in known if number in NUMBERS else "status" in patch for number in present):
+            self.changed[name] = None
 
-    def _path(self, quota: str, projection: LedgerProjection) -> None:
+    def _note_path(self, quota: str, projection: LedgerProjection) -> None:
         if (tree := projection.tree_of.get(quota)) is not None:
             self._note(info.name for info in projection.trees[tree].path(quota))
 
     def _note(self, names: Iterable[str]) -> None:
         for name in names:
-            self.due[name] = None
-            self.unshown[name] = None
+            self.changed[name] = None
+            self.metrics_changed[name] = None
 
 
 def numbers_on(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Numbers that an object's quota no longer has, whoever wrote it: those of `NUMBERS` and `USED` that are not zero, or cannot be read."""
+    """Returns which of `NUMBERS` and `USED` an object has that are not zero or unreadable, whoever wrote them."""
     metadata = raw.get("metadata") or {}
     used = (raw.get("status") or {}).get("used") or {}
-    found = [number for number in NUMBERS if _says_something(partial(resource_list, metadata, number))]
-    return (*found, USED) if _says_something(partial(amounts, used)) else tuple(found)
+    found = [number for number in NUMBERS if _is_present(partial(resource_list, metadata, number))]
+    return (*found, USED) if _is_present(partial(amounts, used)) else tuple(found)
 
 
-def _says_something(read: Callable[[], Mapping[str, int] | None]) -> bool:
+def _is_present(read: Callable[[], Mapping[str, int] | None]) -> bool:
     try:
         return any((read() or {}).values())
     except (BadResourceList, BadQuantity):

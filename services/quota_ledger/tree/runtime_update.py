@@ -38,7 +38,7 @@ class RuntimeUpdate(Hierarchy):
             self._computed = None
             return delta
         shares = self._proposed_by_level()
-        self.put(shares)
+        self.restore_runtimes(shares)
         return len(shares)
 
     def compute_delta(self) -> RuntimeDelta:
@@ -68,20 +68,20 @@ class RuntimeUpdate(Hierarchy):
         else:
             differences = self._apply_recorded(delta)
         if self._resources_changed:
-            self._mark_changed(*self._matrices.changed_levels)
+            self._mark_changed(*self._matrices.levels)
         self._resources_changed = False
         self._computed = None
         self.changed_levels.clear()
         return differences
 
-    def put(self, shares: Shares) -> None:
+    def restore_runtimes(self, shares: Shares) -> None:
         """These quotas have these scaled_mins and runtimes, in all resources; every level is as it should be."""
         for name, (scaled_min, runtime) in shares.items():
             if (info := self.quotas.get(name)) is not None:
                 self._mark_changed(info.declared.parent)
                 info.scaled_min, info.runtime = scaled_min, runtime
         if self._resources_changed:
-            self._mark_changed(*self._matrices.changed_levels)
+            self._mark_changed(*self._matrices.levels)
         self._resources_changed = False
         self.changed_levels.clear()
 
@@ -118,7 +118,7 @@ class RuntimeUpdate(Hierarchy):
         self._build_matrices()
         marked: dict[int, dict[int, list[int]]] = {}
         for name in self.changed_levels:
-            if (level := self._matrices.changed_levels.get(name)) is not None:
+            if (level := self._matrices.levels.get(name)) is not None:
                 pools = marked.setdefault(self.quotas[name].depth, {})
                 pools.setdefault(level.pool.number, []).extend(level.columns.values())
         reached: dict[int, list[tuple[Int64, Int64]]] = {}
@@ -151,7 +151,7 @@ class RuntimeUpdate(Hierarchy):
         return LevelBatch(pool, np.concatenate(columns), np.concatenate(capacity), np.concatenate(scales))
 
     def _capacity_of(self, pool: MatrixPool, column: int) -> int | None:
-        level = pool.changed_levels[column]
+        level = pool.levels[column]
         return self.level_capacity(level.parent.name).get(pool.resources[column]) if level else None
 
     def _build_matrices(self) -> None:

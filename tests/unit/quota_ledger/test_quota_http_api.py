@@ -96,7 +96,7 @@ def shown(metrics: QuotaMetrics) -> dict[tuple[str, ...], float]:
 def test_metrics_have_upstreams_names_and_follow_what_moves() -> None:
     metrics, logs = QuotaMetrics(CollectorRegistry()), teams_with_pods()
     assert metrics.page() == b""
-    metrics.look(logs.state)
+    metrics.update(logs.state)
     numbers = {
         field: value for (name, resource, field), value in shown(metrics).items() if (name, resource) == ("a", "cpu")
     }
@@ -104,7 +104,7 @@ def test_metrics_have_upstreams_names_and_follow_what_moves() -> None:
         "runtime": 8500, "request": 8500, "child-request": 8500, "used": 8000, "min": 5000, "max": 10_000, "sharedWeight": 10_000,
     }  # fmt: skip
     logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"))
-    metrics.look(logs.state)
+    metrics.update(logs.state)
     assert shown(metrics)["a", "cpu", "used"] == 0
 
 
@@ -113,15 +113,15 @@ def test_a_resource_of_any_name_can_be_shown() -> None:
     odd = quota("odd", "0", "1")
     odd.object["spec"]["max"]['a"b\\c\n'] = "3"
     logs.tell("cluster", odd)
-    metrics.look(logs.state)
+    metrics.update(logs.state)
     assert shown(metrics)["odd", 'a"b\\c\n', "max"] == 3
 
 
 def test_series_of_a_quota_that_is_gone_are_dropped() -> None:
     metrics, logs = QuotaMetrics(CollectorRegistry()), teams_with_pods()
-    metrics.look(logs.state)
+    metrics.update(logs.state)
     logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"), PodDeleted(pod="ns/p2", pod_uid="p2"))
     logs.tell("cluster", ObjectDeleted(resource=RESOURCES[0], name="quotas/a", uid="a"))
-    metrics.look(logs.state)
+    metrics.update(logs.state)
     assert {name for name, *_ in shown(metrics)} >= {"b"}
     assert "a" not in {name for name, *_ in shown(metrics)}

@@ -1,0 +1,113 @@
+"""Overuse: quotas that use more than their runtime, and the pods that are revoked once that has lasted too long.
+
+Source: spec/quota.md 6.4; upstream pkg/scheduler/plugins/elasticquota/quota_overuse_revoke.go.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from services.quota_ledger.accounting.projection import OveruseClock
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state.ledger_state import LedgerState
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from shared.domain.amounts import Amounts, add, exceeding, sub
+from shared.events import Event
+from shared.events.intents import EvictionRequested
+from shared.events.quota import OveruseEnded, OveruseStarted, RevocationDecided
+from shared.kube.elastic_quota import RESERVED, ROOT
+
+
+class Candidate(NamedTuple):
+    """A charged pod of an overused quota.
+
+    Attributes:
+        started_ns: its start; the present for a pod that has not started.
+        preemptible: only such a pod is revoked.
+    """
+
+    pod: str
+    request: Mapping[str, int]
+    priority: int
+    started_ns: int
+    preemptible: bool
+
+
+def overuse_events(state: LedgerState, settings: LedgerSettings, now_ns: int) -> Iterator[Event]:
+    """Yields the starts and ends of overuse, and revocations that are due; nothing unless revocation is on."""
+    if not settings.revoke:
+        return
+    projection = state.projection
+    for name, tree in sorted(projection.trees.items()):
+        for info in tree.quotas.values():
+            if info.name in (ROOT, *RESERVED):
+                continue
+            exceeded = exceeding(info.used, info.runtime)
+            clock = projection.overuse.get(info.name)
+            if clock is None and exceeded:
+                yield OveruseStarted(quota=info.name, resources=tuple(exceeded), at_ns=now_ns, tree=name)
+            elif clock is not None and not exceeded:
+                yield OveruseEnded(quota=info.name, at_ns=now_ns, tree=name)
+            elif clock is not None:
+                yield from _revocation(state, settings, now_ns, info, clock)
+
+
+def is_overdue(since_ns: int, now_ns: int, delay_ns: int) -> bool:
+    """Returns whether overuse has lasted longer than is tolerated; exactly as long is tolerated."""
+    return now_ns - since_ns > delay_ns
+
+
+def victims(used: Mapping[str, int], limit: Mapping[str, int], candidates: Sequence[Candidate]) -> list[str]:
+    """Chooses the pods whose eviction brings `used` within `limit`.
+
+    Pods are taken until it is, the least important first (lower priority, then the later start); then pods are spared again from
+    the most important on, as far as there is capacity. When all preemptible pods are not enough, all of them are chosen.
+
+    Returns:
+        Pods in the order of their eviction.
+    """
+    rest: Amounts = dict(used)
+    chosen: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda each: (each.priority, -each.started_ns, each.pod)):
+        if not exceeding(rest, limit):
+            break
+        if candidate.preemptible:
+            rest = sub(rest, candidate.request)
+            chosen.append(candidate)
+    if exceeding(rest, limit):
+        return [candidate.pod for candidate in chosen]
+    revoked = []
+    for candidate in reversed(chosen):
+        rest = add(rest, candidate.request)
+        if exceeding(rest, limit):
+            rest = sub(rest, candidate.request)
+            revoked.append(candidate.pod)
+    return revoked
+
+
+def _revocation(
+    state: LedgerState, settings: LedgerSettings, now_ns: int, info: QuotaInfo, clock: OveruseClock
+) -> Iterator[Event]:
+    """Pods that are terminating already count as gone: they are not evicted again, and nothing in their place."""
+    if not is_overdue(clock.since_ns, now_ns, int(settings.revoke_after_s * 1e9)):
+        return
+    candidates: list[Candidate] = []
+    used: Amounts = dict(info.used)
+    for uid in state.projection.pods_of(info.name):
+        entry = state.pods.entries[uid]
+        attached, pod = entry.attached, entry.observed
+        if attached is None or pod is None or not attached.charged:
+            continue
+        if pod.terminating:
+            used = sub(used, attached.request)
+            continue
+        started_ns = entry.started_ns or now_ns
+        candidates.append(Candidate(uid, attached.request, pod.priority, started_ns, attached.preemptible))
+    if not exceeding(used, info.runtime):
+        return
+    pods = victims(used, info.runtime, candidates)
+    yield RevocationDecided(
+        quota=info.name, runtime=info.runtime, used=dict(info.used), pods=tuple(pods), at_ns=now_ns, tree=clock.tree
+    )
+    for uid in pods:
+        name = state.projection.pods.name(uid)
+        yield EvictionRequested(pod_uid=uid, pod=name, reason=f"quota {info.name} uses more than its runtime")

@@ -1,0 +1,51 @@
+"""The fields of a pod's object that quota depends on."""
+
+import msgspec
+
+from services.quota_ledger.pods.pod_request import ENDED, counted_request, is_preemptible
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.instants import BadTime, instant_ns
+from shared.kube.pod import Pod
+
+
+class ObservedPod(msgspec.Struct, frozen=True, eq=False, weakref=True, omit_defaults=True):
+    """The fields that pods of one workload have in common: `PodTable` stores each combination once.
+
+    Attributes:
+        label: the quota that the pod names.
+        request: all its requests; the resources that count depend on the quota.
+        bound: it has a node.
+        ended: it has succeeded or failed.
+        terminating: its deletion has begun.
+    """
+
+    namespace: str
+    label: str
+    request: dict[str, int]
+    bound: bool = False
+    preemptible: bool = True
+    priority: int = 0
+    ended: bool = False
+    terminating: bool = False
+
+
+def observed_of(pod: Pod) -> ObservedPod:
+    """Reads a pod's object."""
+    return ObservedPod(
+        namespace=pod.metadata.namespace,
+        label=(pod.metadata.labels or {}).get(QUOTA_NAME, ""),
+        request=counted_request(pod),
+        bound=bool(pod.spec.node_name),
+        preemptible=is_preemptible(pod),
+        priority=pod.spec.priority or 0,
+        ended=pod.status.phase in ENDED,
+        terminating=pod.metadata.deletion_timestamp is not None,
+    )
+
+
+def started_ns(pod: Pod) -> int:
+    """Returns a pod's start time; 0 before its start, or where the time is unreadable."""
+    try:
+        return instant_ns(pod.status.start_time) if pod.status.start_time else 0
+    except BadTime:
+        return 0
