@@ -221,9 +221,11 @@ def charge(projection: LedgerProjection, count: int) -> float:
     started = time.perf_counter()
     for number in range(count):
         uid = f"pod-{number}"
-        pod = projection.pods[uid]
+        entry = projection.table.entries[uid]
+        pod = entry.attached
+        assert pod is not None, "every pod is attached"
         if shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules) is None:
-            event: Event = PodCharged(pod_uid=uid, pod=pod.pod, quota=pod.quota, request=pod.request, cycle=1)
+            event: Event = PodCharged(pod_uid=uid, pod=entry.name, quota=pod.quota, request=pod.request, cycle=1)
             projection.apply(event)
             charged += 1
     took = time.perf_counter() - started

@@ -17,10 +17,10 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
 from services.quota_ledger.accounting.verify import verify as verify_log
-from services.quota_ledger.explain.explain_pod import why as why_pod
+from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
-from services.quota_ledger.explain.quota_overview import lines
-from services.quota_ledger.explain.what_if import whatif
+from services.quota_ledger.explain.quota_overview import overview
+from services.quota_ledger.explain.what_if import changed_runtimes
 from shared.errors import KoordError
 from shared.kube.quantity import amount, nanos
 
@@ -44,9 +44,9 @@ def quota() -> None:
 def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
     """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
     if watch:
-        live_tree.watch(lambda: lines(_folded(folder, at).state.projection), output)
+        live_tree.watch(lambda: overview(_folded(folder, at).state.projection), output)
         return
-    found = lines(_folded(folder, at).state.projection)
+    found = overview(_folded(folder, at).state.projection)
     if output != "table":
         show(found, output)
     elif sys.stdout.isatty():
@@ -80,11 +80,11 @@ def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder:
     folded = _folded(folder, at)
     projection = folded.state.projection
     full = pod if "/" in pod else f"default/{pod}"
-    uid = next((uid for uid, held in sorted(projection.pods.items()) if held.pod == full), None)
+    uid = next((uid for uid in sorted(projection.pods) if projection.pods.name(uid) == full), None)
     if uid is None:
         raise KoordError(f"no quota knows a pod {full}; it has ended, or belongs to none")
     rules = folded.settings.admission()
-    found = why_pod(projection, uid, replace(rules, parents=True) if parents else rules)
+    found = explain_pod(projection, uid, replace(rules, parents=True) if parents else rules)
     if output == "table":
         click.echo(render.why_pod(found), nl=False)
     else:
@@ -123,7 +123,7 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
 def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, folder: Path) -> None:
     """Show whose runtime another min, max or weight would change."""
     folded = _folded(folder, at)
-    found = whatif(folded.state.projection, parsed(changes), folded.weigh_their_max)
+    found = changed_runtimes(folded.state.projection, parsed(changes), folded.weigh_their_max)
     if output == "table":
         if not found:
             click.echo("No runtime would be another.")

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from services.quota_ledger.accounting.projection import AttachedPod
 from services.quota_ledger.decide.admission import listed
-from services.quota_ledger.explain.explain_pod import WhyPod
-from services.quota_ledger.explain.explain_runtime import ChildShare, LevelShares, RuntimeExplanation
+from services.quota_ledger.explain.explain_pod import PodExplanation
+from services.quota_ledger.explain.explain_runtime import ChildShare, ExplainedPod, LevelShares, RuntimeExplanation
 from services.quota_ledger.explain.quota_overview import OverviewRow
 from shared.domain.amounts import nonzero, sub
 from shared.kube.quantity_text import amount_text
@@ -87,7 +86,7 @@ def explained(found: RuntimeExplanation) -> str:
     return "\n".join(text) + "\n"
 
 
-def why_pod(found: WhyPod) -> str:
+def why_pod(found: PodExplanation) -> str:
     """Where a pod stands."""
     text = [f"{found.pod} belongs to quota {found.quota} (by {found.matched_by})"]
     match found.state:
@@ -108,20 +107,20 @@ def changes(found: Mapping[str, Mapping[str, list[int]]]) -> Iterator[tuple[str,
             yield quota, resource, amount(resource, now), amount(resource, then), sign + amount(resource, then - now)
 
 
-def _pod(pod: AttachedPod) -> str:
+def _pod(pod: ExplainedPod) -> str:
     return f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {listed(pod.request)}  (by {pod.matched_by})"
 
 
-def _short(found: WhyPod) -> Iterator[str]:
+def _short(found: PodExplanation) -> Iterator[str]:
     yield found.text
     yield f"Quota {found.short_of} is short of {listed(found.missing)}."
-    if (holders := found.held_by) is not None:
+    if (holders := found.used_by) is not None:
         yield from (f"  held by {pod}: {listed(sizes)}" for pod, sizes in holders.pods.items())
         if holders.more:
             yield f"  held by {holders.more} more: {listed(holders.more_used)}"
     if found.bounded_by:
         yield f"  its {found.bounded_by} is {listed(found.bound)}: only a higher one or pods that end make room"
-    yield from (f"  quota {quota} borrows {listed(sizes)}" for quota, sizes in found.frees.items())
+    yield from (f"  quota {quota} borrows {listed(sizes)}" for quota, sizes in found.borrowers.items())
 
 
 def _level(level: LevelShares) -> Iterator[str]:

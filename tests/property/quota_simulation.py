@@ -15,7 +15,8 @@ from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import checked, holds
 from services.quota_ledger.decide.admission import limit_of
 from services.quota_ledger.decide.charge import charge
-from services.quota_ledger.decide.next_events import MOST_PODS, postings, runtimes, structure
+from services.quota_ledger.decide.next_events import postings, runtimes, structure
+from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from services.scheduler.configuration import config_drafts, config_of
@@ -163,7 +164,7 @@ class World:
             self.tell_ledger(*(draft.event for draft in drafts))
             self.lag(ledger)
         while True:
-            is_all = len(ledger.due) <= MOST_PODS
+            is_all = len(ledger.pods_to_update) <= MAX_PODS
             self.tell_ledger(*(draft.event for draft in postings(ledger)))
             self.lag(ledger)
             self.tell_ledger(*(draft.event for draft in runtimes(ledger)))

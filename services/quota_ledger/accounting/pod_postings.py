@@ -49,17 +49,17 @@ class PodPostings:
         uid = event.pod_uid
         if uid in self.pods:
             return []
+        self.tree(event.tree)
         pod = AttachedPod(event.tree, event.quota, event.request, event.preemptible, matched_by=event.matched_by)
         self.table.attach(uid, event.pod, pod)
         self._count_request(pod, pod.request)
         return transfer(pod.tree, CONSUMPTION, PODS, pending_account(pod.quota), pod.request)
 
     def _charged(self, event: PodCharged) -> list[Posting]:
-        uid = event.pod_uid
-        pod = self.pods.get(uid)
-        if pod is None:
+        entry = self.table.entries.get(event.pod_uid)
+        if entry is None or (pod := entry.attached) is None:
             return []
-        self.table.charge(uid, event.epoch, event.cycle)
+        entry.attached = self.table.charged(pod, event.epoch, event.cycle)
         return [] if pod.charged else self._use(pod)
 
     def _uncharged(self, uid: str) -> list[Posting]:
@@ -102,7 +102,8 @@ class PodPostings:
         batch += self._attached(event)
         if before.charged:
             after = self.pods[uid]
-            self.table.charge(uid, before.epoch, before.cycle)
+            charged = self.table.charged(after, before.epoch, before.cycle)
+            self.table.attach(uid, event.pod, charged)
             batch += self._use(after)
         return batch
 
@@ -118,7 +119,7 @@ class PodPostings:
         return transfer(pod.tree, SUPPLY, hold_account(ROOT), "supply", amounts) if pod.quota in RESERVED else []
 
     def _count_request(self, pod: AttachedPod, amounts: Amounts) -> None:
-        self.tree(pod.tree).add_request(pod.quota, amounts, {} if pod.preemptible else amounts)
+        self.trees[pod.tree].add_request(pod.quota, amounts, {} if pod.preemptible else amounts)
 
     def _count_used(self, pod: AttachedPod, amounts: Amounts) -> None:
-        self.tree(pod.tree).add_used(pod.quota, amounts, {} if pod.preemptible else amounts)
+        self.trees[pod.tree].add_used(pod.quota, amounts, {} if pod.preemptible else amounts)

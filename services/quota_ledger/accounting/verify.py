@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from services.quota_ledger.accounting.double_entry import (
     CONSUMPTION,
+    PODS,
     SUPPLY,
     hold_account,
     imbalances_of,

@@ -39,6 +39,7 @@ class _Charges:
 
     def __init__(self, state: LedgerState, rules: AdmissionRules) -> None:
         self._state = state
+        self._entries = state.pods.entries
         self._rules = rules
         self._newest: dict[str, AttachedPod] = {}
         self._used: dict[str, Amounts] = {}
@@ -60,7 +61,10 @@ class _Charges:
 
     def _attached(self, uid: str) -> AttachedPod | None:
         """None for a pod that is deleted or belongs to no quota: there is nothing to charge."""
-        return self._newest.get(uid) or self._state.projection.pods.get(uid)
+        if (newest := self._newest.get(uid)) is not None:
+            return newest
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.attached
 
     def _short_of(self, members: list[tuple[str, AttachedPod]]) -> Shortfall | None:
         """Counts the members; when they do not all fit, counts none and returns what is short."""
@@ -95,14 +99,13 @@ class _Charges:
                 raise_clamped(sums.setdefault(info.name, {}), amounts)
 
     def _charge(self, request: ChargeRequest, members: list[tuple[str, AttachedPod]], charged: dict[str, str]) -> None:
-        names = self._state.projection.pods
         for uid, pod in members:
             charged[uid] = pod.quota
             if pod.charged and (pod.epoch, pod.cycle) == (request.epoch, request.cycle):
                 continue
             event = PodCharged(
                 pod_uid=uid,
-                pod=names.name(uid),
+                pod=self._entries[uid].name,
                 quota=pod.quota,
                 request=pod.request,
                 epoch=request.epoch,
@@ -121,7 +124,7 @@ class _Charges:
             if self._attached(uid) is not None:
                 event = PodAdmissionDecided(
                     pod_uid=uid,
-                    pod=self._state.projection.pods.name(uid),
+                    pod=self._entries[uid].name,
                     epoch=request.epoch,
                     cycle=request.cycle,
                     ok=False,

@@ -15,20 +15,21 @@ from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.quota import OveruseEnded, OveruseStarted, RevocationDecided
 from shared.kube.elastic_quota import RESERVED, ROOT
+from shared.kube.instants import SECOND
 
 
 class Candidate(NamedTuple):
     """A charged pod of an overused quota.
 
     Attributes:
-        started_ns: its start; the present for a pod that has not started.
+        started_s: its start in seconds since the epoch; the present for a pod that has not started.
         preemptible: only such a pod is revoked.
     """
 
     pod: str
     request: Mapping[str, int]
     priority: int
-    started_ns: int
+    started_s: float
     preemptible: bool
 
 
@@ -67,7 +68,7 @@ def victims(used: Mapping[str, int], limit: Mapping[str, int], candidates: Seque
     """
     rest: Amounts = dict(used)
     chosen: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda each: (each.priority, -each.started_ns, each.pod)):
+    for candidate in sorted(candidates, key=lambda each: (each.priority, -each.started_s, each.pod)):
         if not exceeding(rest, limit):
             break
         if candidate.preemptible:
@@ -100,8 +101,8 @@ def _revocation(
         if pod.terminating:
             used = sub(used, attached.request)
             continue
-        started_ns = entry.started_ns or now_ns
-        candidates.append(Candidate(uid, attached.request, pod.priority, started_ns, attached.preemptible))
+        started_s = entry.started_s or now_ns / SECOND
+        candidates.append(Candidate(uid, attached.request, pod.priority, started_s, attached.preemptible))
     if not exceeding(used, info.runtime):
         return
     pods = victims(used, info.runtime, candidates)

@@ -10,7 +10,7 @@ from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot,
 from services.quota_ledger.explain.explain_runtime import tree_of
 
 
-def what_if(
+def changed_runtimes(
     projection: LedgerProjection,
     changes: Mapping[str, Mapping[str, Mapping[str, int]]],
     weigh_their_max: Container[str] = (),

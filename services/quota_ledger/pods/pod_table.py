@@ -22,13 +22,14 @@ class PodEntry(msgspec.Struct, gc=False):
 
     Attributes:
         name: namespace/name.
-        started_ns: 0 before its start.
+        started_s: seconds since the epoch, 0 before its start. Kubernetes has whole seconds; a float is half as large as an integer
+            of nanoseconds.
         observed: None for a pod that `cluster` does not show (any more).
         attached: None for a pod that counts in no quota.
     """
 
     name: str
-    started_ns: int = 0
+    started_s: float = 0.0
     observed: ObservedPod | None = None
     attached: AttachedPod | None = None
 
@@ -59,7 +60,7 @@ class PodTable:
             if entry.observed is not None:
                 yield uid, entry.observed
 
-    def observe(self, uid: str, name: str, pod: ObservedPod, started_ns: int) -> None:
+    def observe(self, uid: str, name: str, pod: ObservedPod, started_s: float) -> None:
         """Stores a pod's object."""
         entry = self.entries.get(uid)
         if entry is None:
@@ -70,7 +71,7 @@ class PodTable:
             self.by_namespace.add(after.namespace, uid)
             if after.label:
                 self.by_label.add(after.label, uid)
-        entry.observed, entry.started_ns = after, started_ns
+        entry.observed, entry.started_s = after, started_s
 
     def forget(self, uid: str) -> None:
         """Drops a pod's object; its entry in the accounting stays until it is released."""
@@ -92,19 +93,21 @@ class PodTable:
         entry.attached = self._shared_entry(pod)
         self.by_quota.add(pod.quota, uid)
 
-    def charge(self, uid: str, epoch: int, cycle: int) -> None:
-        """Marks an attached pod as charged for a cycle."""
-        if self._charged_in != (epoch, cycle) or len(self._charged) > MAX_CHARGED:
+    def charged(self, pod: AttachedPod, epoch: int, cycle: int) -> AttachedPod:
+        """Returns the stored entry of a pod after a charge for this cycle."""
+        # Charges come cycle by cycle, many of them for pods alike: one look-up each instead of a new object and its key.
+        if cycle != self._charged_in[1] or epoch != self._charged_in[0]:
             self._charged_in = (epoch, cycle)
             self._charged.clear()
-        entry = self.entries[uid]
-        before = entry.attached
-        if before is None:
-            return
-        after = self._charged.get(before)
+        after = self._charged.get(pod)
         if after is None:
-            after = self._charged[before] = self._shared_entry(before.charged_by(epoch, cycle))
-        entry.attached = after
+            if len(self._charged) >= MAX_CHARGED:
+                self._charged.clear()
+            after = pod.charged_by(epoch, cycle)
+            if not cycle:  # a pod that another scheduler placed: pods alike come at any time, not in one cycle
+                after = self._shared_entry(after)
+            self._charged[pod] = after
+        return after
 
     def detach(self, uid: str) -> None:
         """Drops a pod's entry in the accounting."""

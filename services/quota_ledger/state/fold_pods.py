@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from services.quota_ledger.pods.attached_pod import AttachedPod
-from services.quota_ledger.pods.observed_pod import observed_of, started_ns
+from services.quota_ledger.pods.observed_pod import observed_of, started_s
+from services.quota_ledger.pods.pod_table import PodEntry
 from services.quota_ledger.state.state_fields import Placement, StateFields
 from shared.domain.amounts import mask
 from shared.events import Cause, RecordedEvent
@@ -18,16 +19,17 @@ class PodFold(StateFields):
 
     def desired(self, uid: str) -> AttachedPod | None:
         """Returns the quota, request and charge that follow for a pod from all contexts; None when it counts nowhere."""
-        entry = self.pods.entries.get(uid)
-        pod = entry.observed if entry is not None else None
-        if pod is None or pod.ended:
+        return self._desired(uid, self.pods.entries.get(uid))
+
+    def _desired(self, uid: str, entry: PodEntry | None) -> AttachedPod | None:
+        if entry is None or (pod := entry.observed) is None or pod.ended:
             return None
         quota, matched_by = self.projection.lookup.resolve(pod.namespace, {QUOTA_NAME: pod.label})
         tree = self.projection.tree_of.get(quota)
         if tree is None:
             return None
         counted = self.projection.trees[tree].quotas[quota].declared.max
-        charged = pod.bound or self.is_placed(uid) or self.is_charged_for_open_cycle(uid)
+        charged = pod.bound or self.is_placed(uid) or self._is_charged_for_open_cycle(entry.attached)
         return AttachedPod(tree, quota, mask(pod.request, counted), pod.preemptible, charged, matched_by)
 
     def is_placed(self, uid: str) -> bool:
@@ -39,9 +41,8 @@ class PodFold(StateFields):
         """Returns whether a cycle has placed all the pods that it ever will."""
         return epoch < self.epoch or cycle <= self.cycle
 
-    def is_charged_for_open_cycle(self, uid: str) -> bool:
+    def _is_charged_for_open_cycle(self, pod: AttachedPod | None) -> bool:
         """Returns whether a pod is charged for a cycle that may still place it."""
-        pod = self.projection.pods.get(uid)
         return pod is not None and pod.charged and pod.epoch > 0 and not self.is_late(pod.epoch, pod.cycle)
 
     def _scheduling(self, record: RecordedEvent) -> None:
@@ -77,7 +78,9 @@ class PodFold(StateFields):
             self._check_pod(uid)
 
     def _pod_observed(self, uid: str, pod: Pod) -> None:
-        self.pods.observe(uid, pod.metadata.key, observed_of(pod), started_ns(pod))
+        entry = self.pods.entries.get(uid)
+        started = entry.started_s if entry is not None and entry.started_s else started_s(pod)
+        self.pods.observe(uid, pod.metadata.key, observed_of(pod), started)
         self._check_pod(uid)
 
     def _pod_deleted(self, uid: str) -> None:
@@ -90,12 +93,18 @@ class PodFold(StateFields):
             self._check_pod(uid)
 
     def _check_pod(self, uid: str) -> None:
-        if self.is_charged_for_open_cycle(uid):
+        entry = self.pods.entries.get(uid)
+        attached = entry.attached if entry is not None else None
+        if self._is_charged_for_open_cycle(attached):
             self._charged_for_open_cycle[uid] = None
         else:
             self._charged_for_open_cycle.pop(uid, None)
-        attached, desired = self.projection.pods.get(uid), self.desired(uid)
+        desired = self._desired(uid, entry)
         if attached.matches(desired) if attached is not None else desired is None:
-            self.pods_to_update.pop(uid, None)
+            self._drop_update(uid)
         else:
             self.pods_to_update[uid] = None
+
+    def _drop_update(self, uid: str) -> None:
+        if self.pods_to_update.pop(uid, False) is None and not self.pods_to_update:
+            self.pods_to_update = {}  # a dictionary keeps its largest size: 5 MB after the first 100,000 pods

@@ -104,7 +104,7 @@ class LedgerState(QuotaFold, PodFold):
             present_numbers=self.present_numbers,
             nodes=self.nodes,
             pods={
-                uid: (each.name, each.started_ns, each.observed) for uid, each in entries if each.observed is not None
+                uid: (each.name, each.started_s, each.observed) for uid, each in entries if each.observed is not None
             },
             placements=self.placements,
             cycle_saw=self.cycle_saw,
@@ -120,8 +120,8 @@ class LedgerState(QuotaFold, PodFold):
         self.epoch, self.cycle = snapshot.epoch, snapshot.cycle
         self.objects, self.nodes, self.placements = snapshot.objects, snapshot.nodes, snapshot.placements
         self.object_errors, self.present_numbers = snapshot.object_errors, snapshot.present_numbers
-        for uid, (name, started_ns, pod) in snapshot.pods.items():
-            self.pods.observe(uid, name, pod, started_ns)
+        for uid, (name, started_s, pod) in snapshot.pods.items():
+            self.pods.observe(uid, name, pod, started_s)
         restore_into(self.projection, snapshot.projection)
         self.published.restore(snapshot.published, self.projection)
         self.profiles.restore(snapshot.profiles)
@@ -192,7 +192,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     """The schema of a snapshot.
 
     Attributes:
-        pods: uid -> (namespace/name, started_ns, the rest of its object).
+        pods: uid -> (namespace/name, started_s, the rest of its object).
     """
 
     positions: dict[str, int]
@@ -203,7 +203,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     object_errors: dict[str, ObjectError]
     present_numbers: dict[str, tuple[str, ...]]
     nodes: dict[str, Amounts]
-    pods: dict[str, tuple[str, int, ObservedPod]]
+    pods: dict[str, tuple[str, float, ObservedPod]]
     placements: dict[str, Placement]
     cycle_saw: int
     epoch: int

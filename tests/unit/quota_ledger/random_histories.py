@@ -73,7 +73,7 @@ class History:
             self._reparent(draw(st.sampled_from(names)), names)
         elif kind == 4:
             name = draw(st.sampled_from(names))
-            if not tree.quotas[name].children and name not in self.projection.pods_of:
+            if not tree.quotas[name].children and not self.projection.pods_of(name):
                 self.add(QuotaDeleted(quota=name))
         elif kind <= 6 or not uids:
             uid, where = f"u{len(self.records)}", draw(st.sampled_from([*names, DEFAULT]))

@@ -123,7 +123,7 @@ def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_asked() ->
         "supply": {"cpu": -8},
         "hold:koordinator-root-quota": {"cpu": 5},
         "hold:team": {"cpu": 3},
-        "pod:u1": {"cpu": -3},
+        "pods": {"cpu": -3},
         "usedP:team": {"cpu": 3},
     }
 

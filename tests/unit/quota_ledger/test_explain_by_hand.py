@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from cli.quota import render
 from services.quota_ledger.accounting.verify import verify
 from services.quota_ledger.decide.admission import AdmissionRules
-from services.quota_ledger.explain.explain_pod import why
+from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain
-from services.quota_ledger.explain.quota_overview import OverviewRow, lines
+from services.quota_ledger.explain.quota_overview import OverviewRow, overview
 from shared.domain.amounts import sub, total
 from shared.events.cluster import NodeDeleted, ObjectObserved
 from shared.kube.elastic_quota import PREFIX, RESERVED, ROOT
@@ -236,7 +236,7 @@ def uses_and_waits(text: str) -> tuple[int, int]:
 def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -> None:
     projection = situation().state.projection
     for uid, held in projection.pods.items():
-        found = why(projection, uid, AdmissionRules())
+        found = explain_pod(projection, uid, AdmissionRules())
         if found.state != "short":
             continue
         text = render.why_pod(found)
@@ -248,9 +248,9 @@ def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -
         assert holders == used
         lowered = held.quota == "vision" and situation is max_lowered
         assert ("its max is cpu:12" in text) == lowered
-        assert not lowered or not found.frees
-        borrowed = {line.quota: line.borrowed for line in lines(projection) if line.resource == "cpu"}
-        assert all(of == {"cpu": borrowed[name]} for name, of in found.frees.items())
+        assert not lowered or not found.borrowers
+        borrowed = {line.quota: line.borrowed for line in overview(projection) if line.resource == "cpu"}
+        assert all(of == {"cpu": borrowed[name]} for name, of in found.borrowers.items())
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -258,7 +258,7 @@ def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -
 def test_the_overview_adds_up(history: History) -> None:
     projection = verify(history.records).projection
     found: dict[str, dict[str, OverviewRow]] = {}
-    for line in lines(projection):
+    for line in overview(projection):
         found.setdefault(line.quota, {})[line.resource] = line
     quotas = projection.trees[""].quotas
     for name, of in found.items():

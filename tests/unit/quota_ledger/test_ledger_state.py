@@ -85,9 +85,9 @@ def test_a_quota_that_breaks_a_rule_keeps_its_last_good_declaration() -> None:
     [rejected] = logs.tell("cluster", quota("dev", "9", "9", "org"))
     assert isinstance(rejected, QuotaRejected)
     assert rejected.code == "minSum"
-    assert logs.state.projection.names.quotas["dev"].min == {"cpu": 5000}
+    assert logs.state.projection.lookup.quotas["dev"].min == {"cpu": 5000}
     logs.tell("cluster", quota("org", "9", "20", is_parent=True))
-    assert logs.state.projection.names.quotas["dev"].min == {"cpu": 9000}
+    assert logs.state.projection.lookup.quotas["dev"].min == {"cpu": 9000}
     assert logs.state.projection.rejected == {}
 
 
@@ -193,4 +193,4 @@ def test_any_interleaving_of_the_logs_ends_in_the_same_state(chance: Any) -> Non
         if not queues[context]:
             del queues[context]
     assert state.encode() == logs.state.encode()
-    assert list(state.due) == []
+    assert list(state.pods_to_update) == []

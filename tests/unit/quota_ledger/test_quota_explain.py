@@ -8,10 +8,10 @@ from cli.quota.command import parsed
 from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import verify
 from services.quota_ledger.decide.admission import AdmissionRules
-from services.quota_ledger.explain.explain_pod import why
+from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import UnknownQuota, explain, level
-from services.quota_ledger.explain.quota_overview import lines
-from services.quota_ledger.explain.what_if import whatif
+from services.quota_ledger.explain.quota_overview import overview
+from services.quota_ledger.explain.what_if import changed_runtimes
 from shared.errors import KoordError
 from shared.events import Event, RecordedEvent
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
@@ -75,10 +75,10 @@ def test_explain_writes_the_arithmetic_out() -> None:
 
 
 def test_why_names_the_account_that_is_short_and_who_holds_it() -> None:
-    found = why(borrowed(), "y", AdmissionRules())
+    found = explain_pod(borrowed(), "y", AdmissionRules())
     assert (found.state, found.short_of, found.missing) == ("short", "b", {"cpu": 1_000})
     assert found.text.startswith("Insufficient quotas, quotaName: b")
-    assert why(borrowed(), "x", AdmissionRules()).state == "used"
+    assert explain_pod(borrowed(), "x", AdmissionRules()).state == "used"
 
 
 def test_why_says_that_a_pod_that_must_stay_needs_room_in_min() -> None:
@@ -90,7 +90,7 @@ def test_why_says_that_a_pod_that_must_stay_needs_room_in_min() -> None:
         whole, team("a", 5_000), stays("x", 4_000), uses("x", "a", 4_000), asks("z", "a", 3_000), uses("z", "a", 3_000),
         stays("y", 2_000),
     )  # fmt: skip
-    text = render.why_pod(why(projection, "y", AdmissionRules()))
+    text = render.why_pod(explain_pod(projection, "y", AdmissionRules()))
     assert "Quota a is short of cpu:1.\n  held by ns/x: cpu:4\n  its min is cpu:5: only a higher one" in text
     assert "ns/z" not in text
 
@@ -104,15 +104,18 @@ def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
     assert text.startswith(
         f"{DEFAULT}: not limited, used cpu:3\n\ncpu below {ROOT}: 10 - 3 that {DEFAULT} uses = 7 to share"
     )
-    assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(lines(projection)))
+    assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(overview(projection)))
 
 
 def test_whatif_changes_nothing_but_says_what_would() -> None:
     projection = borrowed()
-    before = lines(projection)
-    assert whatif(projection, parsed(("a.min.cpu=7",))) == {"a": {"cpu": [5000, 5834]}, "b": {"cpu": [5000, 4166]}}
-    assert lines(projection) == before
-    rows = list(render.changes(whatif(projection, parsed(("b.max.cpu=4",)))))
+    before = overview(projection)
+    assert changed_runtimes(projection, parsed(("a.min.cpu=7",))) == {
+        "a": {"cpu": [5000, 5834]},
+        "b": {"cpu": [5000, 4166]},
+    }
+    assert overview(projection) == before
+    rows = list(render.changes(changed_runtimes(projection, parsed(("b.max.cpu=4",)))))
     assert rows == [("a", "cpu", "5", "6", "+1"), ("b", "cpu", "5", "4", "-1")]
     with pytest.raises(KoordError, match=r"NAME\.min\.RESOURCE"):
         parsed(("nonsense",))
@@ -123,18 +126,18 @@ def test_whatif_shares_by_the_settings_that_are_in_force(settings: dict[str, boo
     there = CapacitySet(tree="", total={"cpu": 8_000})
     projection = books_of(
         there, team("a", 5_000), team("b", 5_000), asks("x", "a", 8_000), uses("x", "a", 8_000), asks("y", "b", 6_000),
-        projection=LedgerProjection(**settings),
+        projection=LedgerProjection(**settings),  # type: ignore[arg-type]
     )  # fmt: skip
     a, b = (projection.trees[""].quotas[name].runtime["cpu"] for name in "ab")
     assert a + b > 8_000  # minima or use that exceed what there is stay as they are
-    assert whatif(projection, parsed(("a.min.cpu=5",))) == {}
+    assert changed_runtimes(projection, parsed(("a.min.cpu=5",))) == {}
     assert "the minima come to 10, more than there is, and stay as they are" in render.explained(
         explain(projection, "a")
     )
 
 
 def test_the_tree_shows_what_there_is_and_who_borrows() -> None:
-    whole, a, b = found = lines(borrowed())
+    whole, a, b = found = overview(borrowed())
     rows = list(render.rows(found))
     assert rows[0] == ("all", "cpu", "10", "-", "10", "8", "0", "0", "6")
     assert rows[1] == ("  a", "cpu", "5", "9", "5", "8", "0", "0", "0")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.quota_ledger.decide.profile_quotas import made_by_profiles, scaled
+from services.quota_ledger.decide.profile_quotas import profile_quotas, scaled
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.quota_ledger.state.profile_resources import RESOURCE, tree_of
 from shared.events import Event, RecordedEvent
@@ -39,7 +39,7 @@ def profile(spec: dict[str, Any] | None = None, labels: dict[str, str] | None = 
 
 def made(logs: Logs) -> list[Event]:
     found = []
-    for draft in made_by_profiles(logs.state, logs.now_ns):
+    for draft in profile_quotas(logs.state, logs.now_ns):
         record = RecordedEvent("quota", logs.state.positions.get("quota", 0) + 1, draft.event, logs.now_ns)
         logs.state.apply(record)
         found.append(draft.event)
@@ -175,7 +175,7 @@ def test_a_restart_repeats_nothing() -> None:
     made(logs)
     again = LedgerState()
     again.restore(logs.state.encode())
-    assert made_by_profiles(again, logs.now_ns + SECOND) == []
+    assert profile_quotas(again, logs.now_ns + SECOND) == []
     assert again.encode() == logs.state.encode()
     assert again.profiles.sums == logs.state.profiles.sums
 

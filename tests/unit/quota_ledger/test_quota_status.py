@@ -73,7 +73,7 @@ def test_an_object_is_told_of_changes_once_a_second_and_then_of_the_newest() -> 
 def test_one_look_tells_a_limited_number_of_objects_and_the_next_one_the_rest() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "1", at="n1"), pod("p2", "b", "1", at="n1"))
-    assert sorted([*told(logs, most=1), *told(logs, most=1)]) == ["quotas/a", "quotas/b"]
+    assert sorted([*told(logs, max_objects=1), *told(logs, max_objects=1)]) == ["quotas/a", "quotas/b"]
 
 
 def test_an_object_that_is_made_anew_is_told_again() -> None:

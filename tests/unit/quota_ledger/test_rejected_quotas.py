@@ -21,7 +21,7 @@ def spec(name: str, **changed: Any) -> ObjectObserved:
 
 
 def declared_min(logs: Logs, name: str = "a") -> dict[str, int]:
-    return logs.state.projection.names.quotas[name].min
+    return logs.state.projection.lookup.quotas[name].min
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_snapshot_keeps_what_is_wrong() -> None:
     again = LedgerState()
     again.restore(logs.state.encode())
     assert again.encode() == logs.state.encode()
-    assert again.quotas_due == logs.state.quotas_due == {}
+    assert again.quotas_to_update == logs.state.quotas_to_update == {}
 
 
 @pytest.mark.parametrize("check_quotas", [True, False])

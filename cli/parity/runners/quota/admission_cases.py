@@ -11,7 +11,7 @@ from cli.parity.runners.quota.queueing_hint_cases import hints
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import limit_of, shortfall
 from services.quota_ledger.decide.charge import charge
-from services.quota_ledger.state.pod_request import counted_request, is_preemptible
+from services.quota_ledger.pods.pod_request import counted_request, is_preemptible
 from services.quota_ledger.tree.quota_info import QuotaInfo
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import mask, nonzero
@@ -94,7 +94,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     found = []
     for raw in given["pods"]:
         pod = msgspec.convert(raw, Pod)
-        quota, _ = ledger.state.projection.names.resolve(pod.metadata.namespace, pod.metadata.labels)
+        quota, _ = ledger.state.projection.lookup.resolve(pod.metadata.namespace, pod.metadata.labels)
         found.append({"quota": quota, "tree": ledger.state.projection.tree_of.get(quota, "")})
     return {"pods": found}
 

@@ -61,7 +61,7 @@ def overuse(given: Mapping[str, Any]) -> dict[str, Any]:
             ledger.catch_up()
         else:
             ledger.take({"type": "podDelete", "pod": _TOO_LARGE})
-        clock = ledger.state.projection.over.get(QUOTA)
+        clock = ledger.state.projection.overuse.get(QUOTA)
         observations.append(
             {
                 "trigger": QUOTA in _revoked(ledger.recorded[before:]),

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import AttachedPod
 from services.quota_ledger.decide.next_events import caught_up
+from services.quota_ledger.pods.attached_pod import AttachedPod
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.events import Cause, Event, RecordedEvent
@@ -131,7 +131,7 @@ class RecordedLedger:
     def quota_of(self, pod: Pod) -> tuple[str, QuotaTree | None]:
         """Returns the quota that a pod belongs to and its tree; None for a pod that no quota manages."""
         projection = self.state.projection
-        quota, _ = projection.names.resolve(pod.metadata.namespace, pod.metadata.labels)
+        quota, _ = projection.lookup.resolve(pod.metadata.namespace, pod.metadata.labels)
         tree = projection.tree_of.get(quota)
         return quota, None if tree is None else self.trees[tree]
 
@@ -142,7 +142,7 @@ class RecordedLedger:
     def pods_of(self, tree: str, quota: str) -> dict[str, AttachedPod]:
         """The pods of a quota, by namespace/name."""
         projection = self.state.projection
-        held = {uid: projection.pods[uid] for uid in projection.pods_of.get(quota, ())}
+        held = {uid: projection.pods[uid] for uid in projection.pods_of(quota)}
         return {uid: pod for uid, pod in held.items() if pod.tree == tree}
 
     def without_overhead(self, pod: Pod) -> Pod:
@@ -160,11 +160,11 @@ class RecordedLedger:
             self._append("cluster", PodObserved(pod=key, pod_uid=key, object=pod))
 
     def _lose_pod(self, key: str) -> None:
-        if key in self.state.seen:
+        if key in self.state.pods.entries:
             self._append("cluster", PodDeleted(pod=key, pod_uid=key))
 
     def _place(self, key: str) -> None:
-        if key not in self.state.seen:
+        if key not in self.state.pods.entries:
             return
         placed = PodPlaced(pod_uid=key, pod=key, node="", cycle=0, request={})
         self._append("scheduling", placed)

@@ -6,7 +6,7 @@ from typing import Any
 from cli.parity.upstream.quota.quota_info import QuotaInfo
 from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 from services.quota_ledger.decide.admission import Shortfall
-from services.quota_ledger.state.pod_request import is_preemptible
+from services.quota_ledger.pods.pod_request import is_preemptible
 from shared.domain.amounts import add, exceeding, mask
 from shared.kube.elastic_quota import ROOT
 from shared.kube.pod import Pod

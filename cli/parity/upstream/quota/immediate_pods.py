@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from cli.parity.upstream.quota.pod_events import Booked, PodVersion, Raw
-from services.quota_ledger.state.pod_request import ENDED, is_preemptible
+from services.quota_ledger.pods.pod_request import ENDED, is_preemptible
 from shared.domain.amounts import Amounts, negated
 from shared.kube.pod import Pod
 

@@ -7,7 +7,7 @@ from cli.parity.upstream.quota.pod_events import Booked
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.quota_info import QuotaInfo
 from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
-from services.quota_ledger.state.pod_request import is_preemptible
+from services.quota_ledger.pods.pod_request import is_preemptible
 from shared.domain.amounts import Amounts, add, exceeding, mask, nonzero, sub
 from shared.kube.elastic_quota import RESERVED, ROOT
 from shared.kube.instants import instant_ns

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from cli.parity.upstream.quota.quirks import Quirk
-from services.quota_ledger.state.pod_request import ENDED, is_preemptible
+from services.quota_ledger.pods.pod_request import ENDED, is_preemptible
 from shared.domain.amounts import Amounts, negated, sub
 from shared.kube.elastic_quota import DEFAULT
 from shared.kube.pod import Pod

@@ -14,7 +14,7 @@ from cli.parity.upstream.quota.node_victims import Candidate, Choice, best_node,
 from cli.parity.upstream.quota.overuse_revoke import started_ns
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
-from services.quota_ledger.state.pod_request import is_preemptible
+from services.quota_ledger.pods.pod_request import is_preemptible
 from shared.kube.elastic_quota import DEFAULT
 from shared.kube.pod import Pod
 

@@ -14,7 +14,7 @@ from cli.parity.upstream.quota.pod_events import EventPods, PodVersion, Raw
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.quota_objects import bounded, is_same, keeps_rules, stock
 from cli.parity.upstream.quota.quota_tree import QuotaTree
-from services.quota_ledger.state.pod_request import counted_request
+from services.quota_ledger.pods.pod_request import counted_request
 from shared.domain.amounts import Amounts, add, mask, sub
 from shared.domain.quota_lookup import QuotaLookup
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota, declared
