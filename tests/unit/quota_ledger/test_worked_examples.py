@@ -51,3 +51,15 @@ def test_floors_of_quotas_that_do_not_lend_add_up_the_tree() -> None:
         tree.add_request("c2", {"cpu": more}, {})
         seen.append([tree.quotas[name].request["cpu"] for name in ("P", "c2", "c3")])
     assert seen == [[20, 10, 5], [20, 10, 5], [20, 15, 5], [30, 25, 5]]
+
+
+def test_shares_do_not_depend_on_the_number_of_levels_that_lie_in_one_matrix() -> None:
+    """Forty parents of two: more columns than a new pool of matrices has."""
+    quotas = [Q(f"P{number}", 0, 100) for number in range(40)]
+    for number in range(40):
+        quotas += [
+            Q(f"a{number}", 0, 100, pods=5, parent=f"P{number}"),
+            Q(f"b{number}", 0, 100, pods=7, parent=f"P{number}"),
+        ]
+    found = runtimes(tree_of({"cpu": 1_000}, quotas))
+    assert found == {quota.name: {"P": 12, "a": 5, "b": 7}[quota.name[0]] for quota in quotas}
