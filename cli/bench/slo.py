@@ -76,16 +76,16 @@ def slo(*, nodes: int, pods_per_node: int, as_json: bool) -> None:
 
 
 def measure(nodes: int, pods_per_node: int) -> SloFigures:
-    """Build a fleet, and decide all of it four times."""
+    """Builds a fleet, and decides all of it four times."""
     fleet = Fleet()
     fleet.configure(65)
     names = [f"node-{number:05}" for number in range(nodes)]
     for name in names:
-        fleet.say("cluster", _node(name))
+        fleet.fold("cluster", _node(name))
     started = time.perf_counter()
     for name in names:
         for number in range(pods_per_node):
-            fleet.say("cluster", _pod(name, number))
+            fleet.fold("cluster", _pod(name, number))
     pods_s = time.perf_counter() - started
     reports_s = fleet.report(names, pods_per_node, at_s=60, percent=50)
     gc.collect()
@@ -114,48 +114,48 @@ def measure(nodes: int, pods_per_node: int) -> SloFigures:
 
 
 class Took(NamedTuple):
-    """How long something took: on the cpu, and by the clock."""
+    """Durations: cpu time and wall time."""
 
     cpu_s: float
     wall_s: float
 
 
 class Fleet:
-    """A State, and the logs that it was folded from."""
+    """A State, and the logs that it is folded from."""
 
     def __init__(self) -> None:
         self.state = SloState()
         self.settings = SloSettings(node_slos=False)
 
-    def say(self, context: str, event: Event) -> None:
-        """Fold an event."""
+    def fold(self, context: str, event: Event) -> None:
+        """Folds an event."""
         seq = self.state.positions.get(context, 0) + 1
         self.state.apply(RecordedEvent(context=context, seq=seq, event=event, at_ns=BEGAN))
 
     def configure(self, percent: int) -> None:
-        """Take over a configuration."""
+        """Applies a configuration."""
         data = {COLOCATION: json.dumps({"enable": True, "cpuReclaimThresholdPercent": percent})}
-        self.say("cluster", ObjectObserved(resource="configmaps", name=CONFIG_MAP, uid="c", object={"data": data}))
+        self.fold("cluster", ObjectObserved(resource="configmaps", name=CONFIG_MAP, uid="c", object={"data": data}))
         for draft in decide_config(self.state):
-            self.say("slo", draft.event)
+            self.fold("slo", draft.event)
 
     def report(self, names: list[str], pods: int, *, at_s: int, percent: int) -> float:
-        """Fold a report of each node; how long the folding took."""
+        """Folds a report of each node. Returns the seconds of the folds."""
         events = [_report(name, pods, at_s, percent) for name in names]
         started = time.perf_counter()
         for event in events:
-            self.say("metrics-0", event)
+            self.fold("metrics-0", event)
         return time.perf_counter() - started
 
     def decide(self, names: list[str], *, at_s: int) -> tuple[Took, int]:
-        """Decide every node, and folds the result: how long the decision took, and how many levels are to be written."""
+        """Decides every node, and folds the events. Returns the duration of the decision, and the number of desired writes."""
         started, began = time.process_time(), time.perf_counter()
         drafts: list[Draft] = decide_nodes(
             self.state, ActiveConfig(self.state.texts), names, self.settings, BEGAN + at_s * SECOND
         )
         took = Took(time.process_time() - started, time.perf_counter() - began)
         for draft in drafts:
-            self.say("slo", draft.event)
+            self.fold("slo", draft.event)
         self.state.changed.clear()
         return took, sum(isinstance(draft.event, FieldsDesired) for draft in drafts)
 

@@ -1,9 +1,8 @@
-"""Over-commitment goes on while its services and the bus are killed: amounts follow reports with a delay, and nothing
-else is to be seen.
+"""Overcommitment continues while its services and the bus are killed: amounts follow reports with a delay.
 
-An agent reports a load that swings; the node's batch-cpu follows, on a real API server. Meanwhile ingest, the
-controller, the gateway and NATS are ended with -9, one after the other. The short form kills each once, the long one
-(`make soak`) forty times in a seeded order.
+An agent reports a varying load; the node's batch-cpu follows, on a real API server. Meanwhile ingest, the controller,
+the gateway and NATS are killed with SIGKILL, one after the other. The short form kills each once, the long one (`make
+soak`) forty times in a seeded order.
 """
 
 import asyncio
@@ -37,12 +36,12 @@ from tests.support.waiting import in_thread, until
 
 NODE = "swings"
 VICTIMS = ("metrics-ingest", "slo-controller", "gateway", "nats")
-MIN_RATIO, MAX_RATIO = 4.0, 16.0
+MIN_CORES, MAX_CORES = 4.0, 16.0
 """Cores in use on the node, half of them beside pods."""
 SELLABLE = 32_000 * 60 // 100
 """Of 32 cores, by the default percentage; what runs beside pods comes off."""
-BUSY, IDLE = SELLABLE - MAX_RATIO * 1000 / 2, SELLABLE - MIN_RATIO * 1000 / 2
-"""What is sold while the node is busy, and while it is not."""
+BUSY, IDLE = SELLABLE - MAX_CORES * 1000 / 2, SELLABLE - MIN_CORES * 1000 / 2
+"""Batch-cpu while the node is busy, and while it is idle."""
 INTERVAL_S = 0.5
 
 COLOCATION = {
@@ -70,32 +69,32 @@ class Agent:
         waiting: list[bytes] = []
         while True:
             seq = next(self._seqs)
-            cores = MIN_RATIO if seq // 8 % 2 else MAX_RATIO
+            cores = MIN_CORES if seq // 8 % 2 else MAX_CORES
             waiting.append(encode(report(NODE, seq, boot="swing", cores=cores, seconds=4)))
             with contextlib.suppress(NoResponse):
                 while waiting:
-                    said = receipt.decode(
+                    response = receipt.decode(
                         await self._bus.request(subjects.subject(NODE, subjects.REPORT), waiting[0], deadline_s=3)
                     )
-                    assert said.accepted, said.refused
+                    assert response.accepted, response.refused
                     del waiting[0]
             await asyncio.sleep(INTERVAL_S)
 
 
 class Watch:
-    """What a user sees of the node."""
+    """The batch-cpu of the node on the API, over time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.seen: list[int | None] = []
 
-    def sold(self) -> int | None:
+    def batch_cpu(self) -> int | None:
         text = self._cluster.api.call("GET", f"/api/v1/nodes/{NODE}")["status"]["allocatable"].get(BATCH_CPU)
         return None if text is None else int(text[:-1]) * 1000 if text.endswith("k") else int(text)
 
     async def run(self) -> None:
         while True:
-            self.seen.append(await asyncio.to_thread(self.sold))
+            self.seen.append(await asyncio.to_thread(self.batch_cpu))
             await asyncio.sleep(0.2)
 
 
@@ -134,7 +133,7 @@ async def test_whoever_is_killed_amounts_follow_the_load_and_pods_are_bound(
             bus = Bus(login["KOORD_NATS"], name="agent")
             await bus.start()
             async with beside(Agent(bus).run()):
-                await until(in_thread(watch.sold))
+                await until(in_thread(watch.batch_cpu))
                 async with beside(watch.run()):
                     for number, victim in enumerate(victims):
                         killed_ns = time.time_ns()
@@ -157,11 +156,11 @@ async def bound(cluster: Cluster, path: str) -> bool:
 
 
 async def follows(system: System, watch: Watch, since_ns: int) -> bool:
-    """Whether a report of a later time has led to a decision, and the node says what was decided."""
+    """Reports whether a later report has led to a decision, and the node has its amount."""
     decided = (await decisions(system))[-1]
     if decided.report_ns < since_ns + SECOND or decided.batch_cpu is None:
         return False
-    return await asyncio.to_thread(watch.sold) == decided.batch_cpu.amount
+    return await asyncio.to_thread(watch.batch_cpu) == decided.batch_cpu.amount
 
 
 async def swings(watch: Watch) -> None:
@@ -182,7 +181,7 @@ async def what_was_seen_is_in_order(system: System, watch: Watch) -> None:
     reports = [each.report_ns for each in decided]
     assert reports == sorted(reports), "no older report after a newer one"
     amounts = [each.amounts for each in decided]
-    assert all(before != after for before, after in itertools.pairwise(amounts)), "nothing was said twice"
+    assert all(before != after for before, after in itertools.pairwise(amounts)), "no amount was decided twice"
     for context in ("cluster", "metrics-0", "slo", "scheduling"):
         verified = await verify(system.log, context)
         assert verified.ok, verified

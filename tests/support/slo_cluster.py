@@ -30,61 +30,61 @@ ON = {"enable": True, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdP
 
 
 class Cluster:
-    """One log a context; instants are seconds after BEGAN."""
+    """A log for each context; instants are seconds after BEGAN."""
 
     def __init__(self, **settings: Any) -> None:
         self.state = SloState()
         self.settings = SloSettings(**settings)
         self.records: list[RecordedEvent] = []
 
-    def say(self, context: str, event: Event, at_s: float = 0) -> None:
-        """Append an event and fold it."""
+    def append(self, context: str, event: Event, at_s: float = 0) -> None:
+        """Appends an event and folds it."""
         seq = self.state.positions.get(context, 0) + 1
         record = RecordedEvent(context=context, seq=seq, event=event, at_ns=BEGAN + int(at_s * SECOND))
         self.records.append(record)
         self.state.apply(record)
 
     def configure(self, document: dict[str, Any] | None = None, **keys: Any) -> None:
-        """Store the ConfigMap."""
+        """Stores the ConfigMap."""
         data = {COLOCATION: json.dumps(ON if document is None else document)}
-        data |= {key.replace("_", "-"): json.dumps(stated) for key, stated in keys.items()}
+        data |= {key.replace("_", "-"): json.dumps(content) for key, content in keys.items()}
         body = {"metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"}, "data": data}
         name = "koordinator-system/slo-controller-config"
-        self.say("cluster", ObjectObserved(resource="configmaps", name=name, uid="c", object=body))
+        self.append("cluster", ObjectObserved(resource="configmaps", name=name, uid="c", object=body))
 
     def node(
         self, name: str = "n", *, cpu: str = "100", memory: str = "120G",
         annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Show a node."""
+        """Observes a node."""
         amounts = {"cpu": cpu, "memory": memory}
         node = Node(
             metadata=Metadata(name=name, uid=f"uid-{name}", labels=labels, annotations=annotations),
             status=NodeStatus(capacity=amounts, allocatable=amounts),
         )
-        self.say("cluster", NodeObserved(node=name, object=node))
+        self.append("cluster", NodeObserved(node=name, object=node))
 
     def pod(
         self, name: str, *, cpu: str = "4", memory: str = "8G", class_: str = "koord-prod", qos: str = "LS",
         at_s: float = 0, phase: str = "Running", node: str = "n",
     ) -> None:  # fmt: skip
-        """Show a pod that started at an instant."""
+        """Observes a pod that started at an instant."""
         labels = {"koordinator.sh/priority-class": class_, "koordinator.sh/qosClass": qos}
         pod = kept_pod(
             name, uid=f"uid-{name}", labels=labels, requests={"cpu": cpu, "memory": memory}, phase=phase,
             started=instant_text(BEGAN + int(at_s * SECOND)), node_name=node,
         )  # fmt: skip
-        self.say("cluster", observed(pod), at_s)
+        self.append("cluster", observed(pod), at_s)
 
     def no_pod(self, name: str, at_s: float) -> None:
-        """Take a pod away."""
-        self.say("cluster", PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"), at_s)
+        """Deletes a pod."""
+        self.append("cluster", PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"), at_s)
 
     def report(
         self, at_s: float, pods: dict[str, tuple[int, int]], *, node: str = "n", system: tuple[int, int] = (0, 0),
         class_: str = "koord-prod",
     ) -> None:  # fmt: skip
-        """Report what pods use: name -> (milli-cores, bytes)."""
+        """Reports the usage of pods: name -> (milli-cores, bytes)."""
         used = Usage(
             sum(cpu for cpu, _ in pods.values()) + system[0], sum(size for _, size in pods.values()) + system[1]
         )
@@ -93,14 +93,14 @@ class Cluster:
             node=node, at_ns=BEGAN + int(at_s * SECOND), interval_s=60, aggregate_s=300, usage=used,
             system=Usage(*system), pods=(ClassReported(class_, "LS", listed),),
         )  # fmt: skip
-        self.say("metrics-0", report, at_s)
+        self.append("metrics-0", report, at_s)
 
     def decide(self, at_s: float) -> list[Event]:
-        """One turn of the controller; what it appended."""
+        """Takes one turn of the controller. Returns the appended events."""
         now_ns = BEGAN + int(at_s * SECOND)
-        said: list[Event] = []
+        appended: list[Event] = []
         for draft in decide_config(self.state):
-            said.append(draft.event)
+            appended.append(draft.event)
             self._append(draft.event, at_s)
         config = ActiveConfig(self.state.texts)
         names = [
@@ -109,21 +109,21 @@ class Cluster:
         ]
         self.state.changed.clear()
         for draft in decide_nodes(self.state, config, names, self.settings, now_ns):
-            said.append(draft.event)
+            appended.append(draft.event)
             self._append(draft.event, at_s)
-        return said
+        return appended
 
     def _append(self, event: Event, at_s: float) -> None:
-        """As the controller's log has it: with the positions that were seen."""
-        self.say("slo", structs.replace(event, seen=dict(self.state.positions)), at_s)
+        """Appends as the controller does: with the positions that were seen."""
+        self.append("slo", structs.replace(event, seen=dict(self.state.positions)), at_s)
 
     def decided(self, at_s: float, name: str = "n") -> NodeOvercommitted | None:
-        """What a turn says of a node; None: nothing."""
+        """Decides, and returns the decision about a node; None without one."""
         found = [event for event in self.decide(at_s) if isinstance(event, NodeOvercommitted) and event.node == name]
         return found[-1] if found else None
 
     def batch_cpu(self, name: str = "n") -> int | None:
-        """Batch-cpu as it was decided last."""
+        """Returns batch-cpu of the newest decision."""
         decided = self.state.decided.get(name)
         return decided.batch_cpu.amount if decided and decided.batch_cpu else None
 

@@ -1,4 +1,4 @@
-"""`koord node explain` against sums of its own: from the raw events of a real log, for every minute of a history."""
+"""`koord node explain` against independent sums: from the raw events of a real log, for every minute of a history."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,17 +15,17 @@ from tests.support.slo_cluster import BEGAN, ON, Cluster
 
 G = 10**9
 CAPACITY_CPU, CAPACITY_MEMORY = 100_000, 120 * G
-SOLD_BY_OTHERS = (
+THIRD_PARTY_ALLOCATIONS = (
     '{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"900"}}]}'
 )
 MINUTES = 20
 
 
-class Told:
-    """What a test has told of the node, in numbers of its own.
+class Inputs:
+    """The inputs of the node's calculation, in numbers of the test.
 
     Attributes:
-        pods: name -> (asked cpu, asked memory) of the pods that were there at the report's time.
+        pods: name -> (requested cpu, requested memory) of the pods on the node at the report's time.
         used: name -> (used cpu, used memory) in the report.
     """
 
@@ -37,21 +37,21 @@ class Told:
         self.policy = "usage"
 
     def batch(self, index: int) -> int:
-        """Batch cpu (0) or memory (1), by the formulas of the documentation, written down once more."""
+        """Computes batch cpu (0) or memory (1), independently by the formulas of the documentation."""
         capacity = (CAPACITY_CPU, CAPACITY_MEMORY)[index]
         protected = capacity * (100 - self.percent) // 100
-        asked = sum(pod[index] for pod in self.pods.values())
+        requested = sum(pod[index] for pod in self.pods.values())
         used = sum(self.used.get(name, pod)[index] for name, pod in self.pods.items())
         used += sum(size[index] for name, size in self.used.items() if name not in self.pods)
         if index == 1 and self.policy == "request":
-            left = capacity - protected - asked
+            left = capacity - protected - requested
         else:
             left = capacity - protected - self.system[index] - used
         return max(max(left, 0) - (900 if index == 0 else 0), 0)
 
 
 def walked(steps: Sequence[Step]) -> int:
-    """The amount that the printed steps lead to, each line taken for what its sign says."""
+    """Computes the amount from the printed steps, each applied by its sign."""
     amount = 0
     for step in steps:
         match step.sign:
@@ -70,7 +70,7 @@ def walked(steps: Sequence[Step]) -> int:
 
 
 async def append(database: Database, records: Sequence[RecordedEvent]) -> None:
-    """The history as a real log has it, with the times at which it happened."""
+    """Appends the history to a real log, with its original times."""
     for context in ("cluster", "metrics-0", "slo"):
         writer = LogWriter(database, None, context, "test")
         await writer.acquire()
@@ -80,37 +80,37 @@ async def append(database: Database, records: Sequence[RecordedEvent]) -> None:
         await writer.close()
 
 
-async def test_every_minute_of_a_history_is_explained_by_what_was_true_then(database: str) -> None:
-    random, cluster, told = Random(5), Cluster(), Told()
+async def test_every_minute_of_a_history_is_explained_by_its_inputs(database: str) -> None:
+    random, cluster, inputs = Random(5), Cluster(), Inputs()
     expected: list[tuple[int, tuple[int, int]]] = []
     # Every difference is written, so that each minute has a decision of its own.
     document = ON | {"resourceDiffThreshold": 0.000001, "memoryCalculatePolicy": "usage"}
     cluster.configure(document)
-    cluster.node(annotations={"node.koordinator.sh/thirdPartyAllocations": SOLD_BY_OTHERS})
+    cluster.node(annotations={"node.koordinator.sh/thirdPartyAllocations": THIRD_PARTY_ALLOCATIONS})
     for minute in range(MINUTES):
         at_s = 60 * minute
         if minute % 3 == 0:
             cpu, memory = random.randrange(1, 9), random.randrange(1, 9)
             cluster.pod(f"web-{minute}", cpu=str(cpu), memory=f"{memory}G", at_s=at_s)
-            told.pods[f"web-{minute}"] = cpu * 1000, memory * G
+            inputs.pods[f"web-{minute}"] = cpu * 1000, memory * G
         if minute % 5 == 4:
-            gone = random.choice(sorted(told.pods))
+            gone = random.choice(sorted(inputs.pods))
             cluster.no_pod(gone, at_s)
-            del told.pods[gone]
+            del inputs.pods[gone]
         if minute in (7, 13):
-            told.percent, told.policy = random.choice((50, 80)), random.choice(("usage", "request"))
-            document |= {"cpuReclaimThresholdPercent": told.percent, "memoryReclaimThresholdPercent": told.percent}
-            document |= {"memoryCalculatePolicy": told.policy}
+            inputs.percent, inputs.policy = random.choice((50, 80)), random.choice(("usage", "request"))
+            document |= {"cpuReclaimThresholdPercent": inputs.percent, "memoryReclaimThresholdPercent": inputs.percent}
+            document |= {"memoryCalculatePolicy": inputs.policy}
             cluster.configure(document)
-        told.system = random.randrange(1, 5000), random.randrange(1, 5 * G)
-        told.used = {
-            name: (random.randrange(asked_cpu), random.randrange(asked_memory))
-            for name, (asked_cpu, asked_memory) in told.pods.items()
+        inputs.system = random.randrange(1, 5000), random.randrange(1, 5 * G)
+        inputs.used = {
+            name: (random.randrange(requested_cpu), random.randrange(requested_memory))
+            for name, (requested_cpu, requested_memory) in inputs.pods.items()
             if random.random() < 0.8  # the others are not measured yet
         }
-        cluster.report(at_s + 30, told.used, system=told.system)
+        cluster.report(at_s + 30, inputs.used, system=inputs.system)
         cluster.decide(at_s + 31)
-        expected.append((at_s + 31, (told.batch(0), told.batch(1))))
+        expected.append((at_s + 31, (inputs.batch(0), inputs.batch(1))))
     opened = Database(database)
     try:
         await append(opened, cluster.records)

@@ -1,4 +1,4 @@
-"""The SLO controller as a process of its own, beside simulator and scheduler: what a node does not use is sold, and batch pods run on it."""
+"""The SLO controller as a process, with simulator and scheduler: batch pods run on overcommitted resources."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -48,19 +48,19 @@ class Stage(NamedTuple):
     async def configure(self, document: Mapping[str, Any], **keys: Any) -> None:
         """Store the ConfigMap."""
         data = {"colocation-config": json.dumps(document)}
-        data |= {key.replace("_", "-"): json.dumps(stated) for key, stated in keys.items()}
+        data |= {key.replace("_", "-"): json.dumps(content) for key, content in keys.items()}
         try:
             await self.api.create({**CONFIG_MAP, "data": data})
         except SimulatorRefused:
             await self.api.patch(CONFIG_MAP, {"data": data})
 
     async def allocatable(self, resource: str) -> int | None:
-        """What the API says the first node has to give of a resource."""
+        """Returns the allocatable amount of a resource on the first node, by the API."""
         found = (await self.api.get(NODE_0))["status"]["allocatable"].get(resource)
         return None if found is None else nanos(found) // 10**9
 
     async def metrics(self) -> str:
-        """What the controller tells Prometheus."""
+        """Returns the controller's Prometheus metrics."""
         url = f"http://{self.supervisor.units['slo-controller'].http}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return await answer.text()
@@ -107,13 +107,13 @@ async def refused_keys(database: str) -> list[str]:
     return [msgspec.json.decode(row.data, type=ConfigRejected).path.partition(":")[0] for row in rows]
 
 
-async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+async def test_a_batch_pod_runs_on_unused_resources(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with stage(database, nats, tmp_path) as on:
         await on.api.create(batch_pod("early"))
         assert await on.allocatable("kubernetes.io/batch-cpu") is None
         await on.configure({"enable": True, "cpuReclaimThresholdPercent": 65})
-        sold = await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is not None)
-        assert 10_000 < sold < 32_000 * 65 // 100
+        batch_cpu = await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is not None)
+        assert 10_000 < batch_cpu < 32_000 * 65 // 100
         assert await on.allocatable("kubernetes.io/batch-memory")
         written = 'slo_controller_node_resource_reconcile_count{reason="updateNodeStatus",status="succeeded"}'
         await until(on.metrics, holds=lambda text: written in text)
@@ -134,10 +134,10 @@ async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: Em
         cpu = found.resources[0]
         assert cpu.adds_up
         assert cpu.steps[0].amount == 32_000
-        assert cpu.steps[-1].amount == sold
+        assert cpu.steps[-1].amount == batch_cpu
 
 
-async def test_nodeslos_follow_the_configmap_and_a_bad_one_changes_nothing(
+async def test_nodeslos_follow_the_configmap_and_an_invalid_one_changes_nothing(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
@@ -157,8 +157,8 @@ async def test_nodeslos_follow_the_configmap_and_a_bad_one_changes_nothing(
 
         await on.configure({"enable": True}, resource_threshold_config=strategy(55))
         await until(node_slo, holds=lambda spec: threshold(spec) == 55)
-        sold = await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is not None)
-        assert sold > 0
+        batch_cpu = await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is not None)
+        assert batch_cpu > 0
         # Beside two bad keys a good one, which shows that the whole ConfigMap was read and decided on.
         await on.configure(
             {"enable": True, "cpuReclaimThresholdPercent": -1},
@@ -168,7 +168,7 @@ async def test_nodeslos_follow_the_configmap_and_a_bad_one_changes_nothing(
         spec = await until(node_slo, holds=lambda spec: spec["cpuBurstStrategy"]["policy"] == "auto")
         assert threshold(spec) == 55
         assert set(await refused_keys(database)) == {"colocation-config", "resource-threshold-config"}
-        assert (await on.allocatable("kubernetes.io/batch-cpu") or 0) > sold // 2, (
+        assert (await on.allocatable("kubernetes.io/batch-cpu") or 0) > batch_cpu // 2, (
             "with -1 % nothing would be left to sell"
         )
         await on.configure({"enable": False}, resource_threshold_config=strategy(60))

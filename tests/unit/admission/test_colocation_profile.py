@@ -43,16 +43,16 @@ def test_both_selectors_must_match_and_an_absent_or_empty_one_matches_everything
     ],
 )
 def test_a_selector_that_cannot_be_read_matches_by_itself_and_the_other_one_decides(broken: dict[str, Any]) -> None:
-    elsewhere = {"matchLabels": {"app": "db"}}
+    other_namespace = {"matchLabels": {"app": "db"}}
     assert names(profile("p", namespaceSelector=broken), of=pod()) == ["p"]
-    assert names(profile("p", namespaceSelector=broken, selector=elsewhere), of=pod()) == []
+    assert names(profile("p", namespaceSelector=broken, selector=other_namespace), of=pod()) == []
 
 
-def test_a_namespace_that_is_not_known_counts_as_matched() -> None:
+def test_an_unknown_namespace_counts_as_matched() -> None:
     assert names(profile("p", namespaceSelector={"matchLabels": {"env": "prod"}}), of=pod(namespace="new")) == ["p"]
 
 
-def test_a_later_profile_wins_and_keys_are_copied_and_extended() -> None:
+def test_a_later_profile_takes_precedence_and_keys_are_copied_and_extended() -> None:
     first = profile(
         "a", labels={"tier": "one", "keep": "k"}, annotations={"note": "a"}, schedulerName="koord-scheduler"
     )
@@ -82,7 +82,7 @@ def test_a_priority_class_sets_name_value_and_policy() -> None:
         after(profile("p", priorityClassName="gone"), to=before)
 
 
-def test_batch_pods_ask_for_batch_resources_in_all_containers_and_the_overhead() -> None:
+def test_batch_pods_request_batch_resources_in_all_containers_and_the_overhead() -> None:
     before = pod(
         container({"cpu": "1500m", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi", "ephemeral-storage": "1Gi"}),
         container(None, {"cpu": "500m"}, name="limited"),
@@ -130,12 +130,12 @@ def test_a_profile_of_some_probability_applies_to_that_share_of_draws(
 
 
 @pytest.mark.parametrize("probability", ["often", "30", "", True])
-def test_a_probability_that_is_none_is_refused(probability: Any) -> None:
+def test_an_invalid_probability_is_rejected(probability: Any) -> None:
     with pytest.raises(AdmissionRejected, match="give a number"):
         after(profile("p", probability=probability), to=pod())
 
 
-def test_a_patch_overrides_all_else_and_must_make_a_pod() -> None:
+def test_a_patch_overrides_all_else_and_must_result_in_a_pod() -> None:
     patch = {
         "metadata": {"labels": {"tier": None}},
         "spec": {"schedulerName": "mine", "containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}]},

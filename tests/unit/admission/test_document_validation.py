@@ -1,4 +1,4 @@
-"""What the webhook says to slo-controller-config, by the worked examples of spec/slo-controller.md 9 and recorded answers."""
+"""Validation of slo-controller-config, by the worked examples of spec/slo-controller.md 9 and recorded results."""
 
 import json
 from typing import Any
@@ -30,8 +30,8 @@ def colocation(*selectors: dict[str, Any]) -> dict[str, Any]:
     return {COLOCATION: {"nodeConfigs": [{"nodeSelector": selector} for selector in selectors]}}
 
 
-def labels(**wanted: str) -> dict[str, Any]:
-    return {"matchLabels": wanted}
+def labels(**selected: str) -> dict[str, Any]:
+    return {"matchLabels": selected}
 
 
 def network(system: dict[str, Any], **classes: Any) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def test_w5_a_real_node_that_two_strategies_select_is_a_conflict() -> None:
     assert reason(data, {"n": {"a": "1", "b": "2"}}) == CONFLICT
 
 
-def test_w6_a_key_that_did_not_change_is_not_looked_into() -> None:
+def test_w6_an_unchanged_key_is_not_validated() -> None:
     before = {SYSTEM: "{"}
     assert validate(before, {SYSTEM: "{", COLOCATION: '{"enable": true}'}, {}) is None
 
 
-def test_names_must_be_there_and_different_where_that_is_asked_for() -> None:
+def test_names_must_be_present_and_unique_where_required() -> None:
     text = json.dumps({"nodeConfigs": [{"nodeSelector": labels(a="1")}]})
     assert validate({}, {COLOCATION: text}, {}) is None
     problem = validate({}, {COLOCATION: text}, {}, names=True)
@@ -87,7 +87,7 @@ def test_names_must_be_there_and_different_where_that_is_asked_for() -> None:
     assert problem.path == "nodeConfigs[0].name"
 
 
-def test_every_recorded_answer_is_upstreams() -> None:
+def test_every_recorded_result_is_upstreams() -> None:
     for case in recorded("webhook", "validateConfigMap"):
         given = case.input
         if given["operation"] == "DELETE" or given["configMap"]["metadata"]["name"] != "slo-controller-config":

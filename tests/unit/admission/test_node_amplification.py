@@ -14,20 +14,20 @@ def node(cpu: str | None = "8", *, ratio: str | None = None, raw: str | None = N
     return {"metadata": {"name": "n", "annotations": annotations}, "status": status}
 
 
-def test_the_first_update_keeps_what_the_kubelet_said_and_multiplies_it() -> None:
+def test_the_first_update_keeps_the_kubelets_amounts_and_multiplies_them() -> None:
     found = amplified(node(ratio='{"cpu":1.5}'), node())
     assert found["status"]["allocatable"] == {"cpu": "12", "memory": "32Gi"}
     assert found["metadata"]["annotations"][RAW] == '{"cpu":"8","memory":"32Gi"}'
 
 
-def test_a_report_that_is_news_replaces_what_was_kept() -> None:
+def test_new_amounts_of_the_kubelet_replace_the_kept_ones() -> None:
     found = amplified(node("6", ratio='{"cpu":1.5}', raw='{"cpu":"8","memory":"32Gi"}'), node("12"))
     assert found["status"]["allocatable"]["cpu"] == "9"
     same = amplified(node("12", ratio='{"cpu":2}', raw='{"cpu":"8","memory":"32Gi"}'), node("12"))
     assert same["status"]["allocatable"]["cpu"] == "16"
 
 
-def test_without_a_ratio_nothing_is_kept_and_a_ratio_of_one_changes_nothing() -> None:
+def test_without_a_ratio_no_amounts_are_kept_and_a_ratio_of_one_changes_nothing() -> None:
     assert RAW not in amplified(node(raw='{"cpu":"8"}'), node())["metadata"]["annotations"]
     assert RAW not in amplified(node(ratio="", raw='{"cpu":"8"}'), node())["metadata"]["annotations"]
     assert amplified(node(ratio='{"cpu":1,"memory":0.5}'), node())["status"]["allocatable"] == {

@@ -36,7 +36,7 @@ def refusal(
     return None
 
 
-def test_a_translated_pod_tells_the_node_its_batch_resources() -> None:
+def test_a_translated_pod_has_its_batch_resources_in_an_annotation() -> None:
     before = pod(container({"cpu": "1", "memory": "1Gi"}), initContainers=[container({"cpu": "3"}, name="init")])
     found = created(before, profiles=[profile("p", qosClass="BE", priorityClassName="koord-batch")])
     assert json.loads(found["metadata"]["annotations"][EXTENDED]) == {
@@ -44,7 +44,7 @@ def test_a_translated_pod_tells_the_node_its_batch_resources() -> None:
     }
 
 
-def test_the_annotation_stays_when_it_says_the_same_and_empties_when_nothing_is_left() -> None:
+def test_an_equal_annotation_stays_and_an_outdated_one_is_emptied() -> None:
     before = pod(container({"kubernetes.io/batch-cpu": "1000"}))
     same = '{"containers": {"main": {"requests": {"kubernetes.io/batch-cpu": "1000"}}}}'
     before["metadata"]["annotations"] = {EXTENDED: same}
@@ -60,7 +60,7 @@ def test_the_annotation_stays_when_it_says_the_same_and_empties_when_nothing_is_
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("requests", "found"),
     [
         ({GPU: "200"}, {GPU + "-core": "200", GPU + "-memory-ratio": "200", GPU + ".shared": "2"}),  # spec/api.md 5.2
         ({GPU: "50"}, {GPU + "-core": "50", GPU + "-memory-ratio": "50", GPU + ".shared": "1"}),
@@ -71,12 +71,12 @@ def test_the_annotation_stays_when_it_says_the_same_and_empties_when_nothing_is_
         ({"cpu": "1"}, {"cpu": "1"}),
     ],
 )  # fmt: skip
-def test_gpus_are_written_out(asked: dict[str, str], found: dict[str, str]) -> None:
-    resources = created(pod(container(asked, dict(asked))))["spec"]["containers"][0]["resources"]
+def test_gpu_requests_are_expanded(requests: dict[str, str], found: dict[str, str]) -> None:
+    resources = created(pod(container(requests, dict(requests))))["spec"]["containers"][0]["resources"]
     assert resources == {"requests": found, "limits": found}
 
 
-def test_gpus_in_limits_alone_are_asked_for_too() -> None:
+def test_gpus_in_limits_alone_are_requests_too() -> None:
     resources = created(pod(container(None, {GPU: "100"})))["spec"]["containers"][0]["resources"]
     whole = {GPU + "-core": "100", GPU + "-memory-ratio": "100", GPU + ".shared": "1"}
     assert resources == {"requests": whole, "limits": whole}
@@ -88,7 +88,7 @@ def test_a_pod_of_a_tree_must_go_to_the_nodes_of_its_profile() -> None:
         "qp", nodeSelector={"matchLabels": {"pool": "a"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}
     )
     tree["metadata"]["labels"] = {QUOTA + "tree-id": "t1"}
-    wanted = [{"key": "pool", "operator": "In", "values": ["a"]}, {"key": "x", "operator": "Exists"}]
+    requirements = [{"key": "pool", "operator": "In", "values": ["a"]}, {"key": "x", "operator": "Exists"}]
 
     def terms(before: dict[str, Any], gates: str = "MultiQuotaTree=true") -> Any:
         affinity = created(before, gates, quotas=quotas, quota_profiles=[tree])["spec"].get("affinity")
@@ -96,8 +96,8 @@ def test_a_pod_of_a_tree_must_go_to_the_nodes_of_its_profile() -> None:
             affinity and affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         )
 
-    assert terms(pod()) == [{"matchExpressions": wanted}]
-    assert terms(pod(namespace="bare", labels={QUOTA + "name": "team"})) == [{"matchExpressions": wanted}]
+    assert terms(pod()) == [{"matchExpressions": requirements}]
+    assert terms(pod(namespace="bare", labels={QUOTA + "name": "team"})) == [{"matchExpressions": requirements}]
     assert terms(pod(namespace="bare")) is None
     assert terms(pod(), gates="") is None
     own: list[dict[str, Any]] = [
@@ -107,13 +107,13 @@ def test_a_pod_of_a_tree_must_go_to_the_nodes_of_its_profile() -> None:
     required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}}}
     both = terms(pod(affinity=required))
     assert both == [
-        {"matchExpressions": [*own[0]["matchExpressions"], *wanted]},
-        {"matchFields": [], "matchExpressions": wanted},
+        {"matchExpressions": [*own[0]["matchExpressions"], *requirements]},
+        {"matchFields": [], "matchExpressions": requirements},
     ]
 
 
 @pytest.mark.parametrize(
-    ("qos", "class_", "asked", "codes"),
+    ("qos", "class_", "requests", "codes"),
     [
         ("BE", "koord-batch", {"kubernetes.io/batch-cpu": "1000"}, []),
         ("LS", "koord-batch", {"kubernetes.io/batch-cpu": "1000"}, ["batchNeedsBE"]),
@@ -128,9 +128,11 @@ def test_a_pod_of_a_tree_must_go_to_the_nodes_of_its_profile() -> None:
         ("SYSTEM", "koord-prod", {}, []),
     ],
 )
-def test_classes_and_requests_must_fit_together(qos: str, class_: str, asked: dict[str, str], codes: list[str]) -> None:
+def test_classes_and_requests_must_fit_together(
+    qos: str, class_: str, requests: dict[str, str], codes: list[str]
+) -> None:
     labels = {"koordinator.sh/qosClass": qos, "koordinator.sh/priority-class": class_}
-    refused = refusal(pod(container(asked), labels=labels))
+    refused = refusal(pod(container(requests), labels=labels))
     assert (refused.codes if isinstance(refused, MultipleRejections) else []) == codes
 
 
@@ -157,7 +159,7 @@ def test_classes_cannot_be_changed() -> None:
     assert "immutableSubPriority" not in skipped.codes
 
 
-def test_users_make_no_pods_that_stand_for_reservations() -> None:
+def test_users_cannot_create_pods_that_represent_reservations() -> None:
     reserved = pod()
     reserved["metadata"]["annotations"] = {"scheduling.koordinator.sh/reserve-pod": "true"}
     refused = refusal(reserved)
@@ -165,7 +167,7 @@ def test_users_make_no_pods_that_stand_for_reservations() -> None:
     assert refused.code == "reservation"
 
 
-def test_a_pod_goes_to_no_parent_quota_and_stays_as_preemptible_as_it_is() -> None:
+def test_a_pod_cannot_use_a_parent_quota_and_its_preemptibility_is_immutable() -> None:
     quotas = {
         "org": DeclaredQuota(name="org", is_parent=True, namespaces=("web",)),
         "koordinator-default-quota": DeclaredQuota(name="koordinator-default-quota", is_parent=True),
@@ -183,7 +185,7 @@ def test_a_pod_goes_to_no_parent_quota_and_stays_as_preemptible_as_it_is() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("requests", "problem"),
     [
         ({GPU: "100", GPU + ".shared": "1"}, "exclude each other"),
         ({GPU: "0"}, "is 0"),
@@ -197,32 +199,32 @@ def test_a_pod_goes_to_no_parent_quota_and_stays_as_preemptible_as_it_is() -> No
         ({GPU: "200"}, None),
     ],
 )
-def test_what_devices_cannot_give_is_refused_under_its_gate(asked: dict[str, str], problem: str | None) -> None:
-    refused = refusal(pod(container(asked)), "ValidatePodDeviceResource=true")
+def test_an_impossible_device_request_is_rejected_under_its_gate(requests: dict[str, str], problem: str | None) -> None:
+    refused = refusal(pod(container(requests)), "ValidatePodDeviceResource=true")
     assert (problem in str(refused)) if problem else (refused is None)
-    assert refusal(pod(container(asked))) is None
+    assert refusal(pod(container(requests))) is None
 
 
 def config(enable: str, rules: str) -> dict[str, Any]:
     return {"data": {"enable": enable, "rules": rules}}
 
 
-def test_required_labels_are_asked_for_outside_the_whitelist() -> None:
+def test_required_labels_are_required_outside_the_whitelist() -> None:
     rules = json.dumps([{"name": "r", "requiredLabels": ["owner"], "namespaceWhitelist": ["bare"]}])
-    asked = required_labels(config(" TRUE\n", rules), RequiredLabels())
+    requests = required_labels(config(" TRUE\n", rules), RequiredLabels())
     gate = "EnablePodEnhancedValidator=true"
-    refused = refusal(pod(), gate, required_labels=asked)
+    refused = refusal(pod(), gate, required_labels=requests)
     assert refused is not None
     assert str(refused) == "pod web/nginx: rule r requires the labels owner; add them"
-    assert refusal(pod(labels={"owner": ""}), gate, required_labels=asked) is None
+    assert refusal(pod(labels={"owner": ""}), gate, required_labels=requests) is None
     assert (
-        refusal(pod(labels={"pod.koordinator.sh/skip-enhanced-validation": "true"}), gate, required_labels=asked)
+        refusal(pod(labels={"pod.koordinator.sh/skip-enhanced-validation": "true"}), gate, required_labels=requests)
         is None
     )
-    assert refusal(pod(namespace="bare"), gate, required_labels=asked) is None
-    assert refusal(pod(), required_labels=asked) is None
-    assert required_labels(config("true", "bad"), asked) is asked
-    assert required_labels(config("no", rules), asked) == required_labels(None, asked) == RequiredLabels()
+    assert refusal(pod(namespace="bare"), gate, required_labels=requests) is None
+    assert refusal(pod(), required_labels=requests) is None
+    assert required_labels(config("true", "bad"), requests) is requests
+    assert required_labels(config("no", rules), requests) == required_labels(None, requests) == RequiredLabels()
 
 
 def test_gates_are_named_as_upstreams() -> None:

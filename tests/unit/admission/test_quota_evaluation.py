@@ -29,7 +29,7 @@ def pod(name: str = "p", cpu: str = "4", phase: str = "Pending", **metadata: Any
     return {**written, "status": {"phase": phase}}
 
 
-def test_the_middle_one_of_three_is_refused_and_one_number_is_written() -> None:
+def test_the_second_of_three_pods_is_rejected_and_one_sum_is_written() -> None:
     found = evaluate(quota(), [pod("p1"), pod("p2", "7"), pod("p3")], 0)
     assert [rejections and rejections.code for rejections in found.rejections] == [None, "quotaExceeded", None]
     assert found.child_request == {"cpu": 8000}
@@ -50,12 +50,12 @@ def test_the_annotation_admission_is_the_limit_where_there_is_one() -> None:
     assert evaluate(quota(admission='{"memory": "1Gi"}'), [pod(cpu="99")], 0).rejections == [None]
 
 
-def test_only_what_the_pod_asks_for_is_compared() -> None:
+def test_only_requested_resources_are_compared() -> None:
     full = quota(child_request='{"cpu": "1", "memory": "30Gi"}')
     assert evaluate(full, [pod()], 0).rejections == [None]
 
 
-def test_an_annotation_that_cannot_be_read_refuses() -> None:
+def test_an_unreadable_annotation_rejects_pods() -> None:
     [rejections] = evaluate(quota(child_request="lots"), [pod()], 0).rejections
     assert rejections is not None
     assert rejections.code == "quotaUnreadable"
@@ -72,7 +72,7 @@ def test_an_annotation_that_cannot_be_read_refuses() -> None:
     ],
     ids=["counts nothing known", "has ended", "should have ended", "asks for nothing"],
 )
-def test_what_does_not_count_passes_and_writes_nothing(passes: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_uncounted_pods_are_admitted_and_nothing_is_written(passes: tuple[dict[str, Any], dict[str, Any]]) -> None:
     raw, one = passes
     found = evaluate(raw, [one], instant_ns("1970-01-01T00:00:05Z") + 1)
     assert (found.rejections, found.child_request) == ([None], None)
@@ -83,7 +83,7 @@ def test_a_pod_counts_until_its_grace_is_over() -> None:
     assert evaluate(quota(), [leaving], 5 * SECOND).rejections[0] is not None
 
 
-def test_who_is_measured() -> None:
+def test_pods_that_are_evaluated() -> None:
     moved = pod(labels={QUOTA_NAME: "b"})
     assert evaluated_by(pod(), None, "ns", QUOTAS, frozenset()) == ""
     assert evaluated_by(pod(), None, "ns", QUOTAS, ON) == "a"

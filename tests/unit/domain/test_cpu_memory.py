@@ -16,7 +16,7 @@ G = 10**9
         ("N4", 64_000, 150, -32_000), ("N5", 10_001, 60, 4_000),
     ],
 )  # fmt: skip
-def test_cpu_is_cut_off_to_milli_cores(id_: str, cpu_milli: int, percent: int, expected: int) -> None:
+def test_cpu_is_truncated_to_milli_cores(id_: str, cpu_milli: int, percent: int, expected: int) -> None:
     assert mul_milli(cpu_milli * MILLI, reserve_ratio(percent)) == expected * MILLI, id_
 
 
@@ -24,7 +24,7 @@ def test_cpu_is_cut_off_to_milli_cores(id_: str, cpu_milli: int, percent: int, e
     ("id_", "memory", "percent", "expected"),
     [("N6", 64 * GI, 65, 24_051_816_857), ("N7", 1_000_000_007, 70, 300_000_002), ("N8", 120 * G, 120, -24 * G)],
 )
-def test_memory_is_cut_off_to_bytes(id_: str, memory: int, percent: int, expected: int) -> None:
+def test_memory_is_truncated_to_bytes(id_: str, memory: int, percent: int, expected: int) -> None:
     assert mul_int(memory * NANO, reserve_ratio(percent)) == expected * NANO, id_
 
 

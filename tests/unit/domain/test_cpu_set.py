@@ -15,7 +15,7 @@ def test_a_set_is_read_back_as_it_was_written(cpus: frozenset[int]) -> None:
 @pytest.mark.parametrize(
     "text", ["1,", ",1", "a", "1-", "-1", " 1", "1--2", "0-4097", "0x10", "٣", "99999999999999999999"]
 )
-def test_what_is_no_list_is_refused(text: str) -> None:
+def test_an_invalid_list_is_rejected(text: str) -> None:
     with pytest.raises(BadCpuList):
         parse_cpus(text)
 

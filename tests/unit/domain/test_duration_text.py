@@ -25,5 +25,5 @@ def test_a_duration_is_written_as_go_writes_it(ns: int, text: str) -> None:
 
 
 @given(st.integers(-(2**62), 2**62))
-def test_what_is_written_is_read_back(ns: int) -> None:
+def test_a_written_duration_can_be_read(ns: int) -> None:
     assert duration_ns(duration_text(ns)) == ns

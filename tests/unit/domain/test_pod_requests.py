@@ -1,4 +1,4 @@
-"""What a pod asks for as a whole, against the rules of spec/scheduler-core.md 2.1."""
+"""Requests and limits of a pod as a whole, by the rules of spec/scheduler-core.md 2.1."""
 
 import pytest
 
@@ -50,36 +50,36 @@ def test_containers_add_up_in_nanos_and_round_once() -> None:
     ],
     ids=["larger", "smaller", "sidecar", "after a sidecar", "before a sidecar", "between sidecars"],
 )
-def test_init_containers_count_with_what_runs_beside_them(init: tuple[Container, ...], cpu_milli: int) -> None:
+def test_init_containers_count_with_the_sidecars_beside_them(init: tuple[Container, ...], cpu_milli: int) -> None:
     assert whole(pod_requests(pod(container(cpu="1"), init=init)))["cpu"] == cpu_milli
 
 
 def test_overhead_adds_to_requests_but_only_to_limits_that_exist() -> None:
-    asked = pod(container(cpu="1", limits={"cpu": "2"}), overhead={"cpu": "100m", "memory": "10Mi"})
-    assert whole(pod_requests(asked)) == {"cpu": 1100, "memory": 10 * MI}
-    assert whole(pod_limits(asked)) == {"cpu": 2100}
+    requests = pod(container(cpu="1", limits={"cpu": "2"}), overhead={"cpu": "100m", "memory": "10Mi"})
+    assert whole(pod_requests(requests)) == {"cpu": 1100, "memory": 10 * MI}
+    assert whole(pod_limits(requests)) == {"cpu": 2100}
 
 
 def test_pod_level_resources_replace_the_sum_before_overhead() -> None:
     level = ResourceRequirements(requests={"cpu": "4", "example.com/x": "9"}, limits={"memory": "1Gi"})
-    asked = pod(container(cpu="1", memory="5Mi", limits={"cpu": "2"}), level=level, overhead={"cpu": "1"})
-    assert whole(pod_requests(asked)) == {"cpu": 5000, "memory": 5 * MI}
-    assert whole(pod_limits(asked)) == {"cpu": 3000, "memory": 1024 * MI}
+    requests = pod(container(cpu="1", memory="5Mi", limits={"cpu": "2"}), level=level, overhead={"cpu": "1"})
+    assert whole(pod_requests(requests)) == {"cpu": 5000, "memory": 5 * MI}
+    assert whole(pod_limits(requests)) == {"cpu": 3000, "memory": 1024 * MI}
 
 
-def test_a_container_that_asks_for_nothing_is_scored_with_the_defaults() -> None:
-    asked = pod(container(), container(cpu="0", memory="1Mi"))
-    assert whole(pod_requests(asked)) == {"cpu": 0, "memory": MI}
-    assert whole(scored_requests(asked)) == whole(held_requests(asked)) == {"cpu": 100, "memory": 201 * MI}
+def test_a_container_without_requests_is_scored_with_the_defaults() -> None:
+    requests = pod(container(), container(cpu="0", memory="1Mi"))
+    assert whole(pod_requests(requests)) == {"cpu": 0, "memory": MI}
+    assert whole(scored_requests(requests)) == whole(held_requests(requests)) == {"cpu": 100, "memory": 201 * MI}
 
 
 def test_pod_level_requests_are_ignored_when_scored_and_count_when_held() -> None:
-    asked = pod(container(), level=ResourceRequirements(requests={"cpu": "4"}))
-    assert whole(scored_requests(asked)) == {"cpu": 100, "memory": 200 * MI}
-    assert whole(held_requests(asked)) == {"cpu": 4000, "memory": 200 * MI}
+    requests = pod(container(), level=ResourceRequirements(requests={"cpu": "4"}))
+    assert whole(scored_requests(requests)) == {"cpu": 100, "memory": 200 * MI}
+    assert whole(held_requests(requests)) == {"cpu": 4000, "memory": 200 * MI}
 
 
-def test_a_pod_without_containers_asks_for_nothing() -> None:
+def test_a_pod_without_containers_requests_nothing() -> None:
     assert pod_requests(pod()) == pod_limits(pod()) == {}
 
 
@@ -88,7 +88,7 @@ def test_a_pod_without_containers_asks_for_nothing() -> None:
     [("1", "1", False, 2000), ("4", "1", False, 4000), ("1", "3", False, 3000), ("1", "1", True, 1000)],
     ids=["grows", "shrinks", "set aside", "infeasible"],
 )
-def test_a_container_that_is_resized_counts_with_the_most_that_it_may_have(
+def test_a_container_during_a_resize_counts_with_the_maximum(
     runs_with: str, set_aside: str, infeasible: bool, cpu_milli: int
 ) -> None:
     one = Container(name="c", resources=ResourceRequirements(requests={"cpu": "2"}))

@@ -34,21 +34,23 @@ def test_a_priority_value_names_the_band_that_holds_it(value: int | None, band: 
     assert of_value(value) is band
 
 
-def test_an_unknown_class_label_states_none_and_hides_the_value() -> None:
+def test_an_unknown_class_label_means_none_and_hides_the_value() -> None:
     pod = labelled(5500, band="koord-other", qos="LS")
     assert (raw_priority(pod), priority(pod)) == (Priority.NONE, Priority.PROD)
 
 
-@pytest.mark.parametrize(("stated", "band"), [("LSE", "koord-prod"), ("SYSTEM", "koord-prod"), ("BE", "koord-batch")])
-def test_without_a_band_the_qos_class_decides(stated: str, band: str) -> None:
-    assert priority(labelled(qos=stated)) == band
+@pytest.mark.parametrize(
+    ("qos_class", "band"), [("LSE", "koord-prod"), ("SYSTEM", "koord-prod"), ("BE", "koord-batch")]
+)
+def test_without_a_band_the_qos_class_decides(qos_class: str, band: str) -> None:
+    assert priority(labelled(qos=qos_class)) == band
 
 
-def test_a_pod_that_states_nothing_is_best_effort_and_batch() -> None:
+def test_a_pod_without_labels_and_requests_is_best_effort_and_batch() -> None:
     assert (raw_qos(labelled()), qos(labelled()), priority(labelled())) == (QoS.NONE, QoS.BE, Priority.BATCH)
 
 
-def test_the_qos_class_of_the_status_outranks_the_computed_one() -> None:
+def test_the_qos_class_of_the_status_takes_precedence_over_the_computed_one() -> None:
     pod = Pod(metadata=Metadata(name="p"), status=PodStatus(qos_class="Guaranteed"))
     assert qos(pod) is QoS.LSR
 
@@ -88,5 +90,5 @@ def test_the_default_priority_value_is_the_one_of_the_class() -> None:
         (Priority.FREE, "cpu", ""),
     ],
 )
-def test_a_class_asks_for_its_own_resources(band: Priority, resource: str, real: str) -> None:
+def test_a_class_requests_its_own_resources(band: Priority, resource: str, real: str) -> None:
     assert resource_of(band, resource) == real

@@ -23,11 +23,11 @@ def test_a_quantity_is_written_canonically(given_text: str, written: str) -> Non
 
 
 @given(st.integers(0, 2**62 * NANO), st.sampled_from(Notation))
-def test_what_is_written_reads_back(amount: int, notation: Notation) -> None:
+def test_a_written_quantity_can_be_read(amount: int, notation: Notation) -> None:
     assert nanos(quantity_text(amount, notation)) == amount
 
 
-def test_a_sum_is_written_as_its_first_part_and_a_maximum_as_the_larger() -> None:
+def test_a_sum_has_the_notation_of_its_first_part_and_a_maximum_of_the_larger() -> None:
     def container(memory: str, policy: str | None = None) -> Container:
         return Container(resources=ResourceRequirements(requests={"memory": memory}), restart_policy=policy)
 

@@ -1,4 +1,4 @@
-"""What a NodeSLO means where it is silent. Source: spec/slo-controller.md 7.1, 8."""
+"""Defaults of a NodeSLO. Source: spec/slo-controller.md 7.1, 8."""
 
 import msgspec
 from msgspec.structs import replace
@@ -23,12 +23,12 @@ def qos_of(received: str) -> ResourceQos:
     return found
 
 
-def parts(stated: QosClass | None) -> tuple[object, object, object]:
-    assert stated is not None
-    return stated.cpu_qos, stated.memory_qos, stated.resctrl_qos
+def parts(spec: QosClass | None) -> tuple[object, object, object]:
+    assert spec is not None
+    return spec.cpu_qos, spec.memory_qos, spec.resctrl_qos
 
 
-def test_an_empty_one_switches_everything_off() -> None:
+def test_an_empty_spec_disables_everything() -> None:
     found = in_force(NodeSloSpec())
     assert found.resource_used_threshold_with_be == DEFAULT_THRESHOLD
     assert (found.cpu_burst_strategy, found.system_strategy) == (DEFAULT_BURST, DEFAULT_SYSTEM)
@@ -37,7 +37,7 @@ def test_an_empty_one_switches_everything_off() -> None:
         assert parts(each) == (OFF_CPU, OFF_MEMORY, OFF_RESCTRL)
 
 
-def test_what_is_enabled_has_the_defaults_of_its_class_under_what_is_stated() -> None:
+def test_an_enabled_part_has_the_defaults_of_its_class_where_a_field_is_absent() -> None:
     qos = qos_of('{"beClass": {"cpuQOS": {"enable": true}, "memoryQOS": {"enable": true, "wmarkRatio": 80}}}')
     cpu, memory, resctrl = parts(qos.be_class)
     assert cpu == replace(OFF_CPU, enable=True, group_identity=-1)
@@ -46,8 +46,8 @@ def test_what_is_enabled_has_the_defaults_of_its_class_under_what_is_stated() ->
     assert parts(qos.ls_class) == (OFF_CPU, OFF_MEMORY, OFF_RESCTRL)
 
 
-def test_values_of_a_part_that_is_not_enabled_count_for_nothing_but_in_the_system_class() -> None:
-    stated = '{"cpuQOS": {"coreExpeller": true}}'
-    qos = qos_of(f'{{"lsClass": {stated}, "systemClass": {stated}}}')
+def test_values_of_a_disabled_part_count_in_the_system_class_alone() -> None:
+    spec = '{"cpuQOS": {"coreExpeller": true}}'
+    qos = qos_of(f'{{"lsClass": {spec}, "systemClass": {spec}}}')
     assert parts(qos.ls_class)[0] == OFF_CPU
     assert parts(qos.system_class)[0] == replace(OFF_CPU, core_expeller=True)

@@ -18,11 +18,11 @@ def test_g1_an_empty_document_changes_nothing() -> None:
     assert merged(old, ColocationStrategy()) == old
 
 
-def test_g2_a_stated_false_wins() -> None:
+def test_g2_an_explicit_false_takes_precedence() -> None:
     assert merged(ColocationStrategy(enable=True), ColocationStrategy(enable=False)).enable is False
 
 
-def test_g3_elements_of_lists_merge_at_their_place() -> None:
+def test_g3_elements_of_lists_merge_by_index() -> None:
     old = BlkioQos(blocks=(Block(name="x", type="device", io_cfg=IoCfg(read_bps=100)),))
     new = BlkioQos(blocks=(Block(name="y", io_cfg=IoCfg(write_bps=5)),))
     assert merged(old, new).blocks == (Block(name="y", type="device", io_cfg=IoCfg(read_bps=100, write_bps=5)),)
@@ -34,7 +34,7 @@ def test_a_list_takes_the_new_length() -> None:
     assert [b.name for b in merged(BlkioQos(blocks=old.blocks[:1]), BlkioQos(blocks=old.blocks)).blocks] == ["x", "y"]
 
 
-def test_g4_a_bandwidth_that_is_not_stated_resets_the_old_one() -> None:
+def test_g4_an_absent_bandwidth_resets_the_old_one() -> None:
     after = merged(SystemStrategy(total_network_bandwidth="10M"), SystemStrategy(min_free_kbytes_factor=100))
     assert after == SystemStrategy(total_network_bandwidth="0", min_free_kbytes_factor=100)
 

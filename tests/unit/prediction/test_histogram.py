@@ -104,7 +104,7 @@ def test_hc2_a_weight_that_rounds_to_zero_is_left_out() -> None:
     assert histogram.save().weights == {22: 10_000}
 
 
-def test_hc3_what_is_loaded_has_the_stored_precision() -> None:
+def test_hc3_a_loaded_histogram_has_the_stored_precision() -> None:
     histogram = Histogram(CPU)
     histogram.add(1.0, 3.0, 0)
     histogram.add(2.0, 1.0, 0)
@@ -115,6 +115,6 @@ def test_hc3_what_is_loaded_has_the_stored_precision() -> None:
 
 
 @pytest.mark.parametrize("bad", [Checkpoint({158: 1}, 1.0), Checkpoint({-1: 1}, 1.0), Checkpoint({1: 1}, -1.0)])
-def test_hc4_a_checkpoint_that_does_not_fit_is_refused(bad: Checkpoint) -> None:
+def test_hc4_a_checkpoint_that_does_not_fit_is_rejected(bad: Checkpoint) -> None:
     with pytest.raises(BadCheckpoint):
         Histogram(CPU).load(bad)

@@ -1,4 +1,4 @@
-"""What prod pods will not need, by the worked examples of spec/slo-controller.md 11.4."""
+"""Requests that prod pods will not use, by the worked examples of spec/slo-controller.md 11.4."""
 
 from shared.domain.cpu_memory import MILLI, Amount
 from shared.kube.instants import SECOND, instant_ns, instant_text
@@ -89,12 +89,12 @@ def test_both_take_the_smaller_reclaimable_and_the_larger_peak() -> None:
     assert found.both.peak == amount(5_339, 10_875_066_005)
 
 
-def test_pp5_without_a_model_of_a_class_nothing_can_be_said() -> None:
+def test_pp5_without_a_model_of_a_class_there_is_no_prediction() -> None:
     models = PODS | {key: value for key, value in CLASS_MODELS.items() if key != "__node-__"}
     assert predict((PR1,), ALLOCATABLE, models.get, SETTINGS, NOW).both.reclaimable is None
 
 
-def test_a_pass_trains_pods_classes_the_node_and_what_is_left() -> None:
+def test_training_adds_samples_to_pods_classes_the_node_and_the_rest() -> None:
     models = Models(SETTINGS)
     models.train(
         [PodUsed("a", "koord-prod", Used(1.0, GI)), PodUsed("b", "", Used(None, GI))], Used(4.0, 4.0 * GI), NOW
@@ -105,7 +105,7 @@ def test_a_pass_trains_pods_classes_the_node_and_what_is_left() -> None:
     assert shown["p95"].cpu_milli == model(3.0, 3.0 * GI).predict(0.95).cpu_milli
 
 
-def test_idle_models_are_forgotten_and_checkpoints_come_in_turn() -> None:
+def test_idle_models_expire_and_checkpoints_are_due_in_turn() -> None:
     models = Models(SETTINGS)
     models.train([PodUsed(f"pod-{n}", "", Used(1.0, 1.0)) for n in range(20)], Used(4.0, 4.0), NOW)
     first = models.due_checkpoints(NOW)

@@ -54,11 +54,11 @@ def test_cpu_by_usage(
     sums = PodSums(used=cpu(used))
     found = batch(cpu(capacity), cpu(system), sums, cpu(reserved), cpu_reclaim_threshold_percent=percent)
     assert found.cpu == expected, id_
-    asked = batch(
+    by_request = batch(
         cpu(capacity), cpu(system), sums, cpu(reserved), cpu_reclaim_threshold_percent=percent,
         cpu_calculate_policy="request",
     )  # fmt: skip
-    assert asked.cpu == expected, "BX5"
+    assert by_request.cpu == expected, "BX5"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_limits_in_percent_of_the_capacity() -> None:
         ("R5", ("31", "62Gi"), '{"resources":{"cpu":"1x"}}', (1_000, 2 * GI)),
     ],
 )
-def test_what_a_node_keeps_for_itself(
+def test_reservation_of_the_kubelet_and_of_the_annotation(
     id_: str, allocatable: tuple[str, str], annotation: str, expected: tuple[int, int]
 ) -> None:
     node = Node(
@@ -189,7 +189,7 @@ def test_sums_of_one_pod(
     assert sums.request == (both(4, 8) if high else ZERO), id_
 
 
-def test_p8_what_was_measured_of_a_batch_pod_that_is_gone_counts_for_nobody() -> None:
+def test_p8_usage_of_a_deleted_batch_pod_does_not_count() -> None:
     assert sum_usage([], measured_pod(both(1, 3), "koord-batch")).node == PodSums()
 
 
@@ -248,7 +248,7 @@ def test_z5_a_zone_listed_twice_gets_half_of_the_pod() -> None:
     assert [sums.used for sums in usage_sums.zones] == [both(1, 1), ZERO]
 
 
-def test_z6_a_zone_that_is_not_there_counts_as_none() -> None:
+def test_z6_an_unknown_zone_is_ignored() -> None:
     usage_sums = sum_usage([named("a", (7,))], UsageReport(pods={"a": PodUsage(*both(2, 2), "")}), 2)
     assert [sums.used for sums in usage_sums.zones] == [both(1, 1), both(1, 1)]
 

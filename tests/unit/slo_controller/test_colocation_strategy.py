@@ -1,4 +1,4 @@
-"""What is in force on one node, by the worked examples of spec/slo-controller.md 2.3."""
+"""The strategy in force on a node, by the worked examples of spec/slo-controller.md 2.3."""
 
 import json
 
@@ -25,19 +25,19 @@ def colocation(document: object) -> ColocationConfig:
         ("L5", "1.5", 150), ("L6", "-0.1", 60), ("L7", "abc", 60), ("L8", "0.555", 55),
     ],
 )  # fmt: skip
-def test_a_label_says_the_percentage_cut_off(id_: str, label: str, percent: int) -> None:
+def test_the_ratio_of_a_label_is_truncated_to_a_percentage(id_: str, label: str, percent: int) -> None:
     node = Metadata(name="n", labels={CPU_RATIO: label})
     assert effective_strategy(colocation({}), node).cpu_reclaim_threshold_percent == percent, id_
 
 
-def test_e1_a_node_strategy_cannot_switch_on_what_the_cluster_has_off() -> None:
+def test_e1_a_node_strategy_cannot_enable_what_the_cluster_disables() -> None:
     config = colocation({"enable": False, "nodeConfigs": [{"nodeSelector": {}, "enable": True}]})
     strategy = effective_strategy(config, Metadata(name="n"))
     assert strategy.enable is True
     assert not is_overcommitted(config, strategy)
 
 
-def test_e2_an_annotation_switches_one_node_off() -> None:
+def test_e2_an_annotation_disables_one_node() -> None:
     config = colocation({"enable": True})
     assert not is_overcommitted(
         config, effective_strategy(config, Metadata(name="n", annotations={STRATEGY: '{"enable": false}'}))
@@ -45,7 +45,7 @@ def test_e2_an_annotation_switches_one_node_off() -> None:
     assert is_overcommitted(config, effective_strategy(config, Metadata(name="m")))
 
 
-def test_e3_a_label_outranks_annotation_node_strategy_and_cluster() -> None:
+def test_e3_a_label_takes_precedence_over_annotation_node_strategy_and_cluster() -> None:
     config = colocation(
         {
             "cpuReclaimThresholdPercent": 60,
@@ -72,7 +72,7 @@ def test_e4_of_two_node_strategies_that_match_the_first_is_in_force() -> None:
     assert (strategy.cpu_reclaim_threshold_percent, strategy.degrade_time_minutes) == (70, 15)
 
 
-def test_e5_a_node_strategy_that_cannot_be_in_force_leaves_the_clusters() -> None:
+def test_e5_an_invalid_node_strategy_leaves_the_clusters() -> None:
     document = {
         "cpuReclaimThresholdPercent": 61,
         "nodeConfigs": [
@@ -87,7 +87,7 @@ def test_e5_a_node_strategy_that_cannot_be_in_force_leaves_the_clusters() -> Non
     ]
 
 
-def test_an_absent_selector_selects_nothing_and_one_that_cannot_be_read_is_passed_over() -> None:
+def test_an_absent_selector_selects_nothing_and_an_invalid_one_is_skipped() -> None:
     entries = [
         {"cpuReclaimThresholdPercent": 70},
         {
@@ -100,6 +100,6 @@ def test_an_absent_selector_selects_nothing_and_one_that_cannot_be_read_is_passe
     assert strategy.cpu_reclaim_threshold_percent == 72
 
 
-def test_an_annotation_that_cannot_be_read_states_nothing() -> None:
+def test_an_unreadable_annotation_is_ignored() -> None:
     for text in ("xx", "", "null", '{"metricAggregatePolicy": {"durations": ["soon"]}}'):
         assert effective_strategy(colocation({}), Metadata(name="n", annotations={STRATEGY: text})) == DEFAULTS

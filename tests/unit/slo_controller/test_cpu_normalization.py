@@ -18,15 +18,15 @@ MODEL = {
 }  # fmt: skip
 
 
-def ratio(*on: str, label: str | None = None, model: str = "M", **stated: Any) -> str:
-    document = {"enable": True, "ratioModel": {"M": MODEL}} | stated
+def ratio(*on: str, label: str | None = None, model: str = "M", **configured: Any) -> str:
+    document = {"enable": True, "ratioModel": {"M": MODEL}} | configured
     config = config_of(read({NORMALIZATION: json.dumps(document)}, {}).texts).normalization
     info = {"cpuModel": model, "hyperThreadEnabled": "ht" in on, "turboEnabled": "turbo" in on}
     node = Metadata(name="n", labels=None if label is None else {ENABLED: label})
     return normalization_ratio(config, node, {CPU_BASIC_INFO: json.dumps(info)})
 
 
-def test_the_ratio_of_a_model_by_what_is_switched_on() -> None:
+def test_the_ratio_of_a_model_by_hyper_threads_and_turbo() -> None:
     assert ratio("ht", "turbo") == "1.20", "CN1"
     assert ratio("ht") == "1.00", "CN2"
     assert ratio() == "1.50", "CN3"
@@ -55,7 +55,7 @@ def test_a_label_switches_one_node() -> None:
         ratio(label="maybe")
 
 
-def test_a_node_whose_cpu_is_not_known_has_no_ratio() -> None:
+def test_a_node_with_an_unknown_cpu_has_no_ratio() -> None:
     config = config_of(read({NORMALIZATION: '{"enable": true}'}, {}).texts).normalization
     with pytest.raises(RatioError, match=CPU_BASIC_INFO):
         normalization_ratio(config, Metadata(name="n"), None)
@@ -90,6 +90,6 @@ def test_amplification(id_: str, ratios: dict[str, float] | None, speed: str | N
 
 
 @pytest.mark.parametrize(("id_", "ratios", "speed"), [("RA5", {"cpu": 0.5}, "1.2"), ("RA7", {"memory": 0.8}, None)])
-def test_a_ratio_below_1_is_none(id_: str, ratios: dict[str, float], speed: str | None) -> None:
+def test_a_ratio_below_1_is_rejected(id_: str, ratios: dict[str, float], speed: str | None) -> None:
     with pytest.raises(RatioError, match="at least 1"):
         amplified(ratios, speed)

@@ -1,4 +1,4 @@
-"""What the controller says of nodes, from a log."""
+"""Decisions of the controller about nodes, from a log."""
 
 import json
 
@@ -25,7 +25,7 @@ from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES
 from tests.support.slo_cluster import ON, Cluster, G, running
 
 
-def test_what_a_node_sells_is_on_record_with_every_term() -> None:
+def test_a_decision_is_recorded_with_every_term() -> None:
     decided = running().decided(31)
     assert decided is not None
     breakdown = decided.batch_cpu
@@ -43,17 +43,17 @@ def test_what_a_node_sells_is_on_record_with_every_term() -> None:
     assert (decided.why, decided.source, decided.ratio) == ("first", "metrics", "1.00")
 
 
-def test_the_node_is_to_say_so_in_capacity_and_allocatable() -> None:
-    said = running().decide(31)
-    (amounts,) = [e for e in said if isinstance(e, FieldsDesired) and e.fields == AMOUNTS]
+def test_amounts_are_desired_in_capacity_and_allocatable() -> None:
+    appended = running().decide(31)
+    (amounts,) = [e for e in appended if isinstance(e, FieldsDesired) and e.fields == AMOUNTS]
     assert (amounts.resource, amounts.name, amounts.subresource) == (NODES, "n", "status")
     assert amounts.patch["status"]["allocatable"] == amounts.patch["status"]["capacity"]
     assert amounts.patch["status"]["allocatable"][batch_resources.CPU] == "25k"
-    (metadata,) = [e for e in said if isinstance(e, FieldsDesired) and e.fields == METADATA]
+    (metadata,) = [e for e in appended if isinstance(e, FieldsDesired) and e.fields == METADATA]
     assert metadata.patch["metadata"]["annotations"]["node.koordinator.sh/cpu-normalization-ratio"] == "1.00"
 
 
-def test_what_did_not_move_by_the_threshold_is_not_written() -> None:
+def test_a_change_within_the_threshold_is_not_written() -> None:
     cluster = running()
     cluster.decide(31)
     cluster.report(90, {"web": (35_400, 33 * G)}, system=(7_000, 12 * G))  # 22,600: 9.6 % less
@@ -75,14 +75,14 @@ def test_any_difference_is_written_once_the_time_threshold_has_passed() -> None:
     assert (decided.why, decided.amounts[batch_resources.CPU]) == ("time", "24500")
 
 
-def test_nothing_is_said_twice() -> None:
+def test_an_unchanged_node_is_not_decided_twice() -> None:
     cluster = running()
     assert cluster.decide(31)
     cluster.state.changed["n"] = None
     assert cluster.decide(32) == []
 
 
-def test_a_pod_that_comes_between_two_reports_causes_no_jump() -> None:
+def test_a_pod_that_starts_between_two_reports_causes_no_jump() -> None:
     """Upstream takes its whole request off at once, and gives most of it back with the next report."""
     cluster = running()
     cluster.decide(31)
@@ -96,7 +96,7 @@ def test_a_pod_that_comes_between_two_reports_causes_no_jump() -> None:
     assert cluster.batch_cpu() == 25_000  # 24,000 is within the threshold: no write at all
 
 
-def test_a_pod_that_goes_between_two_reports_causes_no_jump() -> None:
+def test_a_pod_that_ends_between_two_reports_causes_no_jump() -> None:
     """Upstream drops what an LSE pod asked for at once to what was measured of it, then to nothing."""
     cluster = Cluster()
     cluster.configure(ON | {"memoryCalculatePolicy": "request"})
@@ -115,7 +115,7 @@ def test_a_pod_that_goes_between_two_reports_causes_no_jump() -> None:
     assert cluster.batch_cpu() == 65_000
 
 
-def test_a_pod_that_was_there_before_this_log_counts_from_its_own_start() -> None:
+def test_a_pod_older_than_the_log_counts_from_its_own_start() -> None:
     cluster = Cluster()
     cluster.configure()
     cluster.node()
@@ -124,7 +124,7 @@ def test_a_pod_that_was_there_before_this_log_counts_from_its_own_start() -> Non
     assert [pod.key for pod in cluster.state.pods.as_of("n", cluster.state.newest_report_ns["n"])] == ["d/old"]
 
 
-def test_a_node_whose_reports_stop_sells_nothing_after_the_degrade_time() -> None:
+def test_a_node_whose_reports_stop_is_degraded_after_the_degrade_time() -> None:
     cluster = running()
     cluster.decide(31)
     assert cluster.decide(30 + 15 * 60) == []
@@ -139,7 +139,7 @@ def test_a_node_whose_reports_stop_sells_nothing_after_the_degrade_time() -> Non
     assert back.amounts[batch_resources.CPU] == "25k"
 
 
-def test_switched_off_takes_the_resources_away_and_zeroes_the_origin() -> None:
+def test_disabling_removes_the_resources_and_zeroes_the_origin() -> None:
     cluster = running()
     cluster.decide(31)
     cluster.configure({"enable": False})
@@ -148,14 +148,14 @@ def test_switched_off_takes_the_resources_away_and_zeroes_the_origin() -> None:
     assert (decided.why, decided.amounts[batch_resources.CPU]) == ("off", None)
 
 
-def test_without_a_colocation_document_the_amounts_of_others_are_left_alone() -> None:
+def test_without_a_colocation_document_amounts_of_other_clients_stay() -> None:
     cluster = Cluster()
     cluster.node()
     cluster.report(30, {})
     assert not [event for event in cluster.decide(31) if isinstance(event, FieldsDesired)]
 
 
-def test_floor_and_cap_bound_what_is_sold() -> None:
+def test_floor_and_cap_bound_batch_resources() -> None:
     cluster = running()
     cluster.configure(ON | {"koordstream": {"floor": {"cpu": "30"}, "cap": {"memory": "20Gi"}}})
     decided = cluster.decided(31)
@@ -177,14 +177,14 @@ def test_a_rise_may_wait_longer_than_a_fall() -> None:
     assert decided.amounts[batch_resources.CPU] == "24k"
 
 
-def test_a_bad_document_is_refused_on_record_and_the_last_good_one_stays() -> None:
+def test_an_invalid_document_is_rejected_and_the_last_valid_one_stays() -> None:
     cluster = running()
     cluster.decide(31)
     cluster.configure({"enable": True, "cpuReclaimThresholdPercent": -1})
-    said = cluster.decide(40)
-    (refused,) = [event for event in said if isinstance(event, ConfigRejected)]
+    appended = cluster.decide(40)
+    (refused,) = [event for event in appended if isinstance(event, ConfigRejected)]
     assert refused.path == "colocation-config: cpuReclaimThresholdPercent"
-    assert not [event for event in said if isinstance(event, ConfigApplied)]
+    assert not [event for event in appended if isinstance(event, ConfigApplied)]
     assert cluster.batch_cpu() == 25_000
     assert cluster.decide(41) == []
     cluster.configure()
@@ -192,7 +192,7 @@ def test_a_bad_document_is_refused_on_record_and_the_last_good_one_stays() -> No
     assert cluster.decide(43) == []
 
 
-def test_a_node_gets_a_nodeslo_that_follows_the_configmap_and_goes_with_it() -> None:
+def test_a_nodeslo_follows_the_configmap_and_is_deleted_with_its_node() -> None:
     cluster = Cluster()
     cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": True}})
     cluster.node()
@@ -200,24 +200,24 @@ def test_a_node_gets_a_nodeslo_that_follows_the_configmap_and_goes_with_it() -> 
     assert (made.resource, made.name) == (NODE_SLOS, "n")
     assert made.body is not None
     assert made.body["spec"]["resourceUsedThresholdWithBE"]["enable"] is True
-    cluster.say("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object=made.body))
+    cluster.append("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object=made.body))
     assert not cluster.decide(2)
     cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": False}})
     (changed,) = [event for event in cluster.decide(3) if isinstance(event, ObjectDesired)]
     assert changed.body is not None
     assert changed.body["spec"]["resourceUsedThresholdWithBE"]["enable"] is False
-    cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
+    cluster.append("cluster", NodeDeleted(node="n", node_uid="uid-n"))
     (gone,) = [event for event in cluster.decide(4) if isinstance(event, ObjectDesired)]
     assert gone.body is None
 
 
-def test_a_nodeslo_that_another_hand_deleted_is_made_again() -> None:
+def test_a_nodeslo_that_another_client_deleted_is_created_again() -> None:
     cluster = Cluster()
     cluster.configure()
     cluster.node()
     cluster.decide(1)
-    cluster.say("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object={"spec": {}}))
-    cluster.say("cluster", ObjectDeleted(resource=NODE_SLOS, name="n", uid="s"))
+    cluster.append("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object={"spec": {}}))
+    cluster.append("cluster", ObjectDeleted(resource=NODE_SLOS, name="n", uid="s"))
     assert [event.name for event in cluster.decide(2) if isinstance(event, ObjectDesired)] == ["n"]
 
 
@@ -227,36 +227,36 @@ def test_a_nodemetric_gets_its_collect_policy() -> None:
     cluster.node()
     assert not [e for e in cluster.decide(1) if isinstance(e, FieldsDesired) and e.resource == NODE_METRICS]
     metric = NodeMetric(metadata=Metadata(name="n"), spec=NodeMetricSpec(metric_collect_policy=MetricCollectPolicy()))
-    cluster.say("cluster", NodeMetricObserved(node="n", object=metric))
-    (asked,) = [e for e in cluster.decide(2) if isinstance(e, FieldsDesired) and e.resource == NODE_METRICS]
-    assert asked.fields == SPEC
-    assert asked.patch["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 30
+    cluster.append("cluster", NodeMetricObserved(node="n", object=metric))
+    (requested,) = [e for e in cluster.decide(2) if isinstance(e, FieldsDesired) and e.resource == NODE_METRICS]
+    assert requested.fields == SPEC
+    assert requested.patch["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 30
 
 
 def test_a_nodemetric_without_a_node_is_removed() -> None:
     cluster = Cluster()
     cluster.configure()
-    cluster.say("cluster", NodeMetricObserved(node="ghost", object=NodeMetric(metadata=Metadata(name="ghost"))))
+    cluster.append("cluster", NodeMetricObserved(node="ghost", object=NodeMetric(metadata=Metadata(name="ghost"))))
     (gone,) = [event for event in cluster.decide(1) if isinstance(event, ObjectDesired)]
     assert (gone.resource, gone.name, gone.body) == (NODE_METRICS, "ghost", None)
 
 
-def test_a_node_made_anew_under_the_same_name_is_told_again() -> None:
+def test_a_node_created_again_under_the_same_name_is_decided_again() -> None:
     cluster = running()
     cluster.decide(31)
-    cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
+    cluster.append("cluster", NodeDeleted(node="n", node_uid="uid-n"))
     cluster.node()
     decided = cluster.decided(35)
     assert decided is not None
     assert decided.why == "first"
 
 
-def test_devices_show_without_over_commitment() -> None:
+def test_device_resources_are_written_without_overcommitment() -> None:
     cluster = Cluster()
     cluster.node()
     device = {"spec": {"devices": [{"type": "rdma", "health": True}]}}
     name = "devices.scheduling.koordinator.sh"
-    cluster.say("cluster", ObjectObserved(resource=name, name="n", uid="d", object=device))
+    cluster.append("cluster", ObjectObserved(resource=name, name="n", uid="d", object=device))
     decided = cluster.decided(1)
     assert decided is not None
     assert decided.amounts["koordinator.sh/rdma"] == "100"
@@ -273,17 +273,17 @@ def test_zones_of_a_topology_get_their_part() -> None:
         {"name": f"node-{index}", "type": "Node", "resources": [resource("cpu", "50"), resource("memory", "60G")]}
         for index in (0, 1)
     ]
-    cluster.say("cluster", ObjectObserved(resource=name, name="n", uid="t", object={"zones": zones}))
-    (said,) = [e for e in cluster.decide(31) if isinstance(e, FieldsDesired) and e.resource == name]
+    cluster.append("cluster", ObjectObserved(resource=name, name="n", uid="t", object={"zones": zones}))
+    (appended,) = [e for e in cluster.decide(31) if isinstance(e, FieldsDesired) and e.resource == name]
     found = [
         {each["name"]: each["allocatable"] for each in zone["resources"]}[batch_resources.CPU]
-        for zone in said.patch["zones"]
+        for zone in appended.patch["zones"]
     ]
     assert found == ["12500", "12500"]
-    assert json.loads(json.dumps(said.patch)) == said.patch
+    assert json.loads(json.dumps(appended.patch)) == appended.patch
 
 
-def test_a_state_restored_from_its_image_decides_the_same() -> None:
+def test_a_restored_state_decides_the_same() -> None:
     cluster = running()
     cluster.decide(31)
     cluster.pod("more", at_s=40)
@@ -299,7 +299,7 @@ FOUR_CPUS = {"cpu": "4", "memory": "8Gi"}
 
 
 @pytest.mark.parametrize("lacks", ["capacity", "allocatable"])
-def test_a_node_and_its_zones_are_written_from_the_moment_when_its_status_has_capacity_and_allocatable(
+def test_a_node_and_its_zones_are_written_once_its_status_has_capacity_and_allocatable(
     lacks: str,
 ) -> None:
     def resource(of: str, size: str) -> dict[str, str]:
@@ -310,20 +310,20 @@ def test_a_node_and_its_zones_are_written_from_the_moment_when_its_status_has_ca
     meta, status = Metadata(name="n", uid="uid-n"), NodeStatus(capacity=FOUR_CPUS, allocatable=FOUR_CPUS)
     bare = Node(metadata=meta, status=structs.replace(status, **{lacks: None}))
     zones = [{"name": "node-0", "type": "Node", "resources": [resource("cpu", "4"), resource("memory", "8Gi")]}]
-    cluster.say("cluster", NodeObserved(node="n", object=bare))
-    cluster.say("cluster", ObjectObserved(resource=NODE_TOPOLOGIES, name="n", uid="t", object={"zones": zones}))
+    cluster.append("cluster", NodeObserved(node="n", object=bare))
+    cluster.append("cluster", ObjectObserved(resource=NODE_TOPOLOGIES, name="n", uid="t", object={"zones": zones}))
     cluster.report(10, {})
     assert not [e for e in cluster.decide(11) if isinstance(e, FieldsDesired | NodeOvercommitted)]
-    cluster.say("cluster", NodeObserved(node="n", object=Node(metadata=meta, status=status)))
+    cluster.append("cluster", NodeObserved(node="n", object=Node(metadata=meta, status=status)))
     written = [e.resource for e in cluster.decide(12) if isinstance(e, FieldsDesired)]
     assert written == [NODE_TOPOLOGIES, "nodes", "nodes"]
 
 
-def test_what_a_node_sells_stays_while_its_status_lacks_allocatable() -> None:
+def test_amounts_stay_while_the_status_lacks_allocatable() -> None:
     cluster = running()
     assert cluster.decided(31) is not None
     bare = Node(metadata=Metadata(name="n", uid="uid-n"), status=NodeStatus(capacity=FOUR_CPUS))
-    cluster.say("cluster", NodeObserved(node="n", object=bare))
+    cluster.append("cluster", NodeObserved(node="n", object=bare))
     assert not [e for e in cluster.decide(2_000) if isinstance(e, FieldsDesired | NodeOvercommitted)]
     cluster.node()
     decided = cluster.decided(2_001)
@@ -331,9 +331,9 @@ def test_what_a_node_sells_stays_while_its_status_lacks_allocatable() -> None:
     assert decided.why == "degraded"
 
 
-def test_a_pod_that_is_gone_is_forgotten_after_a_while() -> None:
+def test_a_deleted_pod_is_dropped_after_a_while() -> None:
     cluster = running()
     cluster.no_pod("web", at_s=100)
     cluster.pod("other", at_s=100)
-    cluster.say("cluster", PodDeleted(pod="d/other", pod_uid="uid-other"), at_s=100 + 1801)
+    cluster.append("cluster", PodDeleted(pod="d/other", pod_uid="uid-other"), at_s=100 + 1801)
     assert list(cluster.state.pods.by_uid) == ["uid-other"]

@@ -19,27 +19,37 @@ def gpu(*, healthy: bool = True) -> dict[str, Any]:
     return {"type": "gpu", "health": healthy, "resources": resources}
 
 
-def stated(amounts: dict[str, str | None]) -> dict[str, str]:
+def configured(amounts: dict[str, str | None]) -> dict[str, str]:
     return {name.partition("/")[2]: size for name, size in amounts.items() if size is not None}
 
 
 def test_gp1_healthy_gpus_add_up() -> None:
     found = device_amounts(device("nvidia", gpu(), gpu()))
-    assert stated(found.amounts) == {"gpu": "200", "gpu-core": "200", "gpu-memory-ratio": "200", "gpu-memory": "32Gi"}
+    assert configured(found.amounts) == {
+        "gpu": "200",
+        "gpu-core": "200",
+        "gpu-memory-ratio": "200",
+        "gpu-memory": "32Gi",
+    }
     assert found.labels == {"node.koordinator.sh/gpu-vendor": "nvidia"}
 
 
-def test_gp2_one_that_is_not_healthy_does_not_count() -> None:
+def test_gp2_an_unhealthy_gpu_does_not_count() -> None:
     found = device_amounts(device("", gpu(), gpu(healthy=False)))
-    assert stated(found.amounts) == {"gpu": "100", "gpu-core": "100", "gpu-memory-ratio": "100", "gpu-memory": "16Gi"}
+    assert configured(found.amounts) == {
+        "gpu": "100",
+        "gpu-core": "100",
+        "gpu-memory-ratio": "100",
+        "gpu-memory": "16Gi",
+    }
 
 
 def test_gp3_other_vendors_have_no_gpu_resource() -> None:
     npu = {"type": "gpu", "health": True, "resources": {"huawei.com/npu-core": "20"}}
-    assert stated(device_amounts(device("huawei", *[npu] * 8)).amounts) == {"npu-core": "160"}
+    assert configured(device_amounts(device("huawei", *[npu] * 8)).amounts) == {"npu-core": "160"}
 
 
-def test_gp4_without_a_healthy_gpu_all_are_taken_away() -> None:
+def test_gp4_without_a_healthy_gpu_all_resources_are_removed() -> None:
     for found in (device_amounts(device("nvidia", gpu(healthy=False))), device_amounts(None)):
         assert {name: found.amounts[name] for name in MANAGED} == dict.fromkeys(MANAGED)
         assert found.labels == {}

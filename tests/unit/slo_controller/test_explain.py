@@ -30,7 +30,7 @@ def test_the_steps_lead_from_capacity_to_batch_cpu() -> None:
     ]
 
 
-def test_what_is_taken_away_has_no_steps() -> None:
+def test_a_removed_resource_has_no_steps() -> None:
     cluster = Cluster()
     cluster.configure()
     cluster.node()
@@ -61,8 +61,8 @@ def test_what_is_taken_away_has_no_steps() -> None:
 def test_every_explanation_adds_up(strategy: dict[str, object], cpu: int, memory: int) -> None:
     cluster = Cluster()
     cluster.configure(ON | strategy)
-    sold = '{"allocations":[{"name":"x","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"700"}}]}'
-    cluster.node(cpu="63999m", annotations={"node.koordinator.sh/thirdPartyAllocations": sold})
+    amounts = '{"allocations":[{"name":"x","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"700"}}]}'
+    cluster.node(cpu="63999m", annotations={"node.koordinator.sh/thirdPartyAllocations": amounts})
     cluster.pod("web")
     cluster.report(30, {"web": (cpu, memory)}, system=(333, G))
     decided = cluster.decided(31)

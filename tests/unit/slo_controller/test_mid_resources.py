@@ -27,7 +27,7 @@ def unallocated(
     return calculate_mid(CAPACITY, reserved, measured, UsageSums(prod_request=prod), strategy).unallocated
 
 
-def test_what_prod_pods_have_not_asked_for() -> None:
+def test_capacity_that_prod_pods_have_not_requested() -> None:
     system, reserved = amount(1_000, 2 * GI), amount(2_000, GI)
     assert unallocated(system, reserved, amount(14_000, 30 * GI)) == (16_000, 32 * GI), "UA1"
     assert unallocated(system, reserved, amount(40_000, 0))[0] == 0, "UA2"
@@ -44,7 +44,7 @@ def test_what_prod_pods_have_not_asked_for() -> None:
         ("UA4", "", True, 4_000), ("UA5", "koord-prod", False, 0),
     ],
 )  # fmt: skip
-def test_who_is_prod(id_: str, class_: str, live: bool, expected: int) -> None:
+def test_pods_that_count_as_prod(id_: str, class_: str, live: bool, expected: int) -> None:
     pod = CountedPod("d/p", PodDemand(amount(4_000, 0), class_, "LSR"))
     assert sum_usage([pod] if live else [], UsageReport()).prod_request == amount(expected, 0), id_
 

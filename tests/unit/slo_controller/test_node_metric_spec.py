@@ -24,16 +24,16 @@ def policy(document: dict[str, Any] | None, node: Metadata = Metadata(name="n"))
     return found
 
 
-def test_k1_without_a_config_the_defaults_are_asked_for() -> None:
+def test_k1_without_a_config_the_spec_has_the_defaults() -> None:
     assert policy(None) == DEFAULT
 
 
-def test_k2_k3_the_strategys_interval_is_asked_for_where_it_is_on() -> None:
+def test_k2_k3_the_spec_has_the_strategys_interval_where_it_is_enabled() -> None:
     assert policy({"enable": True, "metricReportIntervalSeconds": 20}) == DEFAULT | {"reportIntervalSeconds": 20}
     assert policy({"enable": False, "metricReportIntervalSeconds": 20}) == DEFAULT
 
 
-def test_k4_a_node_strategy_asks_its_nodes_alone() -> None:
+def test_k4_a_node_strategy_applies_to_its_nodes_alone() -> None:
     entry = {"nodeSelector": {"matchLabels": {"pool": "a"}}, "metricAggregatePolicy": {"durations": ["1m"]}}
     document = {"enable": True, "nodeConfigs": [entry]}
     found = policy(document, Metadata(name="n", labels={"pool": "a"}))
@@ -41,6 +41,6 @@ def test_k4_a_node_strategy_asks_its_nodes_alone() -> None:
     assert policy(document) == DEFAULT
 
 
-def test_k6_an_annotation_that_cannot_be_in_force_leaves_the_defaults() -> None:
+def test_k6_an_invalid_annotation_leaves_the_defaults() -> None:
     node = Metadata(name="n", annotations={ANNOTATION: '{"metricReportIntervalSeconds": 0}'})
     assert policy({"enable": True, "metricReportIntervalSeconds": 20}, node) == DEFAULT

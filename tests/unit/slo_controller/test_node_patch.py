@@ -1,4 +1,4 @@
-"""What is written to a node, by the worked examples of spec/slo-controller.md 3.4, 3.5 and 4.8."""
+"""The amounts written to a node, by the worked examples of spec/slo-controller.md 3.4, 3.5 and 4.8."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ OVERCOMMITTED = BatchResources(25_000, 33 * G * NANO, FormulaTerms(ZERO, ZERO, Z
         ("AM4", 333, 1.33, 443), ("AM5", 7, 1.15, 9),
     ],
 )  # fmt: skip
-def test_a_faster_cpu_sells_more(id_: str, count: int, ratio: float, expected: int) -> None:
+def test_a_faster_cpu_has_more_batch_cpu(id_: str, count: int, ratio: float, expected: int) -> None:
     assert amplified(count, ratio) == expected, id_
 
 
@@ -57,7 +57,7 @@ def third(priority: str = "koord-batch", **resources: str) -> dict[str, Any]:
         ("TP5", [third("koord-mid", cpu="5000")], "25k", "33G"),
     ],
 )
-def test_what_third_parties_sold_is_taken_off(id_: str, allocations: list[Any], cpu: str, memory: str) -> None:
+def test_allocations_of_third_parties_are_subtracted(id_: str, allocations: list[Any], cpu: str, memory: str) -> None:
     node = Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: json.dumps({"allocations": allocations})}))
     found = node_patch(node, OVERCOMMITTED, None, None)
     assert found.amounts[batch_resources.CPU] == nanos(cpu) // NANO, id_
@@ -80,7 +80,7 @@ def test_tp6_a_degraded_node_has_none_and_its_origin_is_zero() -> None:
     assert origin_annotation(None, 1, 1) is None, "Q7"
 
 
-def test_a_broken_annotation_of_third_parties_leaves_the_whole_amount_and_is_said() -> None:
+def test_an_unreadable_annotation_of_third_parties_leaves_the_whole_amount_and_is_reported() -> None:
     found = node_patch(Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: "{"})), OVERCOMMITTED, None, None)
     assert found.amounts[batch_resources.CPU] == 25_000
     assert THIRD_PARTIES in found.problem
@@ -95,14 +95,14 @@ def test_a_broken_annotation_of_third_parties_leaves_the_whole_amount_and_is_sai
         ("never", None, None, False),
     ],
 )  # fmt: skip
-def test_an_amount_is_written_when_it_moved_by_more_than_the_threshold(
+def test_an_amount_is_written_when_it_changed_by_more_than_the_threshold(
     id_: str, old: str | None, new: str | None, expected: bool
 ) -> None:
     before, after = ({"x": nanos(size)} if size is not None else {} for size in (old, new))
     assert any_changed(before, after, ("x",), ColocationStrategy(resource_diff_threshold=0.1)) is expected, id_
 
 
-def test_a_rise_and_a_fall_may_have_thresholds_of_their_own() -> None:
+def test_a_rise_and_a_fall_may_have_separate_thresholds() -> None:
     slow_up = Hysteresis(rise_percent=30, fall_percent=0)
     assert [differs(10_000 * NANO, size * NANO, 0.1, slow_up) for size in (12_999, 13_001, 10_000, 9_999)] == [
         False, True, False, True,
@@ -117,7 +117,7 @@ def test_a_rise_and_a_fall_may_have_thresholds_of_their_own() -> None:
         ("T1", (14 * 60 + 59) * SECOND, False), ("T2", 15 * 60 * SECOND, False), ("T3", 15 * 60 * SECOND + 10**6, True),
     ],
 )  # fmt: skip
-def test_reports_that_are_too_old_count_no_longer(id_: str, age_ns: int, expected: bool) -> None:
+def test_expired_reports_do_not_count(id_: str, age_ns: int, expected: bool) -> None:
     now_ns = 1_800_000_000 * SECOND
     measured = UsageReport(at_ns=now_ns - age_ns, has_node=True)
     assert is_degraded(measured, ColocationStrategy(degrade_time_minutes=15), now_ns) is expected, id_

@@ -22,7 +22,7 @@ def spec_of(data: dict[str, object], node: Metadata = NODE) -> dict[str, Any]:
     return node_slo_spec(config_of(reading.texts), node)
 
 
-def test_ns1_an_empty_configmap_says_the_defaults() -> None:
+def test_ns1_an_empty_configmap_has_the_defaults() -> None:
     assert spec_of({}) == {
         "resourceUsedThresholdWithBE": {
             "enable": False,
@@ -43,7 +43,7 @@ def test_ns1_an_empty_configmap_says_the_defaults() -> None:
     }
 
 
-def test_ns2_what_the_cluster_states_wins_over_the_default() -> None:
+def test_ns2_the_clusters_strategy_takes_precedence_over_the_default() -> None:
     threshold = spec_of({THRESHOLD: {"clusterStrategy": {"enable": True}}})["resourceUsedThresholdWithBE"]
     assert (threshold["enable"], threshold["cpuSuppressThresholdPercent"]) == (True, 65)
 
@@ -83,12 +83,12 @@ def test_ns6_a_node_strategy_without_a_bandwidth_resets_it() -> None:
     assert spec_of({SYSTEM: document})["systemStrategy"] == {"watermarkScaleFactor": 150, "totalNetworkBandwidth": "0"}
 
 
-def test_a_node_strategy_that_states_nothing_leaves_the_bandwidth() -> None:
+def test_an_empty_node_strategy_leaves_the_bandwidth() -> None:
     document = {"clusterStrategy": {"totalNetworkBandwidth": "10M"}, "nodeStrategies": [EVERYWHERE]}
     assert spec_of({SYSTEM: document})["systemStrategy"] == {"totalNetworkBandwidth": "10M"}
 
 
-def test_ns7_the_nodes_annotation_says_its_bandwidth() -> None:
+def test_ns7_the_nodes_annotation_sets_its_bandwidth() -> None:
     node = Metadata(name="n", annotations={BANDWIDTH: "20M"})
     data: dict[str, object] = {SYSTEM: {"clusterStrategy": {"totalNetworkBandwidth": "10M"}}}
     assert spec_of(data, node)["systemStrategy"] == {"totalNetworkBandwidth": "20M"}
@@ -102,7 +102,7 @@ def test_ns8_a_node_strategy_without_applications_has_none() -> None:
     assert "hostApplications" not in spec_of(data)
 
 
-def test_every_recorded_rendering_is_upstreams() -> None:
+def test_every_recorded_spec_is_upstreams() -> None:
     for case in recorded("webhook", "renderNodeSLO"):
         texts: dict[str, str] = {}
         for step, expected in zip(case.input["steps"], case.output["steps"], strict=True):

@@ -1,4 +1,4 @@
-"""What Prometheus reads has the names and labels of upstream's koord-manager."""
+"""Prometheus metrics have the names and labels of upstream's koord-manager."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -26,10 +26,10 @@ class Watched:
         made = dict.fromkeys(self.cluster.state.node_slos)
         before = len(self.cluster.records)
         self.cluster.decide(at_s)
-        said = [each for each in self.cluster.records[before:] if each.context == "slo"]
-        self.exported.count_documents([Draft(each.event) for each in said], self.cluster.state.texts)
-        self.exported.count_appended(said, made)
-        return said
+        appended = [each for each in self.cluster.records[before:] if each.context == "slo"]
+        self.exported.count_documents([Draft(each.event) for each in appended], self.cluster.state.texts)
+        self.exported.count_appended(appended, made)
+        return appended
 
     def answer(self, intent: RecordedEvent, *, ok: bool = True, context: str = "slo") -> None:
         event = intent.event
@@ -47,7 +47,7 @@ class Watched:
         return {line.removeprefix(name) for line in text.splitlines() if line.startswith(name)}
 
 
-def sold(watched: Watched) -> list[RecordedEvent]:
+def appended_by_first_decision(watched: Watched) -> list[RecordedEvent]:
     cluster = watched.cluster
     cluster.configure(threshold_config={})
     cluster.node()
@@ -56,12 +56,12 @@ def sold(watched: Watched) -> list[RecordedEvent]:
     return watched.decide(31)
 
 
-def test_a_write_counts_when_it_has_ended_by_what_became_of_it() -> None:
+def test_a_write_counts_with_its_outcome() -> None:
     watched = Watched()
-    said = sold(watched)
+    appended = appended_by_first_decision(watched)
     name = "slo_controller_node_resource_reconcile_count"
     assert watched.lines(name) == set(), "nothing is written yet"
-    writes = [each for each in said if isinstance(each.event, FieldsDesired)]
+    writes = [each for each in appended if isinstance(each.event, FieldsDesired)]
     watched.answer(writes[0], context="metrics-0")
     assert watched.lines(name) == set(), "the outcome of another's write"
     watched.answer(writes[0])
@@ -76,7 +76,7 @@ def test_a_write_counts_when_it_has_ended_by_what_became_of_it() -> None:
 
 def test_a_nodeslo_is_created_updated_and_deleted() -> None:
     watched = Watched()
-    for intent in sold(watched):
+    for intent in appended_by_first_decision(watched):
         if isinstance(intent.event, ObjectDesired) and intent.event.resource == NODE_SLOS:
             watched.answer(intent)
     cluster = watched.cluster
@@ -90,7 +90,7 @@ def test_a_nodeslo_is_created_updated_and_deleted() -> None:
     }
 
 
-def test_documents_count_as_taken_over_or_refused() -> None:
+def test_documents_count_as_applied_or_rejected() -> None:
     watched = Watched()
     watched.cluster.configure(resource_qos_config={"clusterStrategy": {"lsClass": {"cpuQOS": {"groupIdentity": 9}}}})
     watched.decide(1)
@@ -116,9 +116,9 @@ def test_a_plugin_that_met_a_problem_counts_with_its_stage() -> None:
     assert '{plugin="MidResource",reason="ResourceCalculate",status="succeeded"} 1.0' in lines
 
 
-def test_what_a_node_sells_is_told_in_upstreams_units_while_it_sells() -> None:
+def test_amounts_are_exported_in_upstreams_units_while_the_node_is_overcommitted() -> None:
     watched = Watched()
-    sold(watched)
+    appended_by_first_decision(watched)
     name = "slo_controller_node_extended_resource_allocatable_internal"
     lines = watched.lines(name)
     assert '{node="n",resource="kubernetes.io/batch-cpu",unit="integer"} 25.0' in lines
@@ -129,7 +129,7 @@ def test_what_a_node_sells_is_told_in_upstreams_units_while_it_sells() -> None:
     assert watched.lines(name) == set(), "no report, nothing to sell"
 
 
-def test_a_large_fleet_has_no_series_of_single_nodes() -> None:
+def test_a_large_cluster_has_no_series_per_node() -> None:
     watched = Watched(most_nodes=0)
-    sold(watched)
+    appended_by_first_decision(watched)
     assert watched.lines("slo_controller_node_extended_resource_allocatable_internal{") == set()

@@ -1,4 +1,4 @@
-"""What containers should ask for, from what their pods used."""
+"""Recommended requests of containers, by the usage of their pods."""
 
 from typing import Any
 
@@ -39,39 +39,39 @@ def pod(name: str, *containers: tuple[str, str, str]) -> Pod:
     )
 
 
-class Asked(Cluster):
-    """A cluster with a Recommendation, and what is said of it."""
+class RecommendationCluster(Cluster):
+    """A cluster with a Recommendation, and its recommender."""
 
     def __init__(self, target: dict[str, Any]) -> None:
         super().__init__()
         self.recommender = Recommender()
-        self.ask(target)
+        self.recommend_for(target)
         self.node()
         shown = pod("web-1", ("main", "3", "3G"), ("side", "1", "1G"))
-        self.say("cluster", observed(shown))
+        self.append("cluster", observed(shown))
 
-    def ask(self, target: dict[str, Any]) -> None:
+    def recommend_for(self, target: dict[str, Any]) -> None:
         body = {"metadata": {"name": "r", "namespace": "d"}, "spec": {"target": target}}
-        self.say("cluster", ObjectObserved(resource=RECOMMENDATIONS, name="d/r", uid="r", object=body))
+        self.append("cluster", ObjectObserved(resource=RECOMMENDATIONS, name="d/r", uid="r", object=body))
 
     def update(self, at_s: float) -> list[Any]:
-        said = [draft.event for draft in self.recommender.update(self.state, BEGAN + int(at_s * SECOND))]
-        for event in said:
-            self.say("slo", event, at_s)
-        return said
+        drafted = [draft.event for draft in self.recommender.update(self.state, BEGAN + int(at_s * SECOND))]
+        for event in drafted:
+            self.append("slo", event, at_s)
+        return drafted
 
 
-def test_a_replica_set_of_a_deployment_stands_for_it() -> None:
+def test_the_owner_of_a_deployments_pod_is_the_deployment() -> None:
     assert pod_template(pod("web-1", ("main", "1", "1G"))).owner == ("Deployment", "web")
 
 
-def test_use_is_divided_as_requests_are() -> None:
-    shape = PodTemplate(containers=(ContainerTemplate("a", 3 * NANO, 0), ContainerTemplate("b", NANO, 0)))
-    assert usage_by_container(shape, Amount(2 * NANO, 8 * NANO)) == [("a", 1.5, 4.0), ("b", 0.5, 4.0)]
+def test_usage_is_divided_in_proportion_to_requests() -> None:
+    template = PodTemplate(containers=(ContainerTemplate("a", 3 * NANO, 0), ContainerTemplate("b", NANO, 0)))
+    assert usage_by_container(template, Amount(2 * NANO, 8 * NANO)) == [("a", 1.5, 4.0), ("b", 0.5, 4.0)]
 
 
-def test_what_was_used_is_recommended_with_a_margin_and_low_confidence_at_first() -> None:
-    on = Asked(DEPLOYMENT)
+def test_usage_is_recommended_with_a_margin_and_low_confidence_at_first() -> None:
+    on = RecommendationCluster(DEPLOYMENT)
     on.report(30, {"web-1": (2_000, 2 * G)})
     made, written = on.update(60)
     assert isinstance(made, RecommendationUpdated)
@@ -84,8 +84,8 @@ def test_what_was_used_is_recommended_with_a_margin_and_low_confidence_at_first(
     assert on.update(120) == []
 
 
-def test_confidence_comes_after_a_day() -> None:
-    on = Asked(DEPLOYMENT)
+def test_confidence_is_full_after_a_day() -> None:
+    on = RecommendationCluster(DEPLOYMENT)
     on.report(30, {"web-1": (2_000, 2 * G)})
     on.update(60)
     on.report(DAY + 30, {"web-1": (2_000, 2 * G)})
@@ -93,18 +93,18 @@ def test_confidence_comes_after_a_day() -> None:
     assert made.conditions == ()
 
 
-def test_a_selector_selects_pods_and_nothing_matched_is_said() -> None:
-    on = Asked({"type": "podSelector", "podSelector": {"matchLabels": {"app": "web"}}})
+def test_a_selector_selects_pods_and_no_match_is_a_condition() -> None:
+    on = RecommendationCluster({"type": "podSelector", "podSelector": {"matchLabels": {"app": "web"}}})
     on.report(30, {"web-1": (2_000, 2 * G)})
     assert list(on.update(60)[0].containers) == ["main", "side"]
-    on.ask({"type": "podSelector", "podSelector": {"matchLabels": {"app": "other"}}})
+    on.recommend_for({"type": "podSelector", "podSelector": {"matchLabels": {"app": "other"}}})
     assert NO_OBJECTS in on.update(120)[0].conditions
-    on.ask({"type": "workload", "workload": {"kind": "Teapot", "name": "web"}})
+    on.recommend_for({"type": "workload", "workload": {"kind": "Teapot", "name": "web"}})
     assert on.update(180)[0].conditions == (UNSUPPORTED,)
 
 
-def test_what_was_learned_outlasts_its_writer() -> None:
-    on = Asked(DEPLOYMENT)
+def test_histograms_are_kept_by_the_next_writer() -> None:
+    on = RecommendationCluster(DEPLOYMENT)
     on.report(30, {"web-1": (2_000, 2 * G)})
     made = on.update(60)[0]
     on.recommender = Recommender()
@@ -115,9 +115,9 @@ def test_what_was_learned_outlasts_its_writer() -> None:
     assert kept.since_ns == made.since_ns
 
 
-def test_a_recommendation_that_is_gone_is_forgotten() -> None:
-    on = Asked(DEPLOYMENT)
+def test_a_deleted_recommendation_ends() -> None:
+    on = RecommendationCluster(DEPLOYMENT)
     on.update(60)
-    on.say("cluster", ObjectDeleted(resource=RECOMMENDATIONS, name="d/r", uid="r"))
+    on.append("cluster", ObjectDeleted(resource=RECOMMENDATIONS, name="d/r", uid="r"))
     assert on.update(120) == [RecommendationEnded(name="d/r")]
     assert on.update(180) == []

@@ -19,7 +19,7 @@ def test_without_documents_the_defaults_are_in_force() -> None:
     assert config.burst.cluster_strategy == DEFAULT_BURST
 
 
-def test_no_json_leaves_the_keys_last_good_document_and_takes_the_others() -> None:
+def test_invalid_json_leaves_the_keys_last_valid_document_and_applies_the_others() -> None:
     before = read(GOOD, {}).texts
     after = read({COLOCATION: "{", BURST: '{"clusterStrategy": {"policy": "none"}}'}, before)
     assert config_of(after.texts).colocation.cpu_reclaim_threshold_percent == 70
@@ -27,7 +27,7 @@ def test_no_json_leaves_the_keys_last_good_document_and_takes_the_others() -> No
     assert [(problem.key, problem.strategy) for problem in after.problems] == [(COLOCATION, "cluster")]
 
 
-def test_a_refusal_names_key_path_strategy_and_reason() -> None:
+def test_a_rejection_names_key_path_strategy_and_reason() -> None:
     data = {
         COLOCATION: json.dumps({"nodeConfigs": [{"name": "pool-a", "degradeTimeMinutes": "soon"}]}),
         THRESHOLD: json.dumps({"nodeStrategies": [{"name": "pool-b", "cpuSuppressThresholdPercent": 101}]}),
@@ -40,7 +40,7 @@ def test_a_refusal_names_key_path_strategy_and_reason() -> None:
     ]
 
 
-def test_a_cluster_strategy_out_of_bounds_keeps_the_last_good_one() -> None:
+def test_a_cluster_strategy_out_of_bounds_keeps_the_last_valid_one() -> None:
     before = read(GOOD, {}).texts
     for bad in (
         '{"cpuReclaimThresholdPercent": -1}',
@@ -52,7 +52,7 @@ def test_a_cluster_strategy_out_of_bounds_keeps_the_last_good_one() -> None:
         assert len(reading.problems) == 1
 
 
-def test_a_key_that_is_gone_falls_back_to_defaults() -> None:
+def test_a_removed_key_falls_back_to_defaults() -> None:
     assert read({}, read(GOOD, {}).texts).texts == {}
 
 
@@ -69,7 +69,7 @@ def test_windows_are_written_as_go_writes_them() -> None:
     assert policy.durations == ("1m0s", "1m30s")
 
 
-def test_one_of_a_pair_alone_is_in_force_where_no_webhook_refuses_it() -> None:
+def test_one_field_of_a_pair_is_in_force_where_no_webhook_rejects_it() -> None:
     reading = read({THRESHOLD: '{"clusterStrategy": {"enable": true, "memoryEvictThresholdPercent": 70}}'}, {})
     assert not reading.problems
     reading = read(

@@ -43,13 +43,15 @@ def history() -> list[RecordedEvent]:
     cluster.decide(96)
     usage = ResourceMap(resources={"cpu": "5", "memory": "1Gi"})
     status = NodeMetricStatus(update_time=instant_text(BEGAN + 100 * SECOND), node_metric=NodeUsage(node_usage=usage))
-    cluster.say("cluster", NodeMetricObserved(node="n", object=NodeMetric(metadata=Metadata(name="n"), status=status)))
+    cluster.append(
+        "cluster", NodeMetricObserved(node="n", object=NodeMetric(metadata=Metadata(name="n"), status=status))
+    )
     cluster.decide(101)
-    cluster.say("cluster", NodeMetricDeleted(node="n"))
+    cluster.append("cluster", NodeMetricDeleted(node="n"))
     cluster.report(150, {"b": (1_500, G)}, node="m")
-    cluster.say("metrics-0", NodeReportsExpired(node="n", at_ns=BEGAN + 90 * SECOND))
+    cluster.append("metrics-0", NodeReportsExpired(node="n", at_ns=BEGAN + 90 * SECOND))
     cluster.decide(151)
-    cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
+    cluster.append("cluster", NodeDeleted(node="n", node_uid="uid-n"))
     cluster.pod("b", at_s=40, phase="Succeeded")
     cluster.decide(160)
     return cluster.records
@@ -59,7 +61,7 @@ HISTORY = history()
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, len(HISTORY)))
-def test_any_interleaving_of_the_same_prefixes_gives_the_same_state(random: object, length: int) -> None:
+def test_any_interleaving_of_the_same_prefixes_ends_in_the_same_state(random: object, length: int) -> None:
     prefix = HISTORY[:length]
     queues = [[r for r in prefix if r.context == context] for context in ("cluster", "metrics-0", "slo")]
     one, other = SloState(), SloState()
@@ -79,25 +81,25 @@ def test_the_history_decides_something() -> None:
     }
 
 
-def said_of(cluster: Cluster, at_s: float, **more: object) -> None:
+def report_without_pods(cluster: Cluster, at_s: float, **more: object) -> None:
     """A report of a node without pods, with what an agent says beside them."""
     event = NodeReported(
         node="n", at_ns=BEGAN + int(at_s * SECOND), interval_s=60, aggregate_s=300, usage=Usage(20_000, 20 * G),
         system=Usage(2_000, 2 * G),
     )  # fmt: skip
-    cluster.say("metrics-0", msgspec.structs.replace(event, **more), at_s)
+    cluster.append("metrics-0", msgspec.structs.replace(event, **more), at_s)
 
 
 NGINX = ApplicationReported("nginx", "koord-prod", "LS", 3_000, 4 * G)
 
 
-def test_what_a_host_application_uses_is_not_sold_as_batch_and_what_is_reclaimable_is_sold_as_mid() -> None:
+def test_host_applications_reduce_batch_and_reclaimable_becomes_mid() -> None:
     cluster = Cluster()
     cluster.configure()
     cluster.node()
-    said_of(cluster, 10, applications=(), reclaimable=Usage(0, 0))
+    report_without_pods(cluster, 10, applications=(), reclaimable=Usage(0, 0))
     before = cluster.decided(11)
-    said_of(cluster, 20, applications=(NGINX,), reclaimable=Usage(5_000, 6 * G))
+    report_without_pods(cluster, 20, applications=(NGINX,), reclaimable=Usage(5_000, 6 * G))
     after = cluster.decided(21)
     assert before is not None
     assert after is not None
@@ -109,7 +111,7 @@ def test_what_a_host_application_uses_is_not_sold_as_batch_and_what_is_reclaimab
     ) == (5_000, 6 * G)
 
 
-def test_what_a_report_does_not_tell_of_the_nodemetric_tells() -> None:
+def test_parts_that_a_report_lacks_come_from_the_nodemetric() -> None:
     usage = ResourceMap(resources={"cpu": "1", "memory": "1Gi"})
     status = NodeMetricStatus(
         update_time=instant_text(BEGAN),
@@ -118,11 +120,13 @@ def test_what_a_report_does_not_tell_of_the_nodemetric_tells() -> None:
         prod_reclaimable_metric=Reclaimable(resource=usage),
     )
     cluster = Cluster()
-    cluster.say("cluster", NodeMetricObserved(node="n", object=NodeMetric(metadata=Metadata(name="n"), status=status)))
-    said_of(cluster, 10)
+    cluster.append(
+        "cluster", NodeMetricObserved(node="n", object=NodeMetric(metadata=Metadata(name="n"), status=status))
+    )
+    report_without_pods(cluster, 10)
     found, source = cluster.state.usage_report("n")
     assert (source, len(found.applications), found.reclaimable.cpu) == ("metrics", 1, 10**9)
-    said_of(cluster, 20, applications=(), reclaimable=Usage())
+    report_without_pods(cluster, 20, applications=(), reclaimable=Usage())
     found, _ = cluster.state.usage_report("n")
     assert (found.applications, found.reclaimable.cpu) == ((), 0)
 
