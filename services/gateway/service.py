@@ -185,9 +185,8 @@ class Gateway:
     async def _end_without_object(self) -> None:
         """Ends desired states whose object does not exist.
 
-        An object must be missing in two consecutive checks: after a deletion and re-creation under the same name its
-            events
-        may be on their way.
+        An object must be missing in two consecutive checks, so that a short absence (deleted and created again) ends
+        nothing.
         """
         before: set[Cause] = set()
         names = frozenset(resource.name for resource in self._resources)

@@ -5,7 +5,7 @@ import asyncio
 from cli.dev.fake_nodes import create_nodes, delete_nodes, node_object
 from cli.dev.kube_client import Api, ApiRefused
 from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
-from tests.contract.driver import ClientRefused, Object
+from tests.contract.scenario import ClientRefused, Object
 
 PLURALS = {
     "Pod": "pods",
@@ -29,21 +29,21 @@ class SimulatorClient:
         except SimulatorRefused as error:
             raise ClientRefused(error.code, str(error)) from error
 
-    async def patch(self, place: Object, patch: Object, subresource: str = "") -> Object:
+    async def patch(self, reference: Object, patch: Object, subresource: str = "") -> Object:
         try:
-            return await self._api.patch(place, patch, subresource=subresource)
+            return await self._api.patch(reference, patch, subresource=subresource)
         except SimulatorRefused as error:
             raise ClientRefused(error.code, str(error)) from error
 
-    async def delete(self, place: Object) -> None:
+    async def delete(self, reference: Object) -> None:
         try:
-            await self._api.delete(place, grace_s=0)
+            await self._api.delete(reference, grace_s=0)
         except SimulatorRefused as error:
             raise ClientRefused(error.code, str(error)) from error
 
-    async def get(self, place: Object) -> Object:
+    async def get(self, reference: Object) -> Object:
         try:
-            return await self._api.get(place)
+            return await self._api.get(reference)
         except SimulatorRefused as error:
             raise ClientRefused(error.code, str(error)) from error
 
@@ -61,17 +61,17 @@ class KubeClient:
     async def create(self, body: Object) -> Object:
         return await self._call("POST", _path(body, collection=True), body)
 
-    async def patch(self, place: Object, patch: Object, subresource: str = "") -> Object:
-        path = _path(place) + (f"/{subresource}" if subresource else "")
+    async def patch(self, reference: Object, patch: Object, subresource: str = "") -> Object:
+        path = _path(reference) + (f"/{subresource}" if subresource else "")
         return await self._call("PATCH", path, patch)
 
-    async def delete(self, place: Object) -> None:
-        uid = place["metadata"].get("uid")
+    async def delete(self, reference: Object) -> None:
+        uid = reference["metadata"].get("uid")
         options = {"gracePeriodSeconds": 0} | ({"preconditions": {"uid": uid}} if uid else {})
-        await self._call("DELETE", _path(place), options)
+        await self._call("DELETE", _path(reference), options)
 
-    async def get(self, place: Object) -> Object:
-        return await self._call("GET", _path(place))
+    async def get(self, reference: Object) -> Object:
+        return await self._call("GET", _path(reference))
 
     async def create_node(self, name: str) -> Object:
         self._nodes += await asyncio.to_thread(create_nodes, self._api, [node_object(name)])

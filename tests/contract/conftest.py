@@ -17,7 +17,7 @@ from cli.simulate.simulator_client import SimulatedApi
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
 from tests.contract.clients import KubeClient, SimulatorClient
-from tests.contract.driver import Client, Log, World
+from tests.contract.scenario import Client, Log, Scenario
 
 SIDES = [pytest.param("simulator"), pytest.param("kube", marks=pytest.mark.kube)]
 READY_WITHIN_S = 240
@@ -65,14 +65,14 @@ async def system(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(system: System) -> AsyncIterator[World]:
+async def scenario(system: System) -> AsyncIterator[Scenario]:
     """Creates a namespace for the test."""
     name = f"contract-{next(_numbers):06d}"
     if system.cluster:
         system.cluster.create_namespace(name)
     else:
         await system.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield World(system.client, system.log, name)
+    yield Scenario(system.client, system.log, name)
     if system.cluster:
         system.cluster.delete_namespace(name)
     if isinstance(system.client, KubeClient):

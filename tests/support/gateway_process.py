@@ -1,4 +1,4 @@
-"""The gateway as a process, with a real log behind it and a real API server in front."""
+"""The gateway as a process, with a real log and a real API server."""
 
 import asyncio
 import os
@@ -34,11 +34,11 @@ class System:
         self._scheduling = scheduling
 
     async def decide(self, *intents: Event) -> list[RecordedEvent]:
-        """Append to `scheduling`."""
+        """Appends intents to `scheduling`."""
         return await self._scheduling.append([Draft(intent) for intent in intents], now_ns=time.time_ns())
 
     async def rows(self, kind: str = "", key: str = "") -> list[Row]:
-        """Events of `cluster`, by the end of their type name and their key."""
+        """Returns events of `cluster`, by the end of their type name and their key."""
         rows = [row async for row in self._reader.rows(context="cluster")]
         return [row for row in rows if row.type.endswith(f".{kind}.v1" if kind else "") and key in ("", row.key)]
 
@@ -47,7 +47,7 @@ class System:
         return await until(self.rows, holds=condition)
 
     async def counts(self) -> Counter[str]:
-        """How many events of each type there are."""
+        """Returns the number of events of each type."""
         return Counter(row.type.split(".")[2] for row in await self.rows())
 
 
@@ -55,7 +55,7 @@ class System:
 async def running(
     kubeconfig: Path, postgres: str, folder: Path, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[System]:
-    """Start everything; the gateway may not have listed anything yet."""
+    """Starts everything; the gateway may not have listed anything yet."""
     async with EmbeddedNats(folder / "nats") as nats:
         settings = {
             "KOORD_POSTGRES": postgres,

@@ -1,6 +1,6 @@
 """Interfaces of the contract suite: a client of the cluster, a writer of intents, and a reader of `cluster`.
 
-Whatever is checked is checked twice: on a kube-apiserver behind the gateway, and on the simulator.
+Every test runs twice: on a kube-apiserver behind the gateway, and on the simulator.
 """
 
 import time
@@ -42,15 +42,15 @@ class Client(Protocol):
         """Creates an object; returns it as stored."""
         ...
 
-    async def patch(self, place: Object, patch: Object, subresource: str = "") -> Object:
+    async def patch(self, reference: Object, patch: Object, subresource: str = "") -> Object:
         """Applies a JSON merge patch."""
         ...
 
-    async def delete(self, place: Object) -> None:
+    async def delete(self, reference: Object) -> None:
         """Deletes at once, without a grace period."""
         ...
 
-    async def get(self, place: Object) -> Object:
+    async def get(self, reference: Object) -> Object:
         """Reads an object."""
         ...
 
@@ -60,7 +60,7 @@ class Client(Protocol):
 
 
 class Log:
-    """Reads `cluster`, written by the gateway or the simulator, and writes `scheduling` in place of the scheduler."""
+    """Reads `cluster`, written by the gateway or the simulator, and writes `scheduling` in reference of the scheduler."""
 
     def __init__(self, postgres: str, nats: str) -> None:
         self._database = Database(postgres, application="contract")
@@ -80,7 +80,7 @@ class Log:
         await self._bus.close()
         await self._database.close()
 
-    async def intend(self, *events: Event) -> list[Cause]:
+    async def append_intents(self, *events: Event) -> list[Cause]:
         """Appends intents to `scheduling` in one transaction."""
         records = await self._writer.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
         return [Cause("scheduling", record.seq) for record in records]
@@ -113,11 +113,11 @@ class Log:
 
     async def outcome(self, event: Event) -> Event:
         """Appends an intent and waits for its outcome."""
-        (cause,) = await self.intend(event)
+        (cause,) = await self.append_intents(event)
         return (await self.outcomes(cause))[0]
 
 
-class World:
+class Scenario:
     """Inputs of one test: the client, the log, and names that no other test uses."""
 
     def __init__(self, client: Client, log: Log, namespace: str) -> None:
@@ -130,19 +130,19 @@ class World:
         return f"{name}-{self.namespace[-6:]}"
 
     def key(self, name: str) -> str:
-        """The key of an object in the test's namespace."""
+        """Returns the key of an object in the test's namespace."""
         return f"{self.namespace}/{name}"
 
-    def place(self, kind: str, name: str, api_version: str = "v1") -> Object:
-        """An object of the test's namespace, by name."""
+    def reference(self, kind: str, name: str, api_version: str = "v1") -> Object:
+        """Returns a reference to an object of the test's namespace, by name."""
         return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace}}
 
     def node(self, name: str) -> Object:
-        """A node by name."""
+        """Returns a reference to a node."""
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name(name)}}
 
     def pod(self, name: str = "web", **spec: Any) -> Object:
-        """A small pod."""
+        """Returns a small pod."""
         requests = {"cpu": "500m", "memory": "512Mi"}
         return written_pod(
             name, namespace=self.namespace, requests=requests, **{"schedulerName": "koord-scheduler", **spec}
