@@ -81,11 +81,11 @@ class RejectionLog:
         )
 
 
-async def serve(runtime: Runtime, inbox: Inbox, take: Callable[[Incoming, Batch], None], accepted: Counter) -> None:
+async def serve(runtime: Runtime, inbox: Inbox, decide: Callable[[Incoming, Batch], None], accepted: Counter) -> None:
     """Decides on messages until the process drains. One without an answer by then is sent again.
 
     Args:
-        take: decides on one message, and adds its events and its receipt to the batch.
+        decide: decides on one message, and adds its events and its receipt to the batch.
         accepted: counts accepted messages, by transport.
     """
     loop = asyncio.get_running_loop()
@@ -96,7 +96,7 @@ async def serve(runtime: Runtime, inbox: Inbox, take: Callable[[Incoming, Batch]
         began = loop.time()
         batch, ends = Batch(runtime.now_ns()), began + SLICE_S
         while message is not None:
-            take(message, batch)
+            decide(message, batch)
             message = inbox.next() if loop.time() < ends else None
         drafts = [draft for receipt in batch.drafts.values() for draft in receipt]
         if drafts:

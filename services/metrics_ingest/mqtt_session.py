@@ -25,7 +25,7 @@ DEADLINE_S = 10.0
 QOS = 1
 
 
-class NoBroker(KoordError):
+class BrokerUnavailable(KoordError):
     """There is no connection to the broker at this moment."""
 
 
@@ -87,15 +87,15 @@ class MqttSession:
         """Publishes a message and waits for the broker's acknowledgement.
 
         Raises:
-            NoBroker: the message may not have reached the broker.
+            BrokerUnavailable: the message may not have reached the broker.
         """
         client = self._client
         if client is None:
-            raise NoBroker(f"{topic}: no broker at {self._broker.host}:{self._broker.port} (KOORD_MQTT)")
+            raise BrokerUnavailable(f"{topic}: no broker at {self._broker.host}:{self._broker.port} (KOORD_MQTT)")
         try:
             await client.publish(topic, data, qos=QOS, retain=retain)
         except MqttError as error:
-            raise NoBroker(f"{topic}: {error}; see whether the broker runs (KOORD_MQTT)") from error
+            raise BrokerUnavailable(f"{topic}: {error}; see whether the broker runs (KOORD_MQTT)") from error
 
     def _new_client(self) -> Client:
         client = Client(
@@ -134,7 +134,7 @@ class MqttSession:
     async def _refuse(self, message: Message, reply: Receipt) -> None:
         try:
             await self.publish(subjects.topic(_node_of(message), subjects.REFUSED), receipt.encode(reply))
-        except NoBroker:
+        except BrokerUnavailable:
             log.info("a refusal could not be sent", extra={"topic": message.topic.value})
 
     @staticmethod

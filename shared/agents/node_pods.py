@@ -77,7 +77,7 @@ def decode(data: bytes, node: str) -> NodePods:
     return on_its_topic(pods, BadNodePods, node)
 
 
-def seen_pod(pod: Pod, uid: str) -> Pod:
+def agent_pod(pod: Pod, uid: str) -> Pod:
     """Returns a pod reduced to the fields that agents read.
 
     Args:
@@ -96,8 +96,8 @@ def seen_pod(pod: Pod, uid: str) -> Pod:
         ),
         spec=PodSpec(
             priority=spec.priority,
-            containers=tuple(map(_seen_container, spec.containers)),
-            init_containers=tuple(map(_seen_container, spec.init_containers)),
+            containers=tuple(map(_agent_container, spec.containers)),
+            init_containers=tuple(map(_agent_container, spec.init_containers)),
             overhead=spec.overhead,
             resources=spec.resources,
             host_network=spec.host_network,
@@ -123,11 +123,11 @@ def claim_of(pod: str) -> Callable[[Volume], str]:
 
 
 def claims_of(pod: Pod) -> tuple[str, ...]:
-    """Returns the claims of a pod that was reduced by `seen_pod`."""
+    """Returns the claims of a pod that was reduced by `agent_pod`."""
     return tuple(map(claim_of(pod.metadata.key), pod.spec.volumes))
 
 
-def seen_node(node: Node) -> Node:
+def agent_node(node: Node) -> Node:
     """Returns a node reduced to the fields that agents read."""
     return Node(
         metadata=Metadata(
@@ -139,7 +139,7 @@ def seen_node(node: Node) -> Node:
     )
 
 
-def _seen_container(container: Container) -> Container:
+def _agent_container(container: Container) -> Container:
     return Container(name=container.name, resources=container.resources, restart_policy=container.restart_policy)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.metrics_ingest.actions.state import ActionIngestState, OnNode, digest_of
+from services.metrics_ingest.actions.state import ActionIngestState, PodOnNode, digest_of
 from shared.agents.actions import (
     ActionReport,
     BadAction,
@@ -30,7 +30,9 @@ KEPT_S = 86_400
 """Older actions are rejected."""
 
 
-def recorded(state: ActionIngestState, report: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> list[Draft]:
+def action_events(
+    state: ActionIngestState, report: ActionReport, *, max_clock_skew_s: float, now_ns: int
+) -> list[Draft]:
     """Returns the events of an action that was not recorded before.
 
     Something that was done is a fact, so it is recorded also when `cluster` does not have the pod, or not yet. An
@@ -109,7 +111,7 @@ def _topology_events(
     return [Draft(event)]
 
 
-def pod_of(state: ActionIngestState, report: ActionReport, uid: str) -> OnNode | None:
+def pod_of(state: ActionIngestState, report: ActionReport, uid: str) -> PodOnNode | None:
     """Returns the pod that an action names, None for an unknown one.
 
     Raises:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from services.metrics_ingest.actions.state import ActionIngestState
-from services.metrics_ingest.mqtt_session import MqttSession, NoBroker
+from services.metrics_ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.agents import node_pods, subjects
 from shared.runtime.service import Runtime
 from shared.runtime.task_cancellation import cancel_and_wait
@@ -42,7 +42,7 @@ class PodPublisher:
             try:
                 await self._publish()
                 logged = False
-            except NoBroker as error:
+            except BrokerUnavailable as error:
                 if not logged:  # logged once an outage
                     log.warning("agents wait for the pods of their nodes", extra={"why": str(error)})
                 logged = True

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.actions.decide import recorded, removed_topologies
+from services.metrics_ingest.actions.decide import action_events, removed_topologies
 from services.metrics_ingest.actions.manifest import MANIFEST
 from services.metrics_ingest.actions.pod_publisher import PodPublisher
 from services.metrics_ingest.actions.state import FOLDED, ActionIngestState, RecordedActions, is_recorded, with_number
@@ -26,7 +26,7 @@ from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
 from shared.settings import Settings
 
-FORGET_INTERVAL_S = 30.0
+TOPOLOGY_CHECK_INTERVAL_S = 30.0
 
 
 class ActionIngestSettings(Settings, frozen=True, kw_only=True):
@@ -58,16 +58,16 @@ class ActionIngest:
         """Takes actions until the process drains."""
         await self._runtime.bus.handle(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(self._pod_publisher.run()), group.create_task(self._forget())]
+            background = [group.create_task(self._pod_publisher.run()), group.create_task(self._remove_topologies())]
             if self._mqtt is not None:
                 background.append(group.create_task(self._mqtt.run()))
             await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
             await cancel_and_wait(*background)
 
-    async def _forget(self) -> None:
+    async def _remove_topologies(self) -> None:
         """Removes the topologies of nodes that have left the cluster, until cancelled."""
         while True:
-            await asyncio.sleep(FORGET_INTERVAL_S)
+            await asyncio.sleep(TOPOLOGY_CHECK_INTERVAL_S)
             if drafts := removed_topologies(self._runtime.state):
                 await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
 
@@ -86,7 +86,9 @@ class ActionIngest:
                 return
             before = self._recorded_in_batch.get(node) or state.recorded_actions.get(node)
             if not is_recorded(before, report.boot, report.seq):
-                drafts = recorded(state, report, max_clock_skew_s=self._settings.max_clock_skew_s, now_ns=batch.now_ns)
+                drafts = action_events(
+                    state, report, max_clock_skew_s=self._settings.max_clock_skew_s, now_ns=batch.now_ns
+                )
                 batch.drafts.setdefault(node, []).extend(drafts)
                 self._recorded_in_batch[node] = with_number(before, report.boot, report.seq)
         except BadAction as error:

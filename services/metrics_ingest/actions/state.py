@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from shared.agents.node_pods import NodePods, claims_of, seen_node, seen_pod
+from shared.agents.node_pods import NodePods, agent_node, agent_pod, claims_of
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     NodeDeleted,
@@ -43,7 +43,7 @@ repeated."""
 _ENDED = frozenset(("Succeeded", "Failed"))
 
 
-class OnNode(NamedTuple):
+class PodOnNode(NamedTuple):
     """A pod that runs on a node.
 
     Attributes:
@@ -97,7 +97,7 @@ class ActionIngestState:
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
-        self.pods: dict[str, OnNode] = {}
+        self.pods: dict[str, PodOnNode] = {}
         self.static: dict[str, str] = {}
         self.recorded_actions: dict[str, RecordedActions] = {}
         self.node_views: dict[str, NodeView] = {}
@@ -114,7 +114,7 @@ class ActionIngestState:
             case PodDeleted(pod_uid=uid):
                 self._pod_removed(record, self.static.pop(uid, uid))
             case NodeObserved(node=node, object=object_):
-                self._update_node_view(record, node, object=_JSON.encode(seen_node(object_)))
+                self._update_node_view(record, node, object=_JSON.encode(agent_node(object_)))
             case NodeDeleted(node=node):
                 self._update_node_view(record, node, object=b"")
             case ObjectObserved(resource=resource, name=name, object=raw) if resource == NODE_TOPOLOGIES:
@@ -154,8 +154,8 @@ class ActionIngestState:
             self._pod_removed(record, uid)
             return
         node = pod.spec.node_name
-        self.pods[uid] = OnNode(key, node, uid != api_uid)
-        seen = seen_pod(pod, uid)
+        self.pods[uid] = PodOnNode(key, node, uid != api_uid)
+        seen = agent_pod(pod, uid)
         for claim in claims_of(seen):
             self.claimants.setdefault(claim, {})[node] = uid
         self._update_node_view(record, node, pod=(uid, _JSON.encode(seen)))
@@ -281,7 +281,7 @@ class _Stored(msgspec.Struct):
     """The layout that `encode` writes."""
 
     positions: dict[str, int]
-    pods: dict[str, OnNode]
+    pods: dict[str, PodOnNode]
     static: dict[str, str]
     recorded_actions: dict[str, RecordedActions]
     node_views: dict[str, NodeView]

@@ -11,7 +11,7 @@ import msgspec
 from services.metrics_ingest.reports.aggregation_policy import Policy
 from services.metrics_ingest.reports.settings import IngestSettings
 from services.metrics_ingest.reports.state import STATUS, IngestState
-from services.metrics_ingest.reports.usage_windows import Measured
+from services.metrics_ingest.reports.usage_windows import AggregatedUsage
 from shared.agents.report import BadReport, Report
 from shared.domain.node_metric_status import status_of
 from shared.events import Draft
@@ -55,12 +55,12 @@ def is_due(state: IngestState, report: Report, policy: Policy) -> bool:
     return last_ns is None or report.at_ns + report.interval_ns // 2 >= last_ns + policy.interval_s * SECOND
 
 
-def node_reported(state: IngestState, measured: Measured, policy: Policy) -> NodeReported:
+def node_reported(state: IngestState, aggregated: AggregatedUsage, policy: Policy) -> NodeReported:
     """Returns the NodeReported of a node: usages over its windows, by the pods that were on it at the report's time."""
     classes: dict[tuple[str, str], list[PodReported]] = {}
     unmatched: Usage | None = None
-    known_pods, node, at_ns, extra = state.known_pods, measured.node, measured.at_ns, measured.extra
-    for uid, usage in measured.pods.items():
+    known_pods, node, at_ns, extra = state.known_pods, aggregated.node, aggregated.at_ns, aggregated.extra
+    for uid, usage in aggregated.pods.items():
         pod_on_node = known_pods.get(uid)
         if pod_on_node is None:
             unmatched = _sum(unmatched, usage)
@@ -72,10 +72,10 @@ def node_reported(state: IngestState, measured: Measured, policy: Policy) -> Nod
         at_ns=at_ns,
         interval_s=policy.interval_s,
         aggregate_s=policy.aggregate_s,
-        usage=measured.usage,
-        system=measured.system,
-        best_effort=measured.best_effort,
-        windows=measured.windows,
+        usage=aggregated.usage,
+        system=aggregated.system,
+        best_effort=aggregated.best_effort,
+        windows=aggregated.windows,
         pods=tuple(
             ClassReported(*class_, tuple(sorted(classes[class_], key=lambda pod: pod.pod)))
             for class_ in sorted(classes)
@@ -85,24 +85,26 @@ def node_reported(state: IngestState, measured: Measured, policy: Policy) -> Nod
         reclaimable=extra.reclaimable,
         peak=extra.peak,
         zones=extra.zones,
-        gpus=tuple(_gpus(state, measured)),
+        gpus=tuple(_gpus(state, aggregated)),
     )
 
 
-def _gpus(state: IngestState, measured: Measured) -> Iterator[GpuReported]:
+def _gpus(state: IngestState, aggregated: AggregatedUsage) -> Iterator[GpuReported]:
     """Yields the GPUs of the node, then those of the pods that were there at the report's time."""
-    for gpu in measured.extra.gpus:
+    for gpu in aggregated.extra.gpus:
         if not gpu.pod:
             yield gpu
-        elif (pod := _pod_at_report_time(state, measured, gpu.pod)) is not None:
+        elif (pod := _pod_at_report_time(state, aggregated, gpu.pod)) is not None:
             yield msgspec.structs.replace(gpu, pod=pod)
 
 
-def _pod_at_report_time(state: IngestState, measured: Measured, uid: str) -> str | None:
+def _pod_at_report_time(state: IngestState, aggregated: AggregatedUsage, uid: str) -> str | None:
     """Returns `namespace/name` of a pod that was on the node at the report's time."""
     pod_on_node = state.known_pods.get(uid)
     there = (
-        pod_on_node is not None and pod_on_node.node == measured.node and not 0 < pod_on_node.gone_ns <= measured.at_ns
+        pod_on_node is not None
+        and pod_on_node.node == aggregated.node
+        and not 0 < pod_on_node.gone_ns <= aggregated.at_ns
     )
     return pod_on_node.pod if pod_on_node is not None and there else None
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from services.metrics_ingest.mqtt_session import MqttSession, NoBroker
+from services.metrics_ingest.mqtt_session import BrokerUnavailable, MqttSession
 from services.metrics_ingest.reports.state import IngestState, NodeSloRecord
 from shared.agents import node_slo, subjects
 from shared.bus.jetstream import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
@@ -46,7 +46,7 @@ class NodeSloPublisher:
                 await self._store()
                 await self._retain()
                 logged = False
-            except (StreamsUnreachable, StreamRefused, NoBroker) as error:
+            except (StreamsUnreachable, StreamRefused, BrokerUnavailable) as error:
                 if not logged:  # logged once an outage
                     log.warning("NodeSLOs wait to be published", extra={"why": str(error)})
                 logged = True

@@ -34,7 +34,7 @@ def piece_of(pods: Sequence[PodSum], uids: tuple[str, ...]) -> PodPiece:
     return PodPiece(uids, np.array(rows, np.int64).reshape(-1, 4).T.copy())
 
 
-class PodSums:
+class PodUsageSums:
     """Sums over the reports of a window, by uid."""
 
     __slots__ = ("_rows", "_table", "_uids")

@@ -42,7 +42,7 @@ def ranks(count: int) -> list[int]:
     return [rank(count, percent) for percent in PERCENTS]
 
 
-class Samples:
+class UsageSeries:
     """The newest samples of one series, in the order of their time.
 
     Attributes:
@@ -131,7 +131,7 @@ class Samples:
 
 
 def _with_gaps(values: Int64, length_ms: int) -> tuple[Usage, ...]:
-    """Returns `Samples.window` where not every sample has both amounts."""
+    """Returns `UsageSeries.window` where not every sample has both amounts."""
     at = values[0, values[1] != UNMEASURED]
     if not len(at) or 2 * int(at[-1] - at[0]) < length_ms:
         return ()

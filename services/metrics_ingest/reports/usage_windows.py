@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from services.metrics_ingest.reports.aggregation_policy import Policy
 from services.metrics_ingest.reports.extra_metrics import NOTHING, ExtraMetrics, ExtraMetricsWindow, has_extra_metrics
-from services.metrics_ingest.reports.pod_usage_sums import PodPiece, PodSums, piece_of
-from services.metrics_ingest.reports.usage_series import MILLION, Samples
+from services.metrics_ingest.reports.pod_usage_sums import PodPiece, PodUsageSums, piece_of
+from services.metrics_ingest.reports.usage_series import MILLION, UsageSeries
 from shared.agents.report import Report
 from shared.events.metrics import Usage, WindowUsage
 
 
-class Measured(NamedTuple):
+class AggregatedUsage(NamedTuple):
     """The aggregated usage of a node at an instant.
 
     Attributes:
@@ -65,13 +65,13 @@ class NodeWindows:
         self.node = node
         self.at_ns = 0
         self.last_report_ns = 0
-        self._node = Samples()
-        self._system = Samples()
-        self._best_effort = Samples()
+        self._node = UsageSeries()
+        self._system = UsageSeries()
+        self._best_effort = UsageSeries()
         self._extra: ExtraMetricsWindow | None = None  # made by the first report that has any
         self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports added -> the end of their interval
         self._pieces: deque[_Piece] = deque()  # of the aggregate window, by the middle of their interval
-        self._sums = PodSums()  # over the pieces
+        self._sums = PodUsageSums()  # over the pieces
 
     def contains(self, report: Report) -> bool:
         """Reports whether this very report was added before."""
@@ -95,12 +95,12 @@ class NodeWindows:
             self._extra.add(report, piece.middle_ns)
         self.at_ns = max(self.at_ns, report.at_ns)
 
-    def measure(self, policy: Policy) -> Measured:
+    def measure(self, policy: Policy) -> AggregatedUsage:
         """Aggregates the windows as of the newest report, after dropping older samples."""
         self.forget(policy)
         at_ms = self.at_ns // MILLION
         from_ms = at_ms - policy.aggregate_s * 1000
-        return Measured(
+        return AggregatedUsage(
             self.node,
             self.at_ns,
             self._node.mean(from_ms, at_ms),

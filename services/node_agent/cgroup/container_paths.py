@@ -18,17 +18,17 @@ class PodCgroups(NamedTuple):
     Attributes:
         folder: of the pod, relative to a controller's root.
         containers: id -> folder of each cgroup in it, that of the sandbox included.
-        seen: the pod for the strategies: ids of its containers by name; those with a cgroup count as running.
+        node_pod: the pod for the strategies: ids of its containers by name; those with a cgroup count as running.
     """
 
     folder: str
     containers: Mapping[str, str]
-    seen: NodePod
+    node_pod: NodePod
 
     @property
     def pod(self) -> Pod:
         """The pod."""
-        return self.seen.pod
+        return self.node_pod.pod
 
     @property
     def labels(self) -> dict[str, str]:
@@ -38,7 +38,7 @@ class PodCgroups(NamedTuple):
 
     def labels_of(self, container: str) -> dict[str, str]:
         """The labels of one of its containers in metrics; the id is empty while it has no cgroup."""
-        return {**self.labels, "container_id": self.seen.ids.get(container, ""), "container_name": container}
+        return {**self.labels, "container_id": self.node_pod.ids.get(container, ""), "container_name": container}
 
 
 def containers(root: Path, folder: str) -> dict[str, str]:

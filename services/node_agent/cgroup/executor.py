@@ -52,7 +52,7 @@ class WriteResult(Enum):
     """The value is invalid, or the kernel rejected it."""
 
 
-class Tree(NamedTuple):
+class CgroupTree(NamedTuple):
     """The mounted hierarchies.
 
     Attributes:
@@ -84,7 +84,7 @@ class Executor:
         refused: writes that the kernel rejected.
     """
 
-    def __init__(self, tree: Tree, clock_ns: Callable[[], int], original_values: OriginalValues) -> None:
+    def __init__(self, tree: CgroupTree, clock_ns: Callable[[], int], original_values: OriginalValues) -> None:
         self.tree = tree
         self.written = 0
         self.refused = 0
@@ -215,7 +215,7 @@ class Executor:
                 self._original_values.adopt((knob.name, folder), value)
                 return WriteResult.SAME
             found = self._in_v1_terms(knob, folder, before)
-            _put(self.tree.file(knob, folder), text)
+            _write_file(self.tree.file(knob, folder), text)
         except (FileNotFoundError, NotADirectoryError):
             return WriteResult.GONE
         except OSError as error:
@@ -246,7 +246,7 @@ class Executor:
         file = self.tree.file(knob, folder)
         if knob.kind is Kind.CPUS and self.tree.version == 2:
             file += ".effective"
-        return _get(file)
+        return _read_file(file)
 
     def _in_version_terms(self, knob: Knob, value: str) -> str:
         if self.tree.version == 2:
@@ -262,7 +262,7 @@ class Executor:
         An empty one inherits all of the parent's.
         """
         if self.tree.version == 2 and knob.kind is Kind.CPUS:
-            return _get(self.tree.file(knob, folder))
+            return _read_file(self.tree.file(knob, folder))
         if self.tree.version == 2 and knob.kind is Kind.SHARES:
             found = shares_of_weight(int(text))
             while found < MOST_SHARES and weight(found) < int(text):
@@ -326,7 +326,7 @@ class Executor:
         return desired if grows else keep
 
 
-def _get(file: str) -> str:
+def _read_file(file: str) -> str:
     """Returns the content of a file.
 
     Raises:
@@ -339,7 +339,7 @@ def _get(file: str) -> str:
         os.close(fd)
 
 
-def _put(file: str, text: str) -> None:
+def _write_file(file: str, text: str) -> None:
     """Writes a kernel file: in one call, and never creating it.
 
     Raises:

@@ -12,7 +12,7 @@ _OF_QOS = {"LSE": LATENCY_SENSITIVE, "LSR": LATENCY_SENSITIVE, "LS": LATENCY_SEN
 _BASES = ("Kubepods", "KubepodsBurstable", "KubepodsBesteffort")
 
 
-def folder(app: HostApplication, kube: Sequence[str] | None) -> str | None:
+def cgroup_of(app: HostApplication, kube: Sequence[str] | None) -> str | None:
     """Returns the cgroup, relative to a controller's mount; None when the entry names no valid one.
 
     Args:

@@ -56,7 +56,7 @@ def hierarchy(root: Path, parent: str) -> Hierarchy:
     return Hierarchy(1, cpu / below if cpu.is_dir() else None, memory / below if memory.is_dir() else None)
 
 
-def kube_pods(listed: Path) -> KubepodsLayout | None:
+def kubepods_layout(listed: Path) -> KubepodsLayout | None:
     """Returns the layout of pods; None while there are none. The systemd driver's layout is tried first."""
     stem = f"{listed.name.removesuffix(SLICE)}-" if listed.name.endswith(SLICE) else ""
     kube = f"{stem}kubepods"
@@ -75,7 +75,7 @@ def kube_pods(listed: Path) -> KubepodsLayout | None:
     return None
 
 
-def pods(listed: Path, kube: KubepodsLayout) -> dict[str, str]:
+def pod_folders(listed: Path, kube: KubepodsLayout) -> dict[str, str]:
     """Returns uid -> folder of each pod, relative to a controller's.
 
     Raises:

@@ -118,7 +118,7 @@ class ExtraMetrics:
         found = []
         for cgroup in cgroups:
             name = "koordlet_pod_psi" if cgroup.is_pod else "koordlet_container_psi"
-            for resource, stall in pressure_stall.of_cgroup(base / cgroup.folder).items():
+            for resource, stall in pressure_stall.cgroup_pressure(base / cgroup.folder).items():
                 for degree, value in (("some", stall.some), ("full", stall.full)):
                     labels = {"resource": resource, "precision": "10", "degree": degree}
                     found.append(Gauge(name, {**cgroup.labels, **labels}, value))
@@ -126,7 +126,7 @@ class ExtraMetrics:
 
     def _caches(self, _: list[_LabelledCgroup]) -> list[Gauge]:
         found = []
-        for group, cache, kind, value in resctrl_monitor.used(self._resctrl, GROUPS):
+        for group, cache, kind, value in resctrl_monitor.cache_usage(self._resctrl, GROUPS):
             labels = {"qos": group, "cache_id": str(cache)}
             if kind == "llc":
                 found.append(Gauge("koordlet_resctrl_llc_occupancy", labels, value))
@@ -165,5 +165,5 @@ class ExtraMetrics:
 def _labelled_cgroups(pods: Sequence[PodCgroups]) -> Iterator[_LabelledCgroup]:
     for each in pods:
         yield _LabelledCgroup(each.folder, each.labels, is_pod=True)
-        for name, cid in each.seen.ids.items():
+        for name, cid in each.node_pod.ids.items():
             yield _LabelledCgroup(each.containers[cid], each.labels_of(name), is_pod=False)

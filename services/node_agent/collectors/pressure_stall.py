@@ -24,7 +24,7 @@ class Stall(NamedTuple):
     has_full: bool
 
 
-def parsed(text: str) -> Stall:
+def parse_pressure(text: str) -> Stall:
     """Parses the content of a file.
 
     Raises:
@@ -42,12 +42,12 @@ def parsed(text: str) -> Stall:
     return Stall(found["some"], found.get("full", 0.0), "full" in found)
 
 
-def of_cgroup(folder: Path) -> dict[str, Stall]:
+def cgroup_pressure(folder: Path) -> dict[str, Stall]:
     """Returns pressure by resource, of those that this kernel reports."""
     found = {}
     for resource, file in _FILES.items():
         try:
-            found[resource] = parsed((folder / file).read_text())
+            found[resource] = parse_pressure((folder / file).read_text())
         except (OSError, ValueError):
             continue
     return found

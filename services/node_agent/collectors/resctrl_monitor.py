@@ -24,7 +24,7 @@ class CacheUse(NamedTuple):
     value: int
 
 
-def used(resctrl: Path, groups: Iterable[str]) -> list[CacheUse]:
+def cache_usage(resctrl: Path, groups: Iterable[str]) -> list[CacheUse]:
     """Returns the usage of the groups.
 
     Values that the processor does not count ("Unavailable", or no file) are absent.

@@ -90,12 +90,12 @@ class Collector:
         """
         at_ns = self._clock_ns()
         if policy != self._policy:
-            self._count_as(policy)
+            self._set_memory_policy(policy)
         node = self._sampled(self._node, "node")
         pods = self._sample_pods()
         best_effort = self._sample_best_effort()
         hosts = self._sample_applications(applications) if applications or self._applications else {}
-        system = None if pods is None else self._rest(node, pods, hosts)
+        system = None if pods is None else self._system_usage(node, pods, hosts)
         zones = {} if self._zones is None else self._zones.sample(at_ns, system, self.folders)
         gpus = {} if self.gpus is None else self.gpus.sample(self.folders)
         return UsageSnapshot(at_ns, node, system, best_effort, pods or {}, hosts, zones, gpus)
@@ -115,7 +115,7 @@ class Collector:
         self._meters.clear()
         self._applications.clear()
 
-    def _count_as(self, policy: str) -> None:
+    def _set_memory_policy(self, policy: str) -> None:
         """Switches to another policy for memory; every counter is primed again."""
         self._close_meters()
         self._policy, self._best_effort = policy, None
@@ -172,14 +172,14 @@ class Collector:
         listed = self.hierarchy.listed
         if listed is None:
             return None
-        if self.kube is None and not self._find_kube(listed):
+        if self.kube is None and not self._find_kubepods(listed):
             return {}
         assert self.kube is not None
         try:
-            found = kubepods_paths.pods(listed, self.kube)
+            found = kubepods_paths.pod_folders(listed, self.kube)
         except OSError as error:
             self._warn_once("the cgroup of all pods is gone; looking for another", error=repr(error))
-            self._forget_kube()
+            self._forget_kubepods()
             return None
         self.pods, self.folders = len(found), found
         for uid in self._meters.keys() - found.keys():
@@ -221,7 +221,7 @@ class Collector:
 
     def _sample_applications(self, applications: Sequence[HostApplication]) -> dict[str, Usage]:
         """Returns samples by name. An application without a cgroup does not run, and has none."""
-        found = {app.name: host_application_paths.folder(app, self._kube_folders()) for app in applications}
+        found = {app.name: host_application_paths.cgroup_of(app, self._kube_folders()) for app in applications}
         places = {(name, folder) for name, folder in found.items() if folder is not None}
         for place in self._applications.keys() - places:
             self._applications.pop(place).close()
@@ -306,7 +306,7 @@ class Collector:
             counted=counted,
         )
 
-    def _rest(self, node: Usage | None, pods: dict[str, Usage], hosts: dict[str, Usage]) -> Usage | None:
+    def _system_usage(self, node: Usage | None, pods: dict[str, Usage], hosts: dict[str, Usage]) -> Usage | None:
         """Returns the usage outside of pods and host applications, at least 0.
 
         A pod without a sample in this cycle counts as outside. Memory is without page cache, except that of
@@ -324,8 +324,8 @@ class Collector:
             memory = max(0, memory - used) if without_pods or self.hierarchy.memory else None
         return Usage(cpu, memory)
 
-    def _find_kube(self, listed: Path) -> bool:
-        self.kube = kubepods_paths.kube_pods(listed)
+    def _find_kubepods(self, listed: Path) -> bool:
+        self.kube = kubepods_paths.kubepods_layout(listed)
         if self.kube is None:
             self._warn_once("there is no cgroup of pods yet; only the node is measured", below=str(listed))
             return False
@@ -333,7 +333,7 @@ class Collector:
         log.info("pods are measured", extra=details)
         return True
 
-    def _forget_kube(self) -> None:
+    def _forget_kubepods(self) -> None:
         for meter in (self._best_effort, *self._meters.values()):
             if meter is not None:
                 meter.close()

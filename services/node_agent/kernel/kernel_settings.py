@@ -63,7 +63,7 @@ class KernelSettings:
             except OSError as error:
                 self._warn_once(f"{file} does not take {word}: {error}")
 
-    def share_cores_by_group(self) -> None:
+    def enable_core_scheduling(self) -> None:
         """Lets core scheduling, not group identity, decide about sharing of cores.
 
         Kernels from kernel.org need no switch.
@@ -75,7 +75,7 @@ class KernelSettings:
         else:
             self.features({CORE_SCHED: True})
 
-    def share_cores_by_identity(self) -> None:
+    def enable_group_identity(self) -> None:
         """Lets group identity decide about precedence on a core."""
         if self.has(GROUP_IDENTITY):
             self.put(SCHED_CORE, "0")

@@ -62,10 +62,10 @@ class NonCgroupFiles:
             self._settings.features(spec.system_strategy.sched_features or {})
         rule = CoreRule.of(spec.resource_qos_strategy)
         if self._gates["GroupIdentity"] and Identities.of(spec.resource_qos_strategy).enabled:
-            self._settings.share_cores_by_identity()
+            self._settings.enable_group_identity()
         if self._gates["CoreSched"]:
             if rule.enabled:
-                self._settings.share_cores_by_group()
+                self._settings.enable_core_scheduling()
             self._cookies.reconcile(rule, pod_cgroups)
         if self._gates["RdtResctrl"] or self._gates["Resctrl"]:
             self._resctrl.reconcile(spec, pod_cgroups, self._gates)

@@ -26,7 +26,7 @@ class OomScores:
             annotations = each.pod.metadata.annotations or {}
             if not annotations.keys() & {oom_score.ANNOTATION, oom_score.SPEC}:
                 continue
-            for name, cid in each.seen.ids.items():
+            for name, cid in each.node_pod.ids.items():
                 if (score := oom_score.score(annotations, name)) is not None:
                     self._put(each, cid, str(score))
 

@@ -112,8 +112,8 @@ class ResctrlGroups:
         current = {line.strip().rstrip(";") for line in file.read_text().splitlines()} if file.exists() else set()
         shares_bandwidth = any(line.startswith("MB:") for line in current)
         for line in (
-            resctrl.lines("L3", {cache: f"{mask:x}" for cache, mask in shares.masks(caches).items()}),
-            resctrl.lines("MB", {cache: str(value) for cache, value in shares.bandwidths(caches).items()})
+            resctrl.schemata_lines("L3", {cache: f"{mask:x}" for cache, mask in shares.masks(caches).items()}),
+            resctrl.schemata_lines("MB", {cache: str(value) for cache, value in shares.bandwidths(caches).items()})
             if shares_bandwidth
             else "",
         ):

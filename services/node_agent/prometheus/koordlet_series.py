@@ -79,7 +79,7 @@ def suppressed(policy: str, limits: tuple[frozenset[int], int] | None) -> Iterat
         yield Gauge("koordlet_be_suppress_cpu_cores", {"type": policy}, quota_us / PERIOD_US)
 
 
-def used(found: UsageSnapshot, best_effort: frozenset[str]) -> Iterator[Gauge]:
+def suppress_usage(found: UsageSnapshot, best_effort: frozenset[str]) -> Iterator[Gauge]:
     """Yields the cpu used by best effort, and by all other pods.
 
     Args:
@@ -91,7 +91,7 @@ def used(found: UsageSnapshot, best_effort: frozenset[str]) -> Iterator[Gauge]:
         yield Gauge("koordlet_be_suppress_be_used_cpu_cores", {}, found.best_effort.cpu / MICRO)
 
 
-def burst(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
+def scaled_quotas(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
     """Yields quotas that CPU burst has raised, and burst buffers, by container.
 
     Args:
@@ -99,7 +99,7 @@ def burst(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
     """
     for each in pods:
         for container in each.pod.spec.containers:
-            cid = each.seen.ids.get(container.name)
+            cid = each.node_pod.ids.get(container.name)
             base = quota(limit_milli(container))
             if cid is None or base <= 0:
                 continue
@@ -116,7 +116,7 @@ def burst(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
 def oom_scores(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
     """Yields the OOM scores of pods' annotations by container."""
     for each in pods:
-        for name in each.seen.ids:
+        for name in each.node_pod.ids:
             if (score := oom_score.score(each.pod.metadata.annotations, name)) is not None:
                 labels = {**each.labels, "container_name": name}
                 yield Gauge("koordlet_container_oom_score_adj", labels, score)

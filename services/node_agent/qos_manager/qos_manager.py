@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup.executor import CgroupValue, Executor, Tree
+from services.node_agent.cgroup.executor import CgroupTree, CgroupValue, Executor
 from services.node_agent.cgroup.kubepods_paths import Hierarchy, KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
 from services.node_agent.collectors.extra_metrics import ExtraMetrics, Gauge
@@ -25,7 +25,7 @@ from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.pod_cgroup_lookup import PodCgroupLookup, best_effort_cgroups
 from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import NodeState
-from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, Situation, Usage, best_effort_of
+from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, SuppressInputs, Usage, best_effort_of
 from services.node_agent.qos_manager.usage_history import BestEffortLimits, UsageHistory
 from services.node_agent.states_informer.annotations import ReservedCpus
 from services.node_agent.states_informer.node_pods import NodePodsInformer
@@ -168,7 +168,7 @@ class QosManager:
             yield from koordlet_series.share_pools(node_pods.topology)
             yield from koordlet_series.oom_scores(self._lookup.pods)
             if found is not None:
-                yield from koordlet_series.used(found, self._uids_of(node_pods))
+                yield from koordlet_series.suppress_usage(found, self._best_effort_uids_of(node_pods))
         for reason, count in self._eviction_enforcer.requested.items():
             yield Gauge("koordlet_pod_eviction", {"reason": reason}, count)
         if self.executor is not None:
@@ -176,8 +176,8 @@ class QosManager:
                 current = self._suppress_enforcer.current(self._folders.best_effort)
                 yield from koordlet_series.suppressed(policy, current)
             if (strategy := self._spec.cpu_burst_strategy) is not None and self._gates["CPUBurst"]:
-                yield from koordlet_series.burst(
-                    self.executor, self._burst_enforcer.concerned(strategy, self._lookup.pods)
+                yield from koordlet_series.scaled_quotas(
+                    self.executor, self._burst_enforcer.pods_under_burst(strategy, self._lookup.pods)
                 )
             yield from self._extra_metrics.gauges()
             yield from self._non_cgroup_files.gauges()
@@ -205,7 +205,7 @@ class QosManager:
         names = [os.path.join(self._paths.parent, folder) for folder, _, _ in kube.folders]  # noqa: PTH118  relative names
         self._kube = KubepodsFolders(*names)
         self.executor = Executor(
-            Tree(self._paths.root, hierarchy.version, names[0]), self._clock_ns, self._original_values
+            CgroupTree(self._paths.root, hierarchy.version, names[0]), self._clock_ns, self._original_values
         )
         self._suppress_enforcer = CpuSuppressEnforcer(self.executor, self._report_action)
         self._burst_enforcer = CpuBurstEnforcer(self.executor, self._report_action)
@@ -241,7 +241,7 @@ class QosManager:
             {uid: used.cpu * 1000 for uid, used in snapshot.pods.items() if used.cpu is not None},
             {name: used.cpu * 1000 for name, used in snapshot.applications.items() if used.cpu is not None},
         )
-        at = Situation(
+        at = SuppressInputs(
             node_pods.object,
             node_pods.pods,
             usage,
@@ -250,11 +250,11 @@ class QosManager:
             ReservedCpus.of(node_pods.topology),
             *current,
             manager=self._gates["BECPUManager"],
-            best_effort=self._uids_of(node_pods),
+            best_effort=self._best_effort_uids_of(node_pods),
         )
         self._suppress_enforcer.run_cycle(threshold, at, self._best_effort_cgroups, self._folders.best_effort, now_ns)
 
-    def _uids_of(self, node_pods: NodePods) -> frozenset[str]:
+    def _best_effort_uids_of(self, node_pods: NodePods) -> frozenset[str]:
         """Returns the uids of best-effort pods."""
         if self._best_effort_uids[0] is not node_pods:
             self._best_effort_uids = (node_pods, best_effort_of(node_pods.pods))
@@ -264,8 +264,8 @@ class QosManager:
         strategy = self._spec.cpu_burst_strategy
         if not self._gates["CPUBurst"] or strategy is None:
             return
-        concerned = self._burst_enforcer.concerned(strategy, self._lookup.pods)
-        if not concerned:
+        pods_under_burst = self._burst_enforcer.pods_under_burst(strategy, self._lookup.pods)
+        if not pods_under_burst:
             return
 
         def state() -> NodeState:
@@ -278,7 +278,7 @@ class QosManager:
                 [each.pod for each in self._lookup.pods],
             )
 
-        self.state = self._burst_enforcer.run_cycle(strategy, state, concerned, now_ns) or self.state
+        self.state = self._burst_enforcer.run_cycle(strategy, state, pods_under_burst, now_ns) or self.state
 
     def _evict(self, snapshot: UsageSnapshot, now_ns: int) -> None:
         node_pods, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be

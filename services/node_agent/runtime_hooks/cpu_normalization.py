@@ -71,7 +71,7 @@ def scaled(quota_us: int, ratio: float | None) -> int:
     return math.ceil(quota_us / ratio)
 
 
-def concerns(pod: Pod) -> bool:
+def applies(pod: Pod) -> bool:
     """Reports whether a pod's quotas are scaled: LS pods and those without a class, unless they have CPUs of their own.
 
     Q: of pods without a class, only one that has labels is spared for its CPUs.

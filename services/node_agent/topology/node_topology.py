@@ -98,7 +98,7 @@ def _detail(processors: Iterable[Processor]) -> list[dict[str, int]]:
 def _manager(config: KubeletConfig, processors: Iterable[Processor]) -> dict[str, Any]:
     found: dict[str, Any] = {"policy": config.policy} | ({"options": config.options} if config.options else {})
     if config.policy == "static":
-        reserved = cpus(config.reserved_cpus) or taken_first(config.reserved_count, processors)
+        reserved = cpus(config.reserved_cpus) or whole_cores_first(config.reserved_count, processors)
         found |= {"reservedCPUs": cpu_list(reserved)} if reserved else {}
     return found
 
@@ -122,11 +122,11 @@ def _given(kubelet: Kubelet, pods: Iterable[Pod]) -> list[dict[str, Any]]:
 def _reservation(annotations: Mapping[str, str], processors: Iterable[Processor]) -> dict[str, Any]:
     """Returns the node's own reservation, with an amount of cpu turned into CPUs."""
     found = mapping(annotations, names.RESERVATION)
-    reserved = cpus(found.get("reservedCPUs")) or taken_first(-(-reserved_nanos(annotations) // NANO), processors)
+    reserved = cpus(found.get("reservedCPUs")) or whole_cores_first(-(-reserved_nanos(annotations) // NANO), processors)
     return found | ({"reservedCPUs": cpu_list(reserved)} if reserved else {})
 
 
-def taken_first(count: int, processors: Iterable[Processor]) -> frozenset[int]:
+def whole_cores_first(count: int, processors: Iterable[Processor]) -> frozenset[int]:
     """Returns so many CPUs, whole cores first, in the order of sockets and cores; all of them where there are fewer."""
     cores: dict[tuple[int, int], list[int]] = {}
     for each in sorted(processors, key=lambda each: (each.socket, each.core, each.cpu)):

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.agents import node_pods
-from shared.agents.node_pods import BadNodePods, NodePods, seen_pod
+from shared.agents.node_pods import BadNodePods, NodePods, agent_pod
 from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Toleration
 
@@ -21,7 +21,7 @@ def test_a_published_pod_has_only_the_fields_that_agents_read() -> None:
         ),
         status=PodStatus(phase="Running", qos_class="Burstable", start_time="2026-01-01T00:00:00Z"),
     )
-    seen = seen_pod(pod, "node-uid")
+    seen = agent_pod(pod, "node-uid")
     assert seen.metadata.uid == "node-uid"
     assert seen.metadata.labels == {"koordinator.sh/qosClass": "LS"}
     assert seen.spec.containers == (Container(name="c", resources=ResourceRequirements(limits={"cpu": "1"})),)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from services.metrics_ingest.actions.decide import recorded, removed_topologies
+from services.metrics_ingest.actions.decide import action_events, removed_topologies
 from services.metrics_ingest.actions.state import NUMBERS_KEPT, ActionIngestState, is_recorded, with_number
 from shared.agents import actions
 from shared.agents.actions import (
@@ -49,7 +49,7 @@ def action_report(action: AnyAction, number: int = 1, node: str = "a", at_ns: in
 
 def events(state: ActionIngestState, action: AnyAction, **fields: object) -> list[Event]:
     report = action_report(action, **fields)  # type: ignore[arg-type]
-    return [draft.event for draft in recorded(state, report, max_clock_skew_s=30, now_ns=START_NS)]
+    return [draft.event for draft in action_events(state, report, max_clock_skew_s=30, now_ns=START_NS)]
 
 
 @pytest.fixture

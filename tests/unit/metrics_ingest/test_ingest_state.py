@@ -9,7 +9,7 @@ from services.metrics_ingest.reports.aggregation_policy import Policy, policy_of
 from services.metrics_ingest.reports.decide import expired_reports, is_due, node_metric_writes, node_reported
 from services.metrics_ingest.reports.settings import IngestSettings
 from services.metrics_ingest.reports.state import GONE_KEPT_NS, STATUS, IngestState, NodeSloRecord
-from services.metrics_ingest.reports.usage_windows import Measured
+from services.metrics_ingest.reports.usage_windows import AggregatedUsage
 from shared.agents.report import Report
 from shared.events import Cause
 from shared.events.cluster import (
@@ -56,8 +56,8 @@ def report_event(name: str, at_s: int) -> NodeReported:
     return NodeReported(node=name, at_ns=START_NS + at_s * SECOND, interval_s=60, aggregate_s=300)
 
 
-def measured(node: str, pods: dict[str, Usage], at_ns: int = START_NS) -> Measured:
-    return Measured(node, at_ns, Usage(1, 1), Usage(), Usage(), (), pods)
+def measured(node: str, pods: dict[str, Usage], at_ns: int = START_NS) -> AggregatedUsage:
+    return AggregatedUsage(node, at_ns, Usage(1, 1), Usage(), Usage(), (), pods)
 
 
 names = st.sampled_from("abc")

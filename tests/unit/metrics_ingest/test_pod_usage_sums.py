@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics_ingest.reports.pod_usage_sums import PodSums, piece_of
+from services.metrics_ingest.reports.pod_usage_sums import PodUsageSums, piece_of
 from shared.agents.report import MAX_CPU, MAX_MEMORY, PodSum
 from shared.events.metrics import Usage
 
@@ -37,7 +37,7 @@ def means(reports: list[list[PodSum]]) -> dict[str, Usage]:
 
 @given(st.lists(pods(), max_size=30), st.integers(1, 6))
 def test_sums_over_a_window_equal_those_of_its_reports(reports: list[list[PodSum]], window: int) -> None:
-    sums, inside = PodSums(), []
+    sums, inside = PodUsageSums(), []
     pieces = [piece_of(report, tuple(pod.uid for pod in report)) for report in reports]
     for number, piece in enumerate(pieces):
         sums.count(piece, +1)

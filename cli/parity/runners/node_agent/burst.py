@@ -8,12 +8,12 @@ import msgspec
 from cli.parity.runners.node_agent.memory import node_pod
 from cli.parity.runners.node_agent.metric_store import Store
 from services.node_agent.qos_manager.strategies.cpu_burst import (
-    Bursts,
+    BurstLimiters,
     CurrentLimits,
     Measured,
     PodAnnotation,
     PodBurst,
-    concerns,
+    applies,
     node_state,
 )
 from shared.kube.instants import SECOND, instant_ns
@@ -32,7 +32,7 @@ class _Node:
         self._containers = {cid: dict(held) for cid, held in given["initial"]["containers"].items()}
         self._folders = {uid: dict(held) for uid, held in given["initial"]["pods"].items()}
         self._tokens: Mapping[str, int] = {}
-        self._bursts = Bursts(lambda cid, _: self._tokens[cid])
+        self._bursts = BurstLimiters(lambda cid, _: self._tokens[cid])
 
     def run(self) -> list[dict[str, Any]]:
         rounds = []
@@ -79,7 +79,7 @@ class _Node:
             )
 
         for each in self._pods:
-            if concerns(each.pod):
+            if applies(each.pod):
                 uid = each.pod.metadata.uid
 
                 def held(cid: str, uid: str = uid) -> CurrentLimits:

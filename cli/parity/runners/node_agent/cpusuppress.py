@@ -7,7 +7,14 @@ import msgspec
 
 from services.node_agent.qos_manager.strategies import cpu_suppress
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor, select
-from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, Levels, Policy, Situation, Usage, share
+from services.node_agent.qos_manager.strategies.cpu_suppress import (
+    CpusetLevels,
+    HostApp,
+    Policy,
+    SuppressInputs,
+    Usage,
+    suppress_share,
+)
 from services.node_agent.states_informer.annotations import ReservedCpus
 from shared.domain.cpu_set import cpu_list, parse_cpus
 from shared.domain.qos import kubernetes_qos
@@ -22,7 +29,7 @@ def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
         case "selectCPUs":
             return {"selected": [select(query["want"], _processors(query)) for query in given["queries"]]}
         case "calculate":
-            found = share(
+            found = suppress_share(
                 msgspec.convert(given["node"], Node),
                 [msgspec.convert(pod["pod"], Pod) for pod in given["pods"]],
                 _usage(given),
@@ -80,9 +87,9 @@ class _Rounds:
             )
         return answers
 
-    def _situation(self, now: Mapping[str, Any]) -> Situation:
+    def _situation(self, now: Mapping[str, Any]) -> SuppressInputs:
         given = self._given
-        return Situation(
+        return SuppressInputs(
             node=msgspec.convert(given["node"], Node),
             pods=self._pods,
             usage=_usage(now),
@@ -96,7 +103,7 @@ class _Rounds:
             manager=given["gates"]["BECPUManager"],
         )
 
-    def _carry_out(self, levels: Levels) -> None:
+    def _carry_out(self, levels: CpusetLevels) -> None:
         if levels.folders is not None:
             self._top = levels.folders
             self._folders = dict.fromkeys(self._folders, levels.folders)

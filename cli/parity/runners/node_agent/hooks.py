@@ -89,7 +89,7 @@ def normalization(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _normalized(pod: Pod, rule: Normalization) -> dict[str, Any]:
-    concerned = cpu_normalization.concerns(pod)
+    concerned = cpu_normalization.applies(pod)
     return {
         "reconcilerQOS": _reconciled_as(pod),
         "podQuota": cpu_normalization.pod_quota(pod, rule) if concerned else None,
@@ -101,7 +101,7 @@ def _normalized(pod: Pod, rule: Normalization) -> dict[str, Any]:
 
 
 def _reconciled_as(pod: Pod) -> str:
-    """Returns a pod's class in upstream's reconciler: a pod without a class, but with CPUs of its own, counts as LSR."""
+    """Returns a pod's class in upstream's reconciler: one without a class, but with CPUs of its own, is LSR."""
     qos = raw_qos(pod)
     return QoS.LSR.value if qos is QoS.NONE and resource_status(pod).cpuset else qos.value
 

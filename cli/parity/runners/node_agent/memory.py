@@ -35,9 +35,9 @@ def _schemata(query: Mapping[str, Any]) -> dict[str, Any]:
     bandwidth = resctrl.bandwidth(query["mbaPercent"], query["vendor"])
     answer: dict[str, Any] = {"l3": None, "mb": None}
     if mask is not None:
-        answer |= {"l3": f"{mask:x}", "l3Line": resctrl.line("L3", f"{mask:x}", query["cacheIDs"])}
+        answer |= {"l3": f"{mask:x}", "l3Line": resctrl.schemata_line("L3", f"{mask:x}", query["cacheIDs"])}
     if bandwidth is not None:
-        answer |= {"mb": str(bandwidth), "mbLine": resctrl.line("MB", str(bandwidth), query["cacheIDs"])}
+        answer |= {"mb": str(bandwidth), "mbLine": resctrl.schemata_line("MB", str(bandwidth), query["cacheIDs"])}
     return answer
 
 

@@ -131,21 +131,21 @@ class CgroupReconciler:
             if not batch_resource.applies(each.pod) or (requests := batch_resource.batch_requests(each.pod)) is None:
                 continue
             levels[1].extend(_batch_values(each.folder, batch_resource.pod_values(requests, rule)))
-            for name, cid in each.seen.ids.items():
+            for name, cid in each.node_pod.ids.items():
                 if (batch := requests.get(name)) is not None:
                     values = batch_resource.container_values(batch, rule)
                     levels[2].extend(_batch_values(each.containers[cid], values))
 
     def _normalized(self, pods: Iterable[PodCgroups], levels: Levels) -> None:
         for each in pods:
-            if not cpu_normalization.concerns(each.pod):
+            if not cpu_normalization.applies(each.pod):
                 continue
             if (quota := cpu_normalization.pod_quota(each.pod, self._ratio)) is not None:
                 levels[1].append(CgroupValue("cpu.cfs_quota_us", each.folder, str(quota)))
             for container in each.pod.spec.containers:
                 quota, cid = (
                     cpu_normalization.container_quota(container, self._ratio),
-                    each.seen.ids.get(container.name),
+                    each.node_pod.ids.get(container.name),
                 )
                 if quota is not None and cid is not None:
                     levels[2].append(CgroupValue("cpu.cfs_quota_us", each.containers[cid], str(quota)))
@@ -155,7 +155,7 @@ class CgroupReconciler:
         if topology is not None:
             rule = cpuset.CpuRule.of(topology, best_effort_too=self._gates["BECPUManager"])
         for each in pods:
-            containers = [each.containers[cid] for cid in each.seen.ids.values()]
+            containers = [each.containers[cid] for cid in each.node_pod.ids.values()]
             if cpus := cpuset.container_cpus(each.pod, rule):
                 levels[2].extend(CgroupValue("cpuset.cpus", folder, cpus) for folder in containers)
             if cpuset.unlimited(each.pod):
@@ -175,7 +175,7 @@ class CgroupReconciler:
         if self._gates["CPUSetAllocator"] and topology is not None:
             cpus = cpuset.shared_cpus(cpuset.CpuRule.of(topology))
         for app in spec.host_applications:
-            folder = host_application_paths.folder(app, folders)
+            folder = host_application_paths.cgroup_of(app, folders)
             if folder is None:
                 continue
             qos = QoS(app.qos) if app.qos in set(QoS) else QoS.NONE
@@ -189,13 +189,13 @@ class CgroupReconciler:
     ) -> None:
         allocatable = value(nanos((node.status.allocatable or {}).get("memory", "0")))
         found = memory_qos.desired_values(
-            qos, (each.seen for each in pods), allocatable, self._page, self._executor.tree.version
+            qos, (each.node_pod for each in pods), allocatable, self._page, self._executor.tree.version
         )
         for name, folder in folders.items():
             levels[0].extend(_memory_values(folder, found.kube[name]))
         for each in pods:
             levels[1].extend(_memory_values(each.folder, found.pods.get(each.pod.metadata.uid, {})))
-            for cid in each.seen.ids.values():
+            for cid in each.node_pod.ids.values():
                 levels[2].extend(_memory_values(each.containers[cid], found.containers.get(cid, {})))
 
     def _warn_once(self, text: str) -> None:

@@ -11,11 +11,11 @@ from services.node_agent.collectors.procfs_counters import OpenFile, number
 from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import (
     ANNOTATION,
-    Bursts,
+    BurstLimiters,
     Measured,
     NodeState,
     PodBurst,
-    concerns,
+    applies,
     limit_milli,
 )
 from shared.agents.actions import AnyAction, Burst
@@ -53,13 +53,13 @@ class CpuBurstEnforcer:
     """Raises the quotas of throttled containers for a while.
 
     Attributes:
-        bursts: the limiters.
+        limiters: the limiters.
     """
 
     def __init__(self, executor: Executor, report_action: Callable[[AnyAction], None]) -> None:
         self._executor = executor
         self._report_action = report_action
-        self.bursts = Bursts(lambda _, capacity: int(capacity * random.uniform(0, 0.5)))  # noqa: S311  spreads containers
+        self.limiters = BurstLimiters(lambda _, capacity: int(capacity * random.uniform(0, 0.5)))  # noqa: S311  spreads containers
         self._files: dict[str, _Files] = {}
         self._before: dict[str, _Counters] = {}
         self._measured: dict[str, Measured] = {}
@@ -67,20 +67,20 @@ class CpuBurstEnforcer:
         self._settled: dict[str, tuple[CpuBurst, PodCgroups]] = {}
         self._reported_ns: dict[str, int] = {}
         self._capped = False
-        self._concerned: tuple[CpuBurst | None, list[PodCgroups], list[PodCgroups]] = (None, [], [])
+        self._pods_under_burst: tuple[CpuBurst | None, list[PodCgroups], list[PodCgroups]] = (None, [], [])
 
-    def concerned(self, strategy: CpuBurst, pods: list[PodCgroups]) -> list[PodCgroups]:
+    def pods_under_burst(self, strategy: CpuBurst, pods: list[PodCgroups]) -> list[PodCgroups]:
         """Returns the pods to be handled: those under a policy, and those with values to restore."""
         on = strategy.policy not in {"", "none"}
-        if on and self._concerned[0] is strategy and self._concerned[1] is pods:
-            return self._concerned[2]
+        if on and self._pods_under_burst[0] is strategy and self._pods_under_burst[1] is pods:
+            return self._pods_under_burst[2]
         found = [
             each
             for each in pods
             if (on or ANNOTATION in (each.pod.metadata.annotations or {}) or each.pod.metadata.uid in self._settled)
-            and concerns(each.pod)
+            and applies(each.pod)
         ]
-        self._concerned = (strategy, pods, found)
+        self._pods_under_burst = (strategy, pods, found)
         return found
 
     def run_cycle(
@@ -100,7 +100,7 @@ class CpuBurstEnforcer:
             uids.add(uid)
             throttled = False
             own = ANNOTATION in (each.pod.metadata.annotations or {})
-            for cid in each.seen.ids.values():
+            for cid in each.node_pod.ids.values():
                 seen.add(cid)
                 throttled |= self._measure(cid, each.containers[cid], now_ns, usage=limited or own)
             settled = self._settled.get(uid)
@@ -119,8 +119,13 @@ class CpuBurstEnforcer:
             def current(cid: str, folders: Mapping[str, str] = folders) -> cpu_burst.CurrentLimits:
                 return self._current_limits(folders.get(cid))
 
-            desired = self.bursts.decide(
-                each.seen, strategy, busy, current, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
+            desired = self.limiters.decide(
+                each.node_pod,
+                strategy,
+                busy,
+                current,
+                lambda cid: self._measured.get(cid, Measured(None, None)),
+                now_ns,
             )
             self._enforce(desired, each, folders, now_ns)
             self._settled[uid] = (strategy, each)
@@ -132,7 +137,7 @@ class CpuBurstEnforcer:
         for uid in self._settled.keys() - uids:
             del self._settled[uid]
         self._scaled &= uids
-        self.bursts.forget_idle(now_ns)
+        self.limiters.forget_idle(now_ns)
         return busy
 
     def _current_limits(self, folder: str | None) -> cpu_burst.CurrentLimits:
@@ -187,7 +192,7 @@ class CpuBurstEnforcer:
 
     def _enforce(self, desired: PodBurst, each: PodCgroups, folders: Mapping[str, str], now_ns: int) -> None:
         update = self._executor.update
-        limits = {each.seen.ids.get(one.name): limit_milli(one) for one in each.pod.spec.containers}
+        limits = {each.node_pod.ids.get(one.name): limit_milli(one) for one in each.pod.spec.containers}
         for cid, burst in desired.containers_burst_us.items():
             self._buffer(folders[cid], burst, limits.get(cid, 0))
         self._buffer(folders[""], desired.burst_us, sum(limits.values()) if all(limits.values()) else 0)

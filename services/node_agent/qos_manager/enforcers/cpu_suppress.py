@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.executor import CgroupValue, Executor
 from services.node_agent.qos_manager.strategies import cpu_suppress
-from services.node_agent.qos_manager.strategies.cpu_suppress import CFS_QUOTA, CPUSET, Levels, Policy, Situation
+from services.node_agent.qos_manager.strategies.cpu_suppress import (
+    CFS_QUOTA,
+    CPUSET,
+    CpusetLevels,
+    Policy,
+    SuppressInputs,
+)
 from services.node_agent.states_informer import annotations
 from shared.agents.actions import AnyAction, Suppressed
 from shared.domain.cpu_set import cpu_list
@@ -69,7 +75,7 @@ class CpuSuppressEnforcer:
     def run_cycle(
         self,
         threshold: ResourceThreshold,
-        at: Situation,
+        at: SuppressInputs,
         cgroups: Callable[[], BestEffortCgroups],
         top: str,
         now_ns: int,
@@ -96,11 +102,11 @@ class CpuSuppressEnforcer:
         """Restores the CPUs of best effort as the agent first found them, and removes the quota."""
         if self._original_cpus and self.used:
             cpus = annotations.cpus(self._original_cpus)
-            self._enforce(Levels(cpus, cpus), cgroups)
+            self._enforce(CpusetLevels(cpus, cpus), cgroups)
         if self._status.get(CFS_QUOTA) is Policy.USING:
             self._executor.update(CgroupValue(QUOTA, cgroups.top, "-1"), cached=False)
 
-    def _enforce(self, levels: Levels, cgroups: BestEffortCgroups) -> None:
+    def _enforce(self, levels: CpusetLevels, cgroups: BestEffortCgroups) -> None:
         values: list[Iterable[CgroupValue]] = []
         if levels.folders is not None:
             text = cpu_list(levels.folders)

@@ -160,12 +160,12 @@ def desired_lines(
 def _lines(number: str, limits: IoCfg) -> Iterable[tuple[str, str]]:
     for file, name in THROTTLES.items():
         yield file, f"{number} {getattr(limits, name) or 0}"
-    yield WEIGHT, f"{number} {_or(limits.io_weight_percent, DEFAULT_WEIGHT)}"
+    yield WEIGHT, f"{number} {_value_or(limits.io_weight_percent, DEFAULT_WEIGHT)}"
 
 
 def _root_lines(number: str, limits: IoCfg) -> Iterable[tuple[str, str]]:
-    read = f"rpct={_or(limits.read_latency_percent, 95)} rlat={_or(limits.read_latency, 3000)}"
-    write = f"wpct={_or(limits.write_latency_percent, 95)} wlat={_or(limits.write_latency, 3000)}"
+    read = f"rpct={_value_or(limits.read_latency_percent, 95)} rlat={_value_or(limits.read_latency, 3000)}"
+    write = f"wpct={_value_or(limits.write_latency_percent, 95)} wlat={_value_or(limits.write_latency, 3000)}"
     yield QOS, f"{number} enable=1 ctrl=user {read} {write}"
     if limits.enable_user_model:
         model = " ".join(f"{key}={getattr(limits, name) or 0}" for key, name in _MODEL.items())
@@ -174,7 +174,7 @@ def _root_lines(number: str, limits: IoCfg) -> Iterable[tuple[str, str]]:
         yield MODEL, f"{number} ctrl=auto"
 
 
-def _or(value: int | None, otherwise: int) -> int:
+def _value_or(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
 
 

@@ -153,7 +153,7 @@ def node_state(
     return NodeState.COOLING if ratio >= threshold * COOLING else NodeState.IDLE
 
 
-def concerns(pod: Pod) -> bool:
+def applies(pod: Pod) -> bool:
     """Reports whether CPU burst applies to a pod."""
     return is_active(pod) and raw_qos(pod) not in _LEFT_ALONE
 
@@ -164,7 +164,7 @@ def limit_milli(container: Container) -> int:
     return milli(nanos(limits["cpu"])) if "cpu" in limits else 0
 
 
-class Bursts:
+class BurstLimiters:
     """Limiters of a node's containers, and the decision of a cycle.
 
     Attributes:

@@ -73,7 +73,7 @@ def best_effort_of(pods: Iterable[Pod]) -> frozenset[str]:
     return frozenset(pod.metadata.uid for pod in pods if is_best_effort(pod))
 
 
-def share(
+def suppress_share(
     node: Node,
     pods: Iterable[Pod],
     usage: Usage,
@@ -118,7 +118,7 @@ def share(
     return Share(left, reserved // MILLI_NANOS)
 
 
-def how_many(suppress_milli: int, now: int, processors: int) -> int:
+def cpu_count(suppress_milli: int, now: int, processors: int) -> int:
     """Returns the number of CPUs for best effort: at least 2.
 
     Grows by a tenth of the node's at most, and shrinks at once.
@@ -128,13 +128,13 @@ def how_many(suppress_milli: int, now: int, processors: int) -> int:
     return now + step if want - now > step else want
 
 
-def pool(processors: Iterable[Processor], pods: Iterable[Pod], reserved_cpus: ReservedCpus) -> frozenset[int]:
+def cpu_pool(processors: Iterable[Processor], pods: Iterable[Pod], reserved_cpus: ReservedCpus) -> frozenset[int]:
     """Returns all CPUs that best effort may ever have: all but those of the node, of SYSTEM pods and of LSE pods."""
     own = frozenset[int]().union(*(pod_cpus(pod) for pod in pods if raw_qos(pod) is QoS.LSE))
     return frozenset(one.cpu for one in processors) - reserved_cpus.reserved - reserved_cpus.system - own
 
 
-def chosen(
+def select_cpus(
     suppress_milli: int,
     now: frozenset[int],
     processors: tuple[Processor, ...],
@@ -158,7 +158,7 @@ def chosen(
     others = [one for cpu, one in left.items() if cpu not in shared_with_lsr]
     if not left:
         return frozenset()
-    want = how_many(suppress_milli, len(now), len(processors))
+    want = cpu_count(suppress_milli, len(now), len(processors))
     of_lsr = want * len(lsr) // len(left)
     return frozenset((*select(of_lsr, lsr), *select(want - of_lsr, others)))
 
@@ -186,7 +186,7 @@ class Policy(Enum):
     RECOVERED = "recovered"
 
 
-class Levels(NamedTuple):
+class CpusetLevels(NamedTuple):
     """CPUs for the cgroups of best effort; None leaves a level as it is.
 
     Attributes:
@@ -213,18 +213,18 @@ class Decision(NamedTuple):
     """
 
     suppress_milli: int | None
-    cpus: tuple[Levels, ...]
+    cpus: tuple[CpusetLevels, ...]
     quota_us: int | None
     status: Mapping[str, Policy]
 
 
-class Situation(NamedTuple):
+class SuppressInputs(NamedTuple):
     """The inputs of a cycle.
 
     Attributes:
         now_cpus, now_quota_us: of the best-effort cgroup.
         manager: the agent assigns CPUs to best effort pod by pod (gate BECPUManager).
-        best_effort: as in `share`.
+        best_effort: as in `suppress_share`.
     """
 
     node: Node | None
@@ -239,22 +239,24 @@ class Situation(NamedTuple):
     best_effort: frozenset[str] | None = None
 
 
-def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[str, Policy]) -> Decision:
+def decide(threshold: ResourceThreshold | None, at: SuppressInputs, status: Mapping[str, Policy]) -> Decision:
     """Decides one cycle of suppress. Without `enable` nothing happens, not even a recovery."""
     if threshold is None or threshold.enable is None:
         return Decision(None, (), None, status)
     if at.manager:
         spares = frozenset(pod.metadata.uid for pod in at.pods if _has_cpus_of_its_own(pod))
-        whole = pool(at.processors, at.pods, at.reserved_cpus)
-        levels, done = (Levels(whole, whole, spares),), {**status, CPUSET: Policy.RECOVERED}
+        whole = cpu_pool(at.processors, at.pods, at.reserved_cpus)
+        levels, done = (CpusetLevels(whole, whole, spares),), {**status, CPUSET: Policy.RECOVERED}
         return _recovered_quota(Decision(None, levels, None, done))
     if not threshold.enable:
-        whole = pool(at.processors, at.pods, at.reserved_cpus)
-        return _recovered_quota(Decision(None, (Levels(whole, whole),), None, {**status, CPUSET: Policy.RECOVERED}))
+        whole = cpu_pool(at.processors, at.pods, at.reserved_cpus)
+        return _recovered_quota(
+            Decision(None, (CpusetLevels(whole, whole),), None, {**status, CPUSET: Policy.RECOVERED})
+        )
     if at.node is None or not at.pods or at.usage.node is None or not at.processors:
         return Decision(None, (), None, status)
     percent = threshold.cpu_suppress_threshold_percent
-    left = share(
+    left = suppress_share(
         at.node,
         at.pods,
         at.usage,
@@ -266,17 +268,17 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
     if threshold.cpu_suppress_policy == CFS_QUOTA:
         cores = -(-nanos((at.node.status.capacity or {}).get("cpu", "0")) // CORE_NANOS)
         using = {**status, CFS_QUOTA: Policy.USING, CPUSET: Policy.RECOVERED}
-        whole = pool(at.processors, at.pods, at.reserved_cpus)
-        return Decision(left, (Levels(whole, whole),), quota(left, at.now_quota_us, cores), using)
-    cpus = chosen(left, at.now_cpus, at.processors, at.pods, at.reserved_cpus)
+        whole = cpu_pool(at.processors, at.pods, at.reserved_cpus)
+        return Decision(left, (CpusetLevels(whole, whole),), quota(left, at.now_quota_us, cores), using)
+    cpus = select_cpus(left, at.now_cpus, at.processors, at.pods, at.reserved_cpus)
     if (
         at.reserved_cpus.static
     ):  # the kubelet changes its own CPUs on the levels in between, so each level gets its own set
-        steps: tuple[Levels, ...] = (Levels(pool(at.processors, at.pods, at.reserved_cpus), None),)
+        steps: tuple[CpusetLevels, ...] = (CpusetLevels(cpu_pool(at.processors, at.pods, at.reserved_cpus), None),)
         if cpus:
-            steps += (Levels(None, cpus),)
+            steps += (CpusetLevels(None, cpus),)
     else:
-        steps = (Levels(cpus, cpus, by_steps=True),) if cpus else ()
+        steps = (CpusetLevels(cpus, cpus, by_steps=True),) if cpus else ()
     return _recovered_quota(Decision(left, steps, None, {**status, CPUSET: Policy.USING}))
 
 

@@ -39,7 +39,7 @@ class MemoryQosValues(NamedTuple):
     containers: dict[str, Values]
 
 
-class _Own(MemoryQos, frozen=True):
+class _PodAnnotation(MemoryQos, frozen=True):
     """A pod's annotation."""
 
     policy: str = ""
@@ -117,12 +117,12 @@ def _of_class(strategy: ResourceQos, of: QoS) -> MemoryQos | None:
     return qos_class.memory_qos if qos_class else None
 
 
-def _annotated(pod: Pod) -> _Own | None:
+def _annotated(pod: Pod) -> _PodAnnotation | None:
     text = (pod.metadata.annotations or {}).get(ANNOTATION)
     if not text:
         return None
     try:
-        found: _Own = read_json(text, _Own)
+        found: _PodAnnotation = read_json(text, _PodAnnotation)
     except msgspec.MsgspecError:
         return None
     return found

@@ -111,10 +111,10 @@ def _enabled(qos_class: QosClass | None) -> NetworkQos:
 
 
 def _share(total: int, least: int | str | None, most: int | str | None) -> Share:
-    return Share(_of(total, least), _of(total, most), isinstance(least, int), isinstance(most, int))
+    return Share(_amount(total, least), _amount(total, most), isinstance(least, int), isinstance(most, int))
 
 
-def _of(total: int, amount: int | str | None) -> int:
+def _amount(total: int, amount: int | str | None) -> int:
     """Returns an amount; an integer is percent of the total."""
     if isinstance(amount, str):
         found = _bits(amount)

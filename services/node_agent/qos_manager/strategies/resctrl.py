@@ -53,12 +53,12 @@ def bandwidth(percent: int, vendor: str) -> int | None:
     return -(-percent // 10) * 10
 
 
-def line(kind: str, value: str, caches: Iterable[int]) -> str:
+def schemata_line(kind: str, value: str, caches: Iterable[int]) -> str:
     """Returns a line of schemata with one value for all caches, such as `L3:0=f;1=f;`, with its newline."""
-    return lines(kind, dict.fromkeys(caches, value))
+    return schemata_lines(kind, dict.fromkeys(caches, value))
 
 
-def lines(kind: str, values: Mapping[int, str]) -> str:
+def schemata_lines(kind: str, values: Mapping[int, str]) -> str:
     """Returns a line of schemata with a value for each cache; empty without any."""
     return f"{kind}:{''.join(f'{cache}={values[cache]};' for cache in sorted(values))}\n" if values else ""
 
@@ -112,7 +112,7 @@ class _Mb(msgspec.Struct, rename="camel"):
     schemata_per_cache: tuple[_Percent, ...] = ()
 
 
-class _Own(msgspec.Struct):
+class _PodAnnotation(msgspec.Struct):
     llc: _Llc = msgspec.field(default_factory=_Llc)
     mb: _Mb = msgspec.field(default_factory=_Mb)
 
@@ -126,7 +126,7 @@ def of_pod(text: str, root: str, caches: Iterable[int], vendor: str) -> Shares:
         BadShare: it is invalid, or names an absent cache.
     """
     try:
-        annotation: _Own = read_json(text, _Own)
+        annotation: _PodAnnotation = read_json(text, _PodAnnotation)
     except msgspec.MsgspecError as error:
         raise BadShare(str(error)) from error
     there = frozenset(caches)

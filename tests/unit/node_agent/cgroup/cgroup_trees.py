@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from services.node_agent.cgroup.cgroup_files import KNOBS
-from services.node_agent.cgroup.executor import Executor, Tree
+from services.node_agent.cgroup.executor import CgroupTree, Executor
 from services.node_agent.cgroup.original_values import OriginalValues
 
 KERNEL = Path("/sys/fs/cgroup")
@@ -48,7 +48,7 @@ class Files:
     """
 
     def __init__(self, root: Path, version: int, kube: str = "kubepods") -> None:
-        self.tree = Tree(root, version, kube)
+        self.tree = CgroupTree(root, version, kube)
         self.make(kube)
 
     def make(self, folder: str) -> None:
@@ -91,7 +91,7 @@ def kernel_v1() -> str:
 
 
 @contextlib.contextmanager
-def kernel_tree(folders: tuple[str, ...]) -> Iterator[tuple[Tree, str]]:
+def kernel_tree(folders: tuple[str, ...]) -> Iterator[tuple[CgroupTree, str]]:
     """Makes cgroups in the kernel's own hierarchies, below a folder of this process; removed afterwards.
 
     Args:
@@ -108,7 +108,7 @@ def kernel_tree(folders: tuple[str, ...]) -> Iterator[tuple[Tree, str]]:
                 if name == "cpuset":  # a v1 set begins empty
                     for file in ("cpuset.cpus", "cpuset.mems"):
                         (path / file).write_text((path.parent / file).read_text())
-        yield Tree(KERNEL, 1, kube), kube
+        yield CgroupTree(KERNEL, 1, kube), kube
     finally:
         for path in reversed(made):
             path.rmdir()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.cgroup.cgroup_files import KNOBS
-from services.node_agent.cgroup.executor import FORCE_AFTER_S, CgroupValue, Executor, Tree, WriteResult
+from services.node_agent.cgroup.executor import FORCE_AFTER_S, CgroupTree, CgroupValue, Executor, WriteResult
 from services.node_agent.cgroup.original_values import OriginalValues
 from tests.unit.node_agent.cgroup.cgroup_trees import Clock, Files, kernel_tree, kernel_v1
 
@@ -119,7 +119,7 @@ def test_a_device_is_written_once_and_removed_only_if_present(tmp_path: Path) ->
 class RecordedEvent(Executor):
     """An executor that records the order of its writes."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: CgroupTree) -> None:
         super().__init__(tree, Clock(), OriginalValues())
         self.order: list[tuple[str, str]] = []
 
@@ -218,14 +218,14 @@ def test_cgroups_that_are_gone_are_forgotten(files: Files, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def kernel() -> Iterator[tuple[Tree, str]]:
+def kernel() -> Iterator[tuple[CgroupTree, str]]:
     if why := kernel_v1():
         pytest.skip(why)
     with kernel_tree(("besteffort", "besteffort/pod1", "besteffort/pod1/c1")) as made:
         yield made
 
 
-def test_the_kernel_accepts_writes_and_original_values_are_restored(kernel: tuple[Tree, str]) -> None:
+def test_the_kernel_accepts_writes_and_original_values_are_restored(kernel: tuple[CgroupTree, str]) -> None:
     tree, kube = kernel
     executor = Executor(tree, Clock(), OriginalValues())
     folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]
@@ -239,7 +239,7 @@ def test_the_kernel_accepts_writes_and_original_values_are_restored(kernel: tupl
     assert {key: executor.read(*key) for key in before} == before
 
 
-def test_the_kernel_accepts_every_levelled_update_of_cpus(kernel: tuple[Tree, str]) -> None:
+def test_the_kernel_accepts_every_levelled_update_of_cpus(kernel: tuple[CgroupTree, str]) -> None:
     tree, kube = kernel
     executor = Executor(tree, Clock(), OriginalValues())
     folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]

@@ -53,9 +53,11 @@ def test_e30_throttling_is_the_share_of_periods_since_the_last_sample(tmp_path: 
 
 
 def test_e30_a_kernel_without_full_has_zeros() -> None:
-    assert pressure_stall.parsed("some avg10=1.50 avg60=0.00 avg300=0.00 total=7\n") == Stall(1.5, 0.0, has_full=False)
+    assert pressure_stall.parse_pressure("some avg10=1.50 avg60=0.00 avg300=0.00 total=7\n") == Stall(
+        1.5, 0.0, has_full=False
+    )
     with pytest.raises(ValueError, match="some"):
-        pressure_stall.parsed("full avg10=1.50\n")
+        pressure_stall.parse_pressure("full avg10=1.50\n")
 
 
 def test_this_kernels_own_pressure_is_read() -> None:
@@ -63,7 +65,7 @@ def test_this_kernels_own_pressure_is_read() -> None:
         text = Path("/proc/pressure/cpu").read_text()
     except OSError:
         pytest.skip("this kernel shows no pressure")
-    stall = pressure_stall.parsed(text)
+    stall = pressure_stall.parse_pressure(text)
     assert 0 <= stall.full <= stall.some <= 100
 
 
@@ -119,7 +121,7 @@ def test_cycles_are_counted_for_ten_seconds_of_each_minute_or_not_at_all(
     cgroup: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     now, each = [0], pod_cgroups()
-    here = PodCgroups("none", {"1": cgroup.name}, each.seen)
+    here = PodCgroups("none", {"1": cgroup.name}, each.node_pod)
     made = details(cgroup.parent, "CPICollector=true", now, 2, events=(TASK_CLOCK, TASK_CLOCK))
     made.run_cycle([here])
     if "cycles and instructions are not counted" in caplog.text:
@@ -135,7 +137,7 @@ def test_a_machine_without_a_pmu_is_tried_once(cgroup: Path, caplog: pytest.LogC
     try:
         Counters(cgroup, (CYCLES,), (0,)).close()
     except PerfUnavailable:
-        now, here = [0], PodCgroups("none", {"1": cgroup.name}, pod_cgroups().seen)
+        now, here = [0], PodCgroups("none", {"1": cgroup.name}, pod_cgroups().node_pod)
         made = details(cgroup.parent, "CPICollector=true", now, 2)
         for _ in range(3):
             made.run_cycle([here])
@@ -158,7 +160,7 @@ def test_cache_and_bandwidth_usage_of_classes_is_read(tmp_path: Path) -> None:
     (folder / "mbm_local_bytes").write_text("Unavailable\n")
     (folder / "mbm_total_bytes").write_text("12\n")
     (folder.parent / "mon_sub_L3_00").mkdir()
-    assert resctrl_monitor.used(tmp_path / "sys/fs/resctrl", ("LS", "BE")) == [
+    assert resctrl_monitor.cache_usage(tmp_path / "sys/fs/resctrl", ("LS", "BE")) == [
         CacheUse("BE", 1, "llc", 163_840),
         CacheUse("BE", 1, "total", 12),
     ]

@@ -36,12 +36,12 @@ NGINX = HostApplication(name="nginx", priority="koord-prod", qos="LS")
     ],
 )
 def test_its_cgroup_follows_from_its_class_or_its_path(app: HostApplication, folder: str | None) -> None:
-    assert host_application_paths.folder(app, KUBE) == folder
+    assert host_application_paths.cgroup_of(app, KUBE) == folder
 
 
 def test_a_path_below_kubepods_is_none_while_there_are_no_pods() -> None:
     app = HostApplication(name="a", cgroup_path=CgroupPath(base="Kubepods", relative_path="x"))
-    assert host_application_paths.folder(app, None) is None
+    assert host_application_paths.cgroup_of(app, None) is None
 
 
 def use(machine: NodeOnFiles, version: int, *, cpu_ns: int, memory: int) -> None:

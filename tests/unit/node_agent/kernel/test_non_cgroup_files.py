@@ -148,7 +148,7 @@ def test_a_share_is_computed_cache_by_cache() -> None:
     found = resctrl.of_pod(OWN, "7ff", (0, 1), "GenuineIntel")
     assert found.masks((0, 1)) == {0: 0x3F, 1: 0x3C}
     assert found.bandwidths((0, 1)) == {0: 40, 1: 40}
-    assert resctrl.lines("L3", {1: "3c", 0: "3f"}) == "L3:0=3f;1=3c;\n"
+    assert resctrl.schemata_lines("L3", {1: "3c", 0: "3f"}) == "L3:0=3f;1=3c;\n"
     assert resctrl.of_pod("{}", "7ff", (0,), "GenuineIntel").masks((0,)) == {}
 
 

@@ -10,7 +10,7 @@ from services.node_agent.prediction.peak_predictor import PeakPredictor
 from services.node_agent.report_builder import Forecasts
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from shared.agents import node_pods
-from shared.agents.node_pods import NodePods, seen_pod
+from shared.agents.node_pods import NodePods, agent_pod
 from shared.agents.report import Forecast
 from shared.errors import KoordError
 from shared.kube.instants import SECOND, instant_ns
@@ -40,7 +40,7 @@ def pod(name: str, cpu: str, memory: str, *, created: str = "2026-04-01T12:00:00
         node_name="n",
         priority=priority,
     )
-    return seen_pod(whole, name)
+    return agent_pod(whole, name)
 
 
 def slo_informer(folder: Path, *found: Pod) -> NodePodsInformer:

@@ -129,9 +129,9 @@ class ManagedNode:
         found = UsageSnapshot(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used, hosts or {})
         hierarchy = kubepods_paths.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
         listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
-        kube = kubepods_paths.kube_pods(listed)
+        kube = kubepods_paths.kubepods_layout(listed)
         assert kube is not None
-        self.qos_manager.run_cycle(found, hierarchy, kube, kubepods_paths.pods(listed, kube))
+        self.qos_manager.run_cycle(found, hierarchy, kube, kubepods_paths.pod_folders(listed, kube))
 
     def cpus(self, folder: str) -> str:
         """Returns the CPUs in effect: in v2 a written set is in effect at once."""

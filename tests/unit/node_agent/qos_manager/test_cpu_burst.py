@@ -3,7 +3,7 @@
 import pytest
 
 from services.node_agent.qos_manager.strategies.cpu_burst import (
-    Bursts,
+    BurstLimiters,
     CurrentLimits,
     Limiter,
     Measured,
@@ -27,14 +27,14 @@ def each(cpu: str, qos: str = "LS") -> NodePod:
 @pytest.mark.parametrize(("cpu", "percent", "burst"), [("2", 1000, 2_000_000), ("500m", 200, 100_000)])
 def test_e15_burst_buffer(cpu: str, percent: int, burst: int) -> None:
     strategy = CpuBurst(policy="cpuBurstOnly", cpu_burst_percent=percent)
-    decision = Bursts(lambda *_: 0).decide(
+    decision = BurstLimiters(lambda *_: 0).decide(
         each(cpu), strategy, NodeState.IDLE, lambda _: CurrentLimits(None, None), lambda _: Measured(None, None), 0
     )
     assert decision.containers_burst_us == {"id": burst}
 
 
 def test_e16_a_throttled_container_grows_step_by_step_and_shrinks_when_the_node_is_full() -> None:
-    bursts, quotas = Bursts(lambda *_: 0), {"id": 200_000, "": 450_000}
+    bursts, quotas = BurstLimiters(lambda *_: 0), {"id": 200_000, "": 450_000}
     strategy = CpuBurst(policy="auto", cfs_quota_burst_percent=300, cfs_quota_burst_period_seconds=-1)
 
     def after(state: NodeState) -> int:

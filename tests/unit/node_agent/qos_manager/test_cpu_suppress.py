@@ -7,12 +7,12 @@ from services.node_agent.qos_manager.strategies.cpu_selection import Processor, 
 from services.node_agent.qos_manager.strategies.cpu_suppress import (
     HostApp,
     Policy,
-    Situation,
+    SuppressInputs,
     Usage,
-    chosen,
-    how_many,
+    cpu_count,
     quota,
-    share,
+    select_cpus,
+    suppress_share,
 )
 from services.node_agent.states_informer.annotations import ReservedCpus
 from shared.domain.cpu_set import cpu_list
@@ -39,16 +39,16 @@ def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
 def test_e6_cpu_for_best_effort() -> None:
     usage = Usage(40 * CORE, {"ls": 20_500_000_000, "be": 12 * CORE}, {"nginx": CORE})
     pods, apps = (pod("ls", "LS"), pod("be", "BE")), (HostApp("nginx", best_effort=False),)
-    found = share(NODE, pods, usage, apps, threshold_percent=65, least_percent=None)
+    found = suppress_share(NODE, pods, usage, apps, threshold_percent=65, least_percent=None)
     assert found == (24_000, 4_000)
-    assert share(NODE, pods, usage, apps, threshold_percent=65, least_percent=40).suppress_milli == 32_000
+    assert suppress_share(NODE, pods, usage, apps, threshold_percent=65, least_percent=40).suppress_milli == 32_000
 
 
 @pytest.mark.parametrize(
     ("milli", "now", "cpus"), [(24_000, 10, 18), (-5_000, 10, 2), (2_001, 10, 3), (24_000, 20, 24)]
 )
 def test_e7_number_of_cpus(milli: int, now: int, cpus: int) -> None:
-    assert how_many(milli, now, 80) == cpus
+    assert cpu_count(milli, now, 80) == cpus
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,15 @@ def test_e9_whole_cores_first_and_sockets_in_turn() -> None:
 
 def test_e9_cpus_are_shared_with_lsr_pods_in_proportion() -> None:
     processors = tuple(Processor(cpu, cpu // 2, 0, 0) for cpu in range(32))
-    cpus = chosen(10_000, frozenset(range(10)), processors, [pod("lsr", "LSR", "0-7")], ReservedCpus())
+    cpus = select_cpus(10_000, frozenset(range(10)), processors, [pod("lsr", "LSR", "0-7")], ReservedCpus())
     assert len(cpus & set(range(8))) == 2
     assert len(cpus) == 10
 
 
-def situation(*pods: Pod, node_cpu: int | None = CORE, held: ReservedCpus | None = None) -> Situation:
-    return Situation(NODE, pods, Usage(node_cpu, {}, {}), (), EIGHT, held or ReservedCpus(), frozenset(range(4)), -1)
+def situation(*pods: Pod, node_cpu: int | None = CORE, held: ReservedCpus | None = None) -> SuppressInputs:
+    return SuppressInputs(
+        NODE, pods, Usage(node_cpu, {}, {}), (), EIGHT, held or ReservedCpus(), frozenset(range(4)), -1
+    )
 
 
 def test_a_node_whose_cpus_all_belong_to_lse_pods_leaves_best_effort_as_it_is() -> None:

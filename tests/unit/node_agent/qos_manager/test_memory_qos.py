@@ -73,7 +73,7 @@ def test_e23_ways_of_the_cache(cbm: str, start: int, end: int, mask: int) -> Non
 
 
 def test_e23_a_line_of_schemata() -> None:
-    assert resctrl.line("L3", "f", [1, 0]) == "L3:0=f;1=f;\n"
+    assert resctrl.schemata_line("L3", "f", [1, 0]) == "L3:0=f;1=f;\n"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor
 from services.node_agent.topology.hardware import BasicInfo, Hardware, ZoneMemory, read_hardware
 from services.node_agent.topology.kubelet_cpu_manager import KubeletConfig
-from services.node_agent.topology.node_topology import Kubelet, taken_first, topology_report
+from services.node_agent.topology.node_topology import Kubelet, topology_report, whole_cores_first
 from services.node_agent.topology.topology_reporter import (
     KUBELET_POLL_INTERVAL_NS,
     REPEAT_INTERVAL_NS,
@@ -173,7 +173,7 @@ def test_nothing_is_reported_where_cpus_and_memory_disagree_about_zones(memory: 
     ("count", "taken"), [(0, set()), (1, {0}), (2, {0, 2}), (3, {0, 2, 1}), (5, {0, 1, 2, 3, 4}), (99, set(range(8)))]
 )
 def test_cpus_are_taken_by_whole_cores_first(count: int, taken: set[int]) -> None:
-    assert taken_first(count, EIGHT) == taken
+    assert whole_cores_first(count, EIGHT) == taken
 
 
 class Files:
