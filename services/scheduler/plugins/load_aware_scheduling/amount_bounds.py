@@ -1,9 +1,9 @@
-"""How large an amount may be: a report says what it likes, and what little is added to it must stay within int64."""
+"""Upper bound of amounts: a report may hold any number, and sums of a few of them must stay within int64."""
 
 LARGEST = 1 << 61
-"""RecordedEvent cases of upstream go up to here; it adds without a look at what an int64 holds."""
+"""Recorded cases of upstream go up to here; upstream adds without a check for int64."""
 
 
 def bounded(amount: int) -> int:
-    """The amount, or the nearest that a few of can be added up."""
+    """The amount, or the nearest one of which a few can be added up within int64."""
     return min(max(amount, -LARGEST), LARGEST)

@@ -1,4 +1,4 @@
-"""JSON and numbers that people write into annotations, read as strictly as upstream does: whole, or not at all."""
+"""JSON and numbers in annotations of users, read as strictly as upstream does: the whole value, or none of it."""
 
 import re
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer that upstream's int64 can hold."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_WHOLE_DIGITS = 40  # more than any int64 has; what is longer is none
+_WHOLE_DIGITS = 40  # more digits than any int64 has; a longer number is none
 
 
 def read_counts(text: str | None) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""How a node's load is reckoned, as JSON for people and their tools. Source: spec/scheduler-core.md 3.7."""
+"""Debug view of a node's load: measured usage, pods and estimates, as JSON. Source: spec/scheduler-core.md 3.7."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from shared.kube.instants import instant_text
 
 
 def node_view(load_cache: LoadCache, row: int) -> dict[str, Any]:
-    """The pods that count on a node, and what they add; amounts as integers, cpu in milli-cores. Sums only where there is a report."""
+    """The pods that count on a node, with the amounts that they add; integers, cpu in milli-cores. Sums need a report."""
     shares = sorted(load_cache.shares(row), key=lambda entry: (entry[0].assigned_ns, entry[0].pod))
     report = load_cache.report(row)
     if not shares and report is None:

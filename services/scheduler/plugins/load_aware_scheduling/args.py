@@ -1,4 +1,4 @@
-"""LoadAwareSchedulingArgs: what an operator writes, its defaults, and what is refused.
+"""LoadAwareSchedulingArgs: fields, defaults and checks.
 
 Source: spec/scheduler-core.md 3.1, spec/api.md 4.3; upstream pkg/scheduler/apis/config/{v1/defaults.go,validation}.
 """
@@ -13,14 +13,14 @@ from shared.errors import KoordError
 from shared.kube.instants import SECOND, BadTime, duration_ns
 
 AGGREGATION_TYPES = ("avg", "p50", "p90", "p95", "p99")
-"""How usage over a window can be summed up in a report."""
+"""Aggregations of the usage over a window in a report."""
 
 Percents = dict[str, int]
 """Resource name -> whole percent."""
 
 
 class BadArgs(KoordError):
-    """Arguments that cannot be used; names each path, what was found there and what is allowed."""
+    """Arguments that cannot be used; gives each path, the value and what is allowed."""
 
     def __init__(self, source: str, problems: tuple[str, ...]) -> None:
         super().__init__(f"{source}: {'; '.join(problems)}")
@@ -30,7 +30,7 @@ class BadArgs(KoordError):
 class AggregatedArgs(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Judge nodes by a percentile over a window instead of the latest average.
+    """Evaluates nodes by a percentile over a window instead of the latest average.
 
     Attributes:
         usage_thresholds: the filter uses the percentile when this is not empty and `usage_aggregation_type` is set.
@@ -51,19 +51,20 @@ class LoadAwareArgs(
     """The plugin's arguments, by their upstream JSON names. Absent and empty fields take `with_defaults`' values.
 
     Attributes:
-        filter_expired_node_metrics: refuse nodes whose report is older than `node_metric_expiration_seconds`.
-        enable_schedule_when_node_metrics_expired: with the former, let such nodes pass unjudged instead.
+        filter_expired_node_metrics: reject nodes whose report is older than `node_metric_expiration_seconds`.
+        enable_schedule_when_node_metrics_expired: with the former, pass such nodes without a check instead.
         resource_weights: weights of the score, 1..100.
         dominant_resource_weight: extra weight of a node's scarcest resource, 0..100.
-        usage_thresholds: percent of allocatable beyond which a node is refused; 0 does not check the resource.
-        prod_usage_thresholds: the same for prod pods, against what prod pods use.
-        prod_usage_include_sys: what the system uses counts as used by prod pods.
-        estimator: name of the estimator; there is one, any other name means it too.
+        usage_thresholds: percent of allocatable beyond which a node is rejected; 0 does not check the resource.
+        prod_usage_thresholds: the same for prod pods, against the usage of prod pods.
+        prod_usage_include_sys: usage of the system counts as usage of prod pods.
+        estimator: name of the estimator; there is one, so that any name stands for it.
         estimated_scaling_factors: percent of a request that a pod is expected to use, 1..100.
-        estimated_seconds_after_pod_scheduled: a pod counts with its estimate for so long, whatever is measured; 0 or less: no.
+        estimated_seconds_after_pod_scheduled: time for which a pod counts with its estimate, whatever is measured; 0 or
+            less: none.
         estimated_seconds_after_initialized: the same from its initialisation on, once it is initialised.
         allow_customize_estimation: pods may override the three fields before by annotations.
-        supported_resources: more resources to keep account of.
+        supported_resources: more resources whose load is tracked.
     """
 
     filter_expired_node_metrics: bool | None = None
@@ -102,11 +103,11 @@ class LoadAwareArgs(
         return msgspec.structs.replace(self, **changes)
 
     def problems(self) -> tuple[str, ...]:
-        """What cannot be used, as `path is value; what is allowed`. Meant for arguments that have their defaults."""
+        """The invalid values, as `path is value; what is allowed`. Meant for arguments with defaults."""
         return tuple(self._problems())
 
     def resources(self) -> tuple[str, ...]:
-        """The resources that accounts are kept of, sorted: every one that the arguments name, cpu and memory always."""
+        """The resources whose load is tracked, sorted: every one that the arguments name, and always cpu and memory."""
         named = (
             self.usage_thresholds,
             self.prod_usage_thresholds,
@@ -146,11 +147,11 @@ class LoadAwareArgs(
 
 
 def read_args(raw: Mapping[str, Any], source: str = "LoadAwareSchedulingArgs") -> LoadAwareArgs:
-    """Decode, default and check arguments as they stand in a scheduler configuration.
+    """Decodes, defaults and checks the arguments in a scheduler configuration.
 
     Args:
         raw: the decoded `args` of the plugin; apiVersion and kind may be among them.
-        source: where it came from, for the error's text.
+        source: their path, for the text of the error.
 
     Raises:
         BadArgs: a field is unknown, of the wrong type, or out of range.
@@ -162,7 +163,7 @@ def read_args(raw: Mapping[str, Any], source: str = "LoadAwareSchedulingArgs") -
 
 
 def decode_args(raw: Mapping[str, Any], source: str = "LoadAwareSchedulingArgs") -> LoadAwareArgs:
-    """Decode arguments without defaults or range checks.
+    """Decodes arguments without defaults or range checks.
 
     Raises:
         BadArgs: a field is unknown or of the wrong type.

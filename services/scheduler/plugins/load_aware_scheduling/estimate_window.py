@@ -1,4 +1,4 @@
-"""Pods that count on a node, and until when their estimates count whatever is measured.
+"""Pods that count on a node, and the time until which their estimates count, whatever is measured.
 
 Source: spec/scheduler-core.md 3.3; upstream pkg/scheduler/plugins/loadaware/pod_assign_cache.go.
 """
@@ -28,7 +28,7 @@ def counts_on_node(pod: Pod) -> bool:
 
 
 def windows_of(pod: Pod, args: LoadAwareArgs) -> Windows:
-    """How long this pod's estimate counts whatever is measured: the arguments', or its own annotations' where allowed."""
+    """The time for which this pod's estimate counts: of the arguments, or of its annotations where allowed."""
     return Windows(
         after_scheduled_s=_window_s(pod, args, AFTER_SCHEDULED_ANNOTATION, args.estimated_seconds_after_pod_scheduled),
         after_initialized_s=_window_s(

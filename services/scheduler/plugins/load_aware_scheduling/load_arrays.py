@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 FILTER, SCORE, PROD = range(3)
-"""The loads kept of a node: what its filter compares, what the score compares, and what prod pods use."""
+"""The loads of a node: for the filter, for the score, and the usage of prod pods."""
 
 ANY_POD, PROD_POD = range(2)
-"""For whom limits hold."""
+"""Pods to which limits apply."""
 
 FOREVER: Final = 2**63 - 1
 NEVER: Final = -(2**63)
@@ -21,17 +21,17 @@ _HUGE: Final = 2**62
 
 
 class LoadArrays:
-    """What is known of the nodes, by row.
+    """Loads and limits of the nodes, by row.
 
     Attributes:
-        loads: int64[3, resources, rows]: measured usage completed by what assigned pods add, as FILTER, SCORE, PROD.
+        loads: int64[3, resources, rows]: measured usage plus the amounts that assigned pods add, as FILTER, SCORE, PROD.
         allocatable: int64[resources, rows].
-        divisor: int64[resources, rows]: allocatable, or something huge where it is 0, so that no share is left of it.
-        limits: float64[2, resources, rows]: percent of allocatable from which on a pod is refused; inf: unchecked.
-        expires_ns: int64[2, rows]: from when on a report is too old to judge by; FOREVER where none is needed.
-        scored_until_ns: int64[rows]: from when on a node has no score.
-        prod_mode: bool[rows]: whether prod pods are compared with what prod pods use.
-        windowed: bool[rows]: whether the filter looks at a percentile over a window.
+        divisor: int64[resources, rows]: allocatable, or a huge number where it is 0, so that the share becomes 0.
+        limits: float64[2, resources, rows]: percent of allocatable from which on a pod is rejected; inf: unchecked.
+        expires_ns: int64[2, rows]: time from which on a report is expired; FOREVER where none is needed.
+        scored_until_ns: int64[rows]: time from which on a node has no score.
+        prod_mode: bool[rows]: prod pods are compared with the usage of prod pods.
+        windowed: bool[rows]: the filter uses a percentile over a window.
     """
 
     def __init__(self, resources: int) -> None:
@@ -46,7 +46,7 @@ class LoadArrays:
         self.windowed = np.zeros(0, np.bool_)
 
     def grow(self, rows: int) -> None:
-        """Make room for so many rows at least; a new row passes every filter and scores 0."""
+        """Grows the arrays to at least so many rows; a new row passes every filter and scores 0."""
         if rows <= self.rows:
             return
         extra = max(rows, 2 * self.rows, 16) - self.rows
@@ -61,12 +61,12 @@ class LoadArrays:
         self.rows += extra
 
     def set_allocatable(self, row: int, amounts: Sequence[int]) -> None:
-        """What usage on a node is compared with."""
+        """Sets the amounts that usage on a node is compared with."""
         self.allocatable[:, row] = amounts
         self.divisor[:, row] = [size or _HUGE for size in amounts]
 
     def set_limits(self, row: int, any_pod: Sequence[int], prod_pod: Sequence[int]) -> None:
-        """From which share of allocatable on a pod is refused: goround(share) > percent, written as share >= limit.
+        """Sets the shares of allocatable from which on a pod is rejected: goround(share) > percent, as share >= limit.
 
         A percent of 0 and an allocatable of 0 leave the resource unchecked.
         """
@@ -82,13 +82,13 @@ def _limits(percents: Sequence[int], sizes: Sequence[int]) -> list[float]:
 
 
 def rejected_from(percent: int) -> float:
-    """The smallest share, in percent, that cycles to more than `percent`, halves being rounded away from zero."""
+    """The smallest share, in percent, that is rounded to more than `percent`, halves being rounded away from zero."""
     half = percent + 0.5
     return half if percent >= 0 else float(np.nextafter(half, np.inf))
 
 
 def int64(amounts: Sequence[int] | Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """The amounts as an array; what no int64 holds counts as the nearest one that does, for a fold never refuses."""
+    """The amounts as an array; one beyond int64 counts as the nearest int64, because a fold never fails."""
     try:
         return np.array(amounts, np.int64)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""What is known of every node's load: its report, and the pods the report cannot contain yet, kept as sums over nodes."""
+"""Load of every node: its report, plus the pods that the report cannot contain yet, kept as sums over nodes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -38,11 +38,11 @@ from shared.kube.node import Node, NodeMetric
 
 
 class CountedPod(NamedTuple):
-    """A pod as it counts on a node.
+    """A pod that counts on a node.
 
     Attributes:
-        pod: `namespace/name`, by which reports name it.
-        block: int64[3, resources], what it adds to the node's loads.
+        pod: `namespace/name`, its key in reports.
+        block: int64[3, resources], the amounts that it adds to the node's loads.
     """
 
     row: int
@@ -54,12 +54,12 @@ class CountedPod(NamedTuple):
 
 
 class _Row:
-    """What was last set for one node.
+    """The last values set for one node.
 
     Attributes:
-        measured: whether FILTER and SCORE start from measured usage.
-        prod: whether something compares what prod pods use; their part is summed up only then.
-        contained_ns: a pod that the report names, that came no later and whose estimate is not asked to count longer, adds nothing.
+        measured: FILTER and SCORE start from measured usage.
+        prod: a threshold compares the usage of prod pods; their part is summed up only then.
+        contained_ns: a pod that the report names, that was assigned no later and whose estimate window is over, adds nothing.
     """
 
     __slots__ = ("contained_ns", "measured", "pods", "prod", "report", "thresholds")
@@ -74,7 +74,7 @@ class _Row:
 
 
 class LoadCache:
-    """The load of every node, as a function of what was last set for each node, report and pod.
+    """The load of every node: a function of the last value that was set for each node, report and pod.
 
     Calls for different objects commute, so a State may make them in the order in which its contexts arrive. Rows are the
     caller's: small integers, one per node, never given to another node before both its parts are set to None and its
@@ -82,7 +82,7 @@ class LoadCache:
 
     Attributes:
         resources: names of the columns, sorted.
-        fleet: the arrays.
+        arrays: loads and limits by row.
         templates: estimates of pods.
     """
 
@@ -97,11 +97,11 @@ class LoadCache:
         self._zero = (0,) * len(self.resources)
         self._nothing = int64((self._zero,) * 3)
         self._rows: dict[int, _Row] = {}
-        self._where: dict[str, _Row] = {}  # uid -> where it counts
+        self._where: dict[str, _Row] = {}  # uid -> the row on which it counts
         self._scores_prod = bool(args.score_according_prod_usage)
 
     def set_node(self, row: int, node: Node | None) -> None:
-        """Take over a node's allocatable and thresholds; None: the node is gone."""
+        """Sets a node's allocatable and thresholds; None: the node is deleted."""
         state, default = self._row(row), self._thresholds
         before, state.thresholds = state.thresholds, node_thresholds(node, default) if node else default
         prod_before = state.prod
@@ -112,11 +112,11 @@ class LoadCache:
             self._add_up(row, state)
 
     def set_metric(self, row: int, metric: NodeMetric | None, earlier_ns: int | None = None) -> None:
-        """Take over a node's report; None: there is none.
+        """Sets a node's report; None: there is none.
 
         Args:
             earlier_ns: `report_time_ns` of the node's last report that had a time. It stays in force for a report without
-                one, so a State keeps it beside the report.
+                one, so a State keeps it next to the report.
         """
         state = self._row(row)
         state.report = read_report(metric, self.resources, self.args, earlier_ns) if metric else None
@@ -132,11 +132,11 @@ class LoadCache:
         assigned_ns: int,
         initialized_ns: int | None,
     ) -> None:
-        """Counts a pod on a node from an instant on, in place of what was counted for it before.
+        """Counts a pod on a node from an instant on; an earlier count of it is replaced.
 
         Args:
-            name: `namespace/name`, by which reports name the pod.
-            initialized_ns: when its init containers were done, None before.
+            name: `namespace/name`, the pod's key in reports.
+            initialized_ns: the end of its init containers, None before.
         """
         if uid in self._where:
             self.release(uid)
@@ -149,7 +149,7 @@ class LoadCache:
             self.arrays.loads[:, :, row] += block
 
     def release(self, uid: str) -> None:
-        """Count a pod no longer; nothing happens when it was not counted."""
+        """Counts a pod no longer; no effect for one that does not count."""
         state = self._where.pop(uid, None)
         if state is not None:
             held = state.pods.pop(uid)
@@ -163,11 +163,11 @@ class LoadCache:
         return self._added(state, name, template, assigned_ns, deadline)
 
     def report(self, row: int) -> Report | None:
-        """The node's report as read, if there is one."""
+        """The node's report, if there is one."""
         return self._rows[row].report if row in self._rows else None
 
     def shares(self, row: int) -> Iterator[tuple[CountedPod, PodShare]]:
-        """The pods that count on a node, each with what it adds."""
+        """The pods that count on a node, each with the amounts that it adds."""
         state = self._rows.get(row)
         for held in state.pods.values() if state else ():
             report = state.report if state else None
@@ -181,7 +181,7 @@ class LoadCache:
         return state
 
     def _add_up(self, row: int, state: _Row) -> None:
-        """Sum a node's loads anew: its measured usage, and each pod's block by the report that holds now."""
+        """Sums up a node's loads again: its measured usage, and each pod's block by the present report."""
         report, zero = state.report, self._zero
         bases: tuple[Vector | None, Vector | None] = (None, None)
         if report is not None:
@@ -201,7 +201,7 @@ class LoadCache:
     def _added(
         self, state: _Row, name: str, template: PodTemplate, assigned_ns: int, deadline: int | None
     ) -> NDArray[np.int64]:
-        """int64[3, resources], not to be written to: what a pod adds to a node's loads."""
+        """int64[3, resources], read-only: the amounts that a pod adds to a node's loads."""
         report = state.report
         if report is None or name not in report.pods:
             if template.unreported is not None:
@@ -234,7 +234,7 @@ class LoadCache:
         return int64((filtered or zero, scored or zero, prod or zero))
 
     def _evaluate(self, row: int, state: _Row) -> None:
-        """Work out what a node's thresholds and the age of its report mean for filter and score."""
+        """Computes the limits and expiry times of a node from its thresholds and its report."""
         arrays, report, thresholds = self.arrays, state.report, state.thresholds
         usage, prod = self._default_percents
         if thresholds is not self._thresholds:
@@ -263,5 +263,5 @@ def _deadline_ns(template: PodTemplate, assigned_ns: int, initialized_ns: int | 
 def _expires_ns(report: Report | None, expiration_ns: int) -> int:
     if report is None or report.updated_ns is None:
         return NEVER
-    # Of an absurd time, the nearest that an array holds.
+    # A time beyond int64 counts as the nearest int64.
     return min(max(report.updated_ns + expiration_ns, NEVER), FOREVER)

@@ -1,4 +1,4 @@
-"""A node's report as vectors, and what one pod adds to the load that the report shows.
+"""A node's report as vectors, and the amounts that one pod adds to the reported load.
 
 A vector holds one integer per resource of the arguments, in their sorted order: cpu in milli-cores, the rest in whole
 units. Plain tuples, because they are short and an event changes one node.
@@ -21,22 +21,23 @@ from shared.kube.quantity import BadQuantity, amount, nanos
 Vector = tuple[int, ...]
 
 NEVER_NS = -62_135_596_800 * SECOND
-"""The clock of a node that has never said when it reported: the first instant of year 1."""
+"""The clock of a node without any report time: the first instant of year 1."""
 
 _DEFAULT_INTERVAL_S = 60
 
 
 class Report(NamedTuple):
-    """What a node reported.
+    """A node's report.
 
     Attributes:
-        clock_ns: the report's own time, or that of the last one that had one, or NEVER_NS.
+        clock_ns: the report's own time, or that of the last report with a time, or NEVER_NS.
         updated_ns: the report's own time; None when it has none, which counts as expired.
-        interval_ns: how far a report may lag behind what it measures.
+        interval_ns: time by which a report may lag behind the measurement.
         usage: of the whole node; None when the report has no node part.
         windows: usage by percentile and window; duration 0 is the longest window of that percentile.
-        system: of what runs outside of pods, as far as it counts as prod.
-        pods: `namespace/name` -> what the node reported of it, of pods with any usage; read when somebody asks, for most are never asked for.
+        system: usage outside of pods, as far as it counts as prod.
+        pods: `namespace/name` -> its reported usage, of pods with any usage; decoded on access, because most are never
+            read.
     """
 
     clock_ns: int
@@ -49,13 +50,13 @@ class Report(NamedTuple):
 
 
 class PodShare(NamedTuple):
-    """What one assigned pod adds, each None where it adds nothing.
+    """Amounts that one assigned pod adds, each None where it adds nothing.
 
     Attributes:
-        prod_usage: to what prod pods are measured to use.
-        node_delta: to what the node is measured to use, because the report cannot contain it yet.
-        prod_delta: the same, to what prod pods are measured to use.
-        estimated: its estimate, for nodes of which nothing usable is measured.
+        prod_usage: to the usage of prod pods, as measured.
+        node_delta: to the measured usage of the node, because the report cannot contain it yet.
+        prod_delta: the same, to the measured usage of prod pods.
+        estimated: its estimate, for nodes without a usable measurement.
     """
 
     prod_usage: Vector | None = None
@@ -65,7 +66,7 @@ class PodShare(NamedTuple):
 
 
 def report_time_ns(metric: NodeMetric) -> int | None:
-    """The report's own time, when it has one that can be read."""
+    """The report's own time, None without a readable one."""
     text = metric.status.update_time
     try:
         return instant_ns(text) if text else None
@@ -74,10 +75,10 @@ def report_time_ns(metric: NodeMetric) -> int | None:
 
 
 def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareArgs, earlier_ns: int | None) -> Report:
-    """Read a NodeMetric.
+    """Reads a NodeMetric.
 
     Args:
-        earlier_ns: the time of the node's last report that had one; it stays in force when this one has none.
+        earlier_ns: time of the node's last report with a time; it stays in force when this one has none.
     """
     policy, status = metric.spec.metric_collect_policy, metric.status
     interval_s = policy.report_interval_seconds if policy else None
@@ -100,7 +101,7 @@ def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareA
 
 
 def base_load(report: Report, window: Window | None) -> Vector | None:
-    """The node's measured usage that assigned pods are added to; None: nothing fits, count their estimates alone."""
+    """The node's measured usage, to which assigned pods are added; None: only their estimates count."""
     if window is None:
         return report.usage
     measured = report.windows.get(window)
@@ -117,10 +118,10 @@ def share_of_pod(
     is_prod: bool,
     resources: tuple[str, ...],
 ) -> PodShare:
-    """What an assigned pod adds to the load of its node.
+    """The amounts that an assigned pod adds to the load of its node.
 
-    Its estimate counts in so far as it exceeds the measured usage, and only while the report cannot be trusted to
-    contain it: the pod is not in it, came at most an interval before it, or its estimate is asked to count longer.
+    Its estimate counts in so far as it exceeds the measured usage, and only while the report may not contain it: the pod is
+    not in it, was assigned at most an interval before it, or its estimate window is not over.
 
     Args:
         pod: `namespace/name`.
@@ -142,14 +143,14 @@ def share_of_pod(
     if not is_prod:
         prod_delta = None
     elif usage is not None and not counted_as_prod:
-        prod_delta = _excess(estimate, None)  # measured, but not as prod: among prod pods it is not measured at all
+        prod_delta = _excess(estimate, None)  # measured, but not as prod: for the prod sums it counts as not measured
     else:
         prod_delta = delta
     return PodShare(prod_usage, delta, prod_delta, estimate)
 
 
 def to_vector(usage: ResourceMap | None, resources: tuple[str, ...]) -> Vector:
-    """Amounts in the order of `resources`, 0 where none is stated, or where one cannot be read."""
+    """Amounts in the order of `resources`, 0 where one is missing or cannot be read."""
     annotated = usage.resources if usage else None
     if not annotated:
         return (0,) * len(resources)
@@ -164,7 +165,7 @@ def _amount(name: str, text: str | None) -> int:
 
 
 def _excess(estimate: Vector, usage: Vector | None) -> Vector | None:
-    """By how much the estimate exceeds the usage, resource by resource; None when it does nowhere."""
+    """The excess of the estimate over the usage, resource by resource; None where there is none."""
     excess = tuple(max(0, estimated - used) for estimated, used in zip(estimate, usage or repeat(0), strict=False))
     return excess if any(excess) else None
 
@@ -175,7 +176,7 @@ def _windows(reported: tuple[AggregatedUsage, ...], resources: tuple[str, ...]) 
     for aggregated in reported:
         try:
             length = duration_ns(aggregated.duration)
-        except BadTime:  # the API takes any text here; what is no window is asked for by nobody
+        except BadTime:  # the API accepts any text here; one that is no window is never looked up
             continue
         for kind, usage in (aggregated.usage or {}).items():
             if not usage.resources:

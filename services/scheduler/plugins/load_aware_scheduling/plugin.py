@@ -1,6 +1,6 @@
-"""LoadAwareScheduling as a plugin of a profile: fits the load-aware account to the framework.
+"""LoadAwareScheduling as a plugin of a profile: adapts LoadCache and LoadState to the framework.
 
-The rules are in `load_aware/`; this names its reasons, keeps its ledger by row, and counts the pods of a cycle.
+The rules are in `plugin_state.py` and `load_cache.py`.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from shared.kube.quantity import BadQuantity
 
 
 class LoadAwareScheduling(Plugin):
-    """Refuses nodes whose measured usage would exceed the thresholds; prefers those with the most room left."""
+    """Rejects nodes whose measured usage would exceed the thresholds; prefers those with the most free capacity."""
 
     spec: ClassVar[PluginSpec] = SPEC
 
@@ -41,9 +41,9 @@ class LoadAwareScheduling(Plugin):
         return LoadAwareCache(self.args)
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
-        """A verdict is the load-aware package's code."""
+        """The state; a filter result is an index into `plugin_state.reasons`."""
         assert isinstance(plugin_cache, LoadAwareCache), "the index hands back what new_cache made"
-        plugin_cache.load_cache.arrays.grow(snapshot.size)  # a row may be known by a pod alone
+        plugin_cache.load_cache.arrays.grow(snapshot.size)  # a row may exist because of a pod only
         return _LoadAwareSchedulingState(LoadState(plugin_cache.load_cache), plugin_cache.load_cache, now_ns)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -52,37 +52,35 @@ class LoadAwareScheduling(Plugin):
 
 
 class LoadAwareCache(PluginCache):
-    """LoadCache, fed with what the index holds.
+    """LoadCache, updated by the scheduling cache.
 
     Attributes:
-        account: the load of the nodes.
+        load_cache: the load of the nodes.
     """
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self.load_cache = LoadCache(args)
 
     def view(self, row: int) -> dict[str, Any]:
-        """How the load of the node in a row is reckoned, for the services engine's view."""
+        """The load of the node in a row with its parts, for the debug view."""
         return node_view(self.load_cache, row)
 
     def set_node(self, row: int, node: Node | None) -> None:
-        """The node in the row, None when it is gone."""
+        """Sets the node in the row, None when it is deleted."""
         try:
             self.load_cache.set_node(row, node)
         except BadQuantity:
-            self.load_cache.set_node(
-                row, None
-            )  # without an allocatable that can be read there is nothing to compare with
+            self.load_cache.set_node(row, None)  # without a readable allocatable there is nothing to compare with
 
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """The node's report; `updated` is the time of the last one that had a time."""
+        """Sets the node's report; `updated` is the time of the last one with a time."""
         try:
             self.load_cache.set_metric(row, metric, instant_ns(updated) if updated else None)
         except (BadQuantity, BadTime):
-            self.load_cache.set_metric(row, None)  # a report that cannot be read is none
+            self.load_cache.set_metric(row, None)  # an unreadable report counts as none
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
-        """Counts the pod, unless it stands for a Reservation, or its requests cannot be read, so that nothing can be estimated."""
+        """Counts the pod, unless it stands for a Reservation, or its requests cannot be read, so that there is no estimate."""
         pod_class = assignment.load_class or assignment.pod_class
         if pod_class.fault or not counts_on_node(pod_class.pod):
             return
@@ -99,7 +97,7 @@ class LoadAwareCache(PluginCache):
 
 
 class _LoadAwareSchedulingState(PluginState):
-    """LoadState at the instant of the cycle."""
+    """LoadState at the time of the cycle."""
 
     def __init__(self, state: LoadState, load_cache: LoadCache, now_ns: int) -> None:
         self._state = state
@@ -109,11 +107,11 @@ class _LoadAwareSchedulingState(PluginState):
         self._expected: list[bool] = []
 
     def applies_to(self, pod_class: PodClass) -> bool:
-        """Whether there is a limit for pods of its priority."""
+        """Returns True where a node has a limit for pods of its priority."""
         return self._state.limits(pod_class.pod)
 
     def score_term(self, pod_class: PodClass) -> LoadTerm | None:
-        """What the pod would leave."""
+        """The capacity that the pod would leave."""
         self._load_cache.templates.of(pod_class.pod, pod_class.amounts)
         return self._state.score_term(pod_class.pod, self._now_ns)
 
@@ -139,7 +137,7 @@ class _LoadAwareSchedulingState(PluginState):
         self._matched_prediction = unreported is not None and (block is unreported[0] or block is unreported[1])
 
     def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
-        """Those that no report names yet, up to the first that one does."""
+        """The number of pods, from the first on, that no report names yet."""
         names = (pod.name for pod in pods)
         self._expected = self._state.unreported_of(
             rows, names, self._load_cache.templates.of(pod_class.pod), self._now_ns
@@ -151,14 +149,14 @@ class _LoadAwareSchedulingState(PluginState):
         self._matched_prediction = True
 
     def can_predict(self, pod_class: PodClass) -> bool:
-        """Whether the class's estimate is all that counts for its pods."""
+        """Returns True where pods of the class count with its estimate only."""
         return self._state.can_predict(pod_class.pod)
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:  # noqa: ARG002
-        """With the class's estimate on every node; what prod pods use is not foreseen."""
+        """The state with the class's estimate on every node; usage of prod pods is not predicted."""
         fuller = self._state.after_one_more(pod_class.pod)
         return None if fuller is None else _LoadAwareSchedulingState(fuller, self._load_cache, self._now_ns)
 
     def matched_prediction(self) -> bool:
-        """Whether the last pod counted by its estimate, neither more nor less."""
+        """Returns True where the last pod counted with exactly its estimate."""
         return self._matched_prediction

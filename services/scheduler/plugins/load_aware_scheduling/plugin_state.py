@@ -1,4 +1,4 @@
-"""Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling cycle may change."""
+"""Filter, score and reserve over all candidate nodes, on a copy of the loads for one scheduling cycle."""
 
 from collections.abc import Iterable, Sequence
 from copy import copy
@@ -31,7 +31,7 @@ def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
 
 
 class LoadState:
-    """The loads as one cycle sees them: as recorded, plus the pods that the cycle has placed so far."""
+    """The loads for one cycle: as recorded, plus the pods that the cycle has placed so far."""
 
     def __init__(self, plugin_cache: LoadCache) -> None:
         args = plugin_cache.args
@@ -49,9 +49,9 @@ class LoadState:
         self._scores_prod = bool(args.score_according_prod_usage)
 
     def filter(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
-        """Judge nodes by the share of allocatable that would be in use with this pod.
+        """Filters nodes by the share of allocatable that would be in use with this pod.
 
-            share = (load + the pod's estimate) / allocatable * 100, refused when goround(share) > threshold
+            share = (load + the pod's estimate) / allocatable * 100, rejected when goround(share) > threshold
 
         Args:
             rows: [candidates].
@@ -78,7 +78,7 @@ class LoadState:
             arrays.divisor,
             arrays.limits[kind],
         )
-        codes += codes > 0  # NodeMetricExpired stands before the first resource
+        codes += codes > 0  # NodeMetricExpired precedes the first resource
         if self._any_windowed:
             windowed = arrays.windowed[rows]
             if template.is_prod:
@@ -90,23 +90,24 @@ class LoadState:
         return codes
 
     def score(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
-        """Score nodes by the room that the pod would leave, resource by resource and on the scarcest one.
+        """Scores nodes by the capacity that the pod would leave, resource by resource and on the scarcest one.
 
-            room  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where nothing is left or allocatable is 0
-            score = floor( (sum of weight * room + dominant weight * least room) / (sum of weights + dominant weight) )
+            free  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where nothing is left or allocatable is 0
+            score = floor( (sum of weight * free + dominant weight * least free) / (sum of weights + dominant weight) )
 
         Args:
             rows: [candidates], nodes that passed every filter.
 
         Returns:
-            [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate negative.
+            [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate
+            negative.
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
         (which, count), part = selected(rows, self._arrays.rows), self.score_term(pod, now_ns)
         return np.zeros(count, np.int64) if part is None else left(which, count, *part)
 
     def score_term(self, pod: Pod, now_ns: int) -> LoadTerm | None:
-        """What `score` is worked out from; None when no resource counts."""
+        """Describes `score` for the fused kernel; None when no resource counts."""
         if not self._total_weight:
             return None
         arrays, template = self._arrays, self._plugin_cache.templates.of(pod)
@@ -115,12 +116,12 @@ class LoadState:
         return LoadTerm(arrays.allocatable, load, template.incoming, *weights, arrays.scored_until_ns, now_ns)
 
     def limits(self, pod: Pod) -> bool:
-        """Whether `filter` may refuse a node to the pod, or to one that differs in amounts alone."""
+        """Returns True where `filter` may reject a node for the pod, or for one that differs in amounts alone."""
         kind = PROD_POD if self._plugin_cache.templates.of(pod).is_prod else ANY_POD
         return self._limited[kind] or self._refuses_expired
 
     def filter_at(self, pod: Pod, row: int, now_ns: int) -> int:
-        """`filter` of one node in plain numbers: what a cycle asks after each placement, at a tenth of the cost."""
+        """`filter` of one node in plain integers: called after each placement, at a tenth of the cost."""
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
             return PASSES
         arrays, template = self._arrays, self._plugin_cache.templates.of(pod)
@@ -138,7 +139,7 @@ class LoadState:
         return PASSES
 
     def score_at(self, pod: Pod, row: int, now_ns: int) -> int:
-        """`score` of one node in plain numbers."""
+        """`score` of one node in plain integers."""
         arrays, template = self._arrays, self._plugin_cache.templates.of(pod)
         if not self._total_weight or arrays.scored_until_ns.item(row) <= now_ns:
             return 0
@@ -157,10 +158,10 @@ class LoadState:
         """Counts a pod on a node for the rest of the cycle, as Reserve does.
 
         Args:
-            name: `namespace/name`; a report may know an earlier pod of this name.
+            name: `namespace/name`; a report may contain an earlier pod of this name.
 
         Returns:
-            int64[3, resources], what it added.
+            int64[3, resources], the amounts that it adds.
         """
         block = self._plugin_cache.would_add(row, name, template, assigned_ns)
         self._loads[:, :, row] += block
@@ -169,9 +170,7 @@ class LoadState:
     def unreported_of(
         self, rows: Sequence[int], names: Iterable[str], template: PodTemplate, assigned_ns: int
     ) -> list[bool]:
-        """Of pods that are added to nodes, up to the first that a report names or that takes a closer look: which of `template.unseen` each
-        adds.
-        """
+        """The index into `template.unreported` for each pod, up to the first that a report names or that has to be added singly."""
         found: list[bool] = []
         if template.unreported is None:
             return found
@@ -184,19 +183,19 @@ class LoadState:
         return found
 
     def add_unreported(self, rows: Sequence[int], template: PodTemplate, which: Sequence[bool]) -> None:
-        """Add such pods, each to another node; `which` as `unseen_of` says."""
+        """Adds such pods, each to another node; `which` is a result of `unreported_of`."""
         assert template.unreported is not None, "as unseen_of has seen"
         blocks = np.array(template.unreported)[np.array(which, np.intp)]  # [pods, 3, resources]
         self._loads[:, :, np.array(rows, np.intp)] += blocks.transpose(1, 2, 0)
 
     def can_predict(self, pod: Pod) -> bool:
-        """Whether such a pod counts with its estimate alone."""
+        """Returns True where such a pod counts with its estimate only."""
         return counts_on_node(pod) and not (
             self._plugin_cache.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod)
         )
 
     def after_one_more(self, pod: Pod) -> "LoadState | None":
-        """The loads as if every node counted one more such pod, by its estimate. None: more than that counts for the pod."""
+        """The loads with one more such pod on every node, by its estimate; None where more than the estimate counts."""
         template = self._plugin_cache.templates.of(pod)
         if not self.can_predict(pod):
             return None

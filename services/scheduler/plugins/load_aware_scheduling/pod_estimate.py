@@ -1,10 +1,10 @@
-"""How much a pod is expected to use, before anything is measured.
+"""Estimate of a pod's usage, before anything is measured.
 
     base     = limit if limit > request else request, of the resource that the pod's class uses
     estimate = min( goround(base * factor / 100), limit if there is one )
 
-A pod that states neither counts 250m cpu and 200Mi memory. Estimates are named by the resource of the factor (`cpu`),
-whatever the pod's class really uses (`kubernetes.io/batch-cpu`).
+A pod with neither counts 250m cpu and 200Mi memory. Estimates are named by the resource of the factor (`cpu`),
+even if the pod's class uses another one (`kubernetes.io/batch-cpu`).
 
 Source: spec/scheduler-core.md 3.2; upstream pkg/scheduler/plugins/loadaware/estimator/default_estimator.go.
 """
@@ -51,10 +51,10 @@ def factors_of(pod: Pod, args: LoadAwareArgs) -> Mapping[str, int]:
 def estimate_pod(
     pod: Pod, args: LoadAwareArgs, class_: Priority | None = None, pod_amounts: PodAmounts | None = None
 ) -> dict[str, int]:
-    """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units.
+    """The estimated usage of the pod, of every resource with a factor: cpu in milli-cores, the rest in whole units.
 
     Args:
-        class_, asked: the pod's, if they are known already.
+        class_, pod_amounts: of the pod, if they have been read already.
     """
     class_, pod_amounts = class_ or priority(pod), pod_amounts or read_pod_amounts(pod)
     requests, limits = pod_amounts.requests, pod_amounts.limits
@@ -65,7 +65,7 @@ def estimate_pod(
 
 
 def estimate_node(node: Node) -> dict[str, int]:
-    """What usage is compared with: allocatable, with the raw amounts of an amplified node in place of the amplified ones."""
+    """The amounts that usage is compared with: allocatable, for an amplified node the raw amounts."""
     annotations = node.metadata.annotations or {}
     return amounts(node.status.allocatable or {}) | read_amounts(annotations.get(RAW_ALLOCATABLE_ANNOTATION))
 

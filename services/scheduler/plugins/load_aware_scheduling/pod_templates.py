@@ -1,4 +1,4 @@
-"""What load-awareness needs of a pod, worked out once for all pods of a template."""
+"""Estimates and windows of pods, computed once for all pods of a template."""
 
 from typing import NamedTuple
 
@@ -19,15 +19,15 @@ _KEPT = 4096
 
 
 class PodTemplate(NamedTuple):
-    """Pods that ask for the same.
+    """Pods with equal requests.
 
     Attributes:
         estimate: expected usage, or None when all of it is 0, which is no estimate.
         incoming: int64[resources], the estimate to be added to nodes.
-        is_prod: whether the pod's class, default included, is prod.
-        windows: how long the estimate counts whatever is measured; None: not at all.
-        unseen: int64[3, resources] each: what a pod that no report names adds to a node without a report, and to one with; None where
-            that takes a closer look.
+        is_prod: the pod's priority class, default included, is prod.
+        windows: time for which the estimate counts, whatever is measured; None: none.
+        unreported: int64[3, resources] each: the amounts that a pod that no report names adds to a node without a report, and
+            to one with a report; None where they have to be computed singly.
     """
 
     estimate: Vector | None
@@ -38,7 +38,7 @@ class PodTemplate(NamedTuple):
 
 
 class PodTemplates:
-    """Templates by pod: pods of a class share one object, by which it is found. Forgets all rather than growing without end."""
+    """Templates by pod: pods of a class share one object, which is the key. A full table is cleared."""
 
     def __init__(self, args: LoadAwareArgs, resources: tuple[str, ...]) -> None:
         self._args = args
@@ -46,21 +46,21 @@ class PodTemplates:
         self._known: dict[int, tuple[Pod, PodTemplate]] = {}
 
     def of(self, pod: Pod, pod_amounts: PodAmounts | None = None) -> PodTemplate:
-        """The pod's template; `asked` if it has been read already."""
+        """The pod's template; `pod_amounts` if they have been read already."""
         known = self._known.get(id(pod))
         if known is not None:
             return known[1]
         if len(self._known) >= _KEPT:
             self._known.clear()
         template = self._compute(pod, pod_amounts)
-        self._known[id(pod)] = pod, template  # the pod is kept, so that no other has its id
+        self._known[id(pod)] = pod, template  # the entry holds the pod, so that no other object gets its id
         return template
 
     def _compute(self, pod: Pod, pod_amounts: PodAmounts | None) -> PodTemplate:
         try:
             class_ = priority(pod)
             estimated, is_prod = estimate_pod(pod, self._args, class_, pod_amounts), class_ is Priority.PROD
-        except BadQuantity:  # no API server lets such a pod in
+        except BadQuantity:  # no API server admits such a pod
             estimated, is_prod = {}, False
         vector = tuple(estimated.get(name, 0) for name in self._resources)
         incoming = int64(vector)

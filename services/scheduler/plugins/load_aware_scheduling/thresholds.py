@@ -1,4 +1,4 @@
-"""Which thresholds hold on a node: the arguments', overridden by the node's annotation part by part.
+"""Thresholds of a node: those of the arguments, overridden part by part by the node's annotation.
 
 Source: spec/scheduler-core.md 3.5, steps 2 and 3; upstream apis/extension/load_aware.go.
 """
@@ -19,18 +19,18 @@ Percents = dict[str, int]
 
 
 class Window(NamedTuple):
-    """A percentile over a window of a report; duration 0 means the longest window there is."""
+    """A percentile over a window of a report; duration 0 stands for the longest reported window."""
 
     type: str
     duration_ns: int
 
 
 class Thresholds(NamedTuple):
-    """What holds on one node, in percent of allocatable; resources that are absent or 0 are not checked.
+    """Thresholds of one node, in percent of allocatable; resources that are absent or 0 are not checked.
 
     Attributes:
         usage: for every pod, unless prod pods have their own; of `window`'s usage if there is one.
-        prod: for prod pods, against what prod pods use; counts when any of it is not 0.
+        prod: for prod pods, against the usage of prod pods; in force when any of it is not 0.
     """
 
     usage: Percents
@@ -51,7 +51,7 @@ class _AnnotatedThresholds(msgspec.Struct, rename="camel"):
 
 
 def default_thresholds(args: LoadAwareArgs) -> Thresholds:
-    """What holds on a node without an annotation."""
+    """The thresholds of a node without an annotation."""
     aggregated = args.aggregated
     window = None
     if aggregated and aggregated.usage_thresholds and aggregated.usage_aggregation_type:
@@ -61,7 +61,7 @@ def default_thresholds(args: LoadAwareArgs) -> Thresholds:
 
 
 def score_window(args: LoadAwareArgs) -> Window | None:
-    """The window whose usage the score looks at, when it looks at one."""
+    """The window whose usage the score uses, None for the latest average."""
     aggregated = args.aggregated
     if aggregated is None or not aggregated.score_aggregation_type:
         return None
@@ -69,7 +69,7 @@ def score_window(args: LoadAwareArgs) -> Window | None:
 
 
 def node_thresholds(node: Node, default: Thresholds) -> Thresholds:
-    """What holds on this node. An ill-formed annotation is ignored as a whole; a part it leaves empty is the arguments'.
+    """The thresholds of this node. An ill-formed annotation is ignored; an empty part of it is that of the arguments.
 
     A windowed part (thresholds and type) outranks plain thresholds wherever either comes from.
 
