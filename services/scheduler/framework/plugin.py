@@ -1,9 +1,9 @@
 """Base class of plugins.
 
-A plugin evaluates all nodes at once. Its filter gives each node a result (0 passes), its score a number; both in integers as
-upstream has them. In a cycle, pods are placed one after the other, so a plugin makes a PluginState for each cycle. A plugin
-that keeps data of its own over the nodes (measured load, NUMA zones) makes a cache, which the scheduling cache keeps up to
-date.
+A plugin evaluates all nodes at once. Its filter gives each node a result (0 passes), its score a number; both in
+integers as upstream has them. In a cycle, pods are placed one after the other, so a plugin makes a PluginState for
+each cycle. A plugin that keeps data of its own over the nodes (measured load, NUMA zones) makes a cache, which the
+scheduling cache keeps up to date.
 
 Filters run in the order of the profile; the first plugin that rejects a node is that node's reason. Source:
 spec/scheduler-core.md 1.1, 1.5.
@@ -28,7 +28,8 @@ MAX_SCORE = 100
 
 
 class Plugin(ABC):
-    """A plugin of a profile. It keeps no data of a cycle: that is in its PluginState, and what outlasts a cycle in its cache.
+    """A plugin of a profile. It keeps no data of a cycle: that is in its PluginState, and what outlasts a cycle in
+    its cache.
 
     Attributes:
         spec: its declaration.

@@ -1,7 +1,8 @@
 """Base class of a plugin's working copy for one cycle.
 
-In a cycle, pods are placed one after the other; `PluginState.place` counts each of them. Which of the abilities below a
-plugin has is declared in its PluginSpec, and only those are used. All filter results and scores are integers as upstream's.
+In a cycle, pods are placed one after the other; `PluginState.place` counts each of them. Which of the abilities
+below a plugin has is declared in its PluginSpec, and only those are used. All filter results and scores are integers
+as upstream's.
 """
 
 from abc import ABC, abstractmethod
@@ -62,8 +63,8 @@ class PluginState:
         """Scores nodes: the higher the better. None: 0 for all of them.
 
         Returns:
-            [rows], 0..100, or any scale that the `normalize` of the plugin brings there. The caller may change the array,
-            unless the plugin is node-only.
+            [rows], 0..100, or any scale that the `normalize` of the plugin brings there. The caller may change the
+            array, unless the plugin is node-only.
         """
         return None
 
@@ -108,7 +109,8 @@ class PluginState:
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "PluginState | None":  # noqa: ARG002
         """The state with one more pod of the class on each node; None where that cannot be predicted.
 
-        `snapshot` is `CycleSnapshot.after`. A plugin that neither filters nor scores a class now is taken to do neither after any number of its pods.
+        `snapshot` is `CycleSnapshot.after`. A plugin that neither filters nor scores a class now is taken to do
+        neither after any number of its pods.
         """
         return None
 

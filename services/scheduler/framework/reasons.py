@@ -1,9 +1,10 @@
-"""Reasons for which a node was rejected or a pod was not attempted: stable codes, and their texts in English and Chinese.
+"""Reasons for which a node was rejected or a pod was not attempted: stable codes, and their texts in English and
+Chinese.
 
 A code never changes once it is released: dashboards, tests and people match on it. The English text is the one that
-Kubernetes and Koordinator write into a pod's condition, because existing tools match on it; a detail (a resource, a taint)
-is part of the text only where it is part of theirs. Each plugin declares its own reasons (`PluginSpec.reasons`); here are
-those of the queue, of quotas and of a pod as a whole.
+Kubernetes and Koordinator write into a pod's condition, because existing tools match on it; a detail (a resource, a
+taint) is part of the text only where it is part of theirs. Each plugin declares its own reasons
+(`PluginSpec.reasons`); here are those of the queue, of quotas and of a pod as a whole.
 """
 
 from collections.abc import Mapping

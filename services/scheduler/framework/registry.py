@@ -15,8 +15,8 @@ NO_PLUGINS: Mapping[str, ArgsCheck | None] = {}
 class Registry:
     """Plugins by name: those of this release, and those that Kubernetes and Koordinator have besides.
 
-    A configuration may name the latter, because upstream's own does; they are skipped, and a note says so. Any other name is
-    a mistake.
+    A configuration may name the latter, because upstream's own does; they are skipped, and a note says so. Any other
+    name is a mistake.
 
     Attributes:
         specs: name -> declaration, of the plugins of this release.

@@ -1,7 +1,7 @@
 """Declaration of a plugin: its name, arguments, extension points, reasons, queueing hints and abilities.
 
-A declaration needs neither numpy nor compiled code, so that the command line can print reasons without them. Therefore it
-names the class of the plugin, which is imported when a profile uses it.
+A declaration needs neither numpy nor compiled code, so that the command line can print reasons without them.
+Therefore it names the class of the plugin, which is imported when a profile uses it.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,20 +40,20 @@ class PluginSpec:
         implementation: `module:class` of the plugin. The class is called with the result of `read_args`, or without
             arguments.
         points: extension points at which it runs. At PRE_FILTER it narrows the nodes down before all filters.
-        read_args: decodes and checks the `args` of its pluginConfig ({} without one); the second argument is the path of
-            these in the configuration, for errors. None: it has no arguments.
+        read_args: decodes and checks the `args` of its pluginConfig ({} without one); the second argument is the
+            path of these in the configuration, for errors. None: it has no arguments.
         reasons: code -> text of each reason for which it rejects a node. A code of several plugins has one text.
         queueing_hints: reason code -> cluster events after which a pod that was rejected for it is tried again.
         normalize: normalization of its raw scores.
-        node_only: its filter results and scores depend on the node object alone, so that no placement changes them. Of a
-            class of pods it reads the names of the requested resources at most, not the amounts.
+        node_only: its filter results and scores depend on the node object alone, so that no placement changes them.
+            Of a class of pods it reads the names of the requested resources at most, not the amounts.
         cross_node: they depend on pods on other nodes too, so that a placement may change those of any node.
         counts_placements: `PluginState.place` counts the pods that the cycle places; others need no call.
         counts_removals: `PluginState.move` takes pods off that ran when the cycle began, for preemption.
-        reserves: `PluginState.reserve` allocates more of a node than free amounts: CPUs, NUMA zones. Its filter may pass a
-            node on which nothing can be allocated, and a placement may make a node feasible that it rejected.
-        fit_term: `PluginState.fit_term` describes its filter, which the fused kernel computes. At most one plugin of a profile
-            has this.
+        reserves: `PluginState.reserve` allocates more of a node than free amounts: CPUs, NUMA zones. Its filter may
+            pass a node on which nothing can be allocated, and a placement may make a node feasible that it rejected.
+        fit_term: `PluginState.fit_term` describes its filter, which the fused kernel computes. At most one plugin of
+            a profile has this.
         prefers_nodes: `Plugin.preferred_nodes` names nodes that come before all scores.
         prepares: `PluginState.prepare` requests what a pod needs before it can be bound.
         reads: resources that it reads besides nodes, pods and node metrics, as `plural.group`.

@@ -41,10 +41,11 @@ def choose_victims(
     put_back: Callable[[Victim], None],
     fits: Callable[[], bool],
 ) -> tuple[list[Victim], int] | None:
-    """The fewest pods of one node to evict, and the number of them that violate a budget; None where all are not enough.
+    """The fewest pods of one node to evict, and the number of them that violate a budget; None where all are not
+    enough.
 
-    All are removed; then each is put back, those whose budget would be violated first, and among these the most important
-    first; a pod stays when the new pod still fits. When this returns, all are back.
+    All are removed; then each is put back, those whose budget would be violated first, and among these the most
+    important first; a pod stays when the new pod still fits. When this returns, all are back.
 
     Args:
         potential: the pods of lower priority on the node.
@@ -83,8 +84,8 @@ def split_by_budgets(ordered: Sequence[Victim], budgets: Sequence[Budget]) -> tu
 def pick(candidates: Sequence[Candidate]) -> Candidate | None:
     """The candidate with the least loss.
 
-    Compared are: violated budgets, the highest priority of a victim, the sum of priorities, the number of victims, the start
-    of the most important victims (the latest is best), and the order of the candidates.
+    Compared are: violated budgets, the highest priority of a victim, the sum of priorities, the number of victims,
+    the start of the most important victims (the latest is best), and the order of the candidates.
     """
     return min(candidates, key=_loss, default=None)
 

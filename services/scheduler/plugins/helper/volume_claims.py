@@ -1,6 +1,7 @@
 """The claims of a pod by their state: bound, waiting for a node, or in a state in which no node is feasible.
 
-Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding (GetPodVolumeClaims).
+Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding
+(GetPodVolumeClaims).
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """Affinity terms between pods, in the form in which they are counted.
 
-Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework (AffinityTerm) and the API server, which merges
-`matchLabelKeys` and `mismatchLabelKeys` into the selector when a pod is created. Merging again changes nothing, so pods
-that no API server has created are treated alike.
+Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework (AffinityTerm) and the API server,
+which merges `matchLabelKeys` and `mismatchLabelKeys` into the selector when a pod is created. Merging again changes
+nothing, so pods that no API server has created are treated alike.
 """
 
 from collections.abc import Iterable, Mapping

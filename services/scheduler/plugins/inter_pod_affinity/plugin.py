@@ -1,8 +1,8 @@
 """InterPodAffinity: affinity and anti-affinity between pods, by the domains of a topology key.
 
-Filter, in this order: the pod's required affinity (its domain holds a pod that all terms match; the first pod of a group
-that matches itself may go to any node that has the keys), its required anti-affinity, the required anti-affinity of
-running pods.
+Filter, in this order: the pod's required affinity (its domain holds a pod that all terms match; the first pod of a
+group that matches itself may go to any node that has the keys), its required anti-affinity, the required
+anti-affinity of running pods.
 Score, per node and domain of the node:
 
     raw   = sum of own preferred weights * matching pods there
@@ -10,7 +10,8 @@ Score, per node and domain of the node:
             required affinity
     score = floor( 100 * ((raw - lowest) / (highest - lowest)) )
 
-Both directions are counted in indexes: pods by selector, terms by the pods that have them. No decision reads every pod.
+Both directions are counted in indexes: pods by selector, terms by the pods that have them. No decision reads every
+pod.
 
 Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework/plugins/interpodaffinity.
 """

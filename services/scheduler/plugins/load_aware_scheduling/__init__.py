@@ -1,8 +1,9 @@
-"""LoadAwareScheduling: keeps pods off nodes whose measured usage is high, and prefers those with the most free capacity.
+"""LoadAwareScheduling: keeps pods off nodes whose measured usage is high, and prefers those with the most free
+capacity.
 
 A node's report is minutes old while pods arrive by the second, so what is *measured* is completed by an *estimate* for
-every pod that the report cannot contain yet. `load_cache` keeps both as arrays over nodes; `plugin_state` is its copy for
-one cycle. `estimate_window` decides which pods count, and until when.
+every pod that the report cannot contain yet. `load_cache` keeps both as arrays over nodes; `plugin_state` is its
+copy for one cycle. `estimate_window` decides which pods count, and until when.
 
 Source: spec/scheduler-core.md 3; upstream pkg/scheduler/plugins/loadaware.
 """

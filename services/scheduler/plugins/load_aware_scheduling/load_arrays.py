@@ -24,7 +24,8 @@ class LoadArrays:
     """Loads and limits of the nodes, by row.
 
     Attributes:
-        loads: int64[3, resources, rows]: measured usage plus the amounts that assigned pods add, as FILTER, SCORE, PROD.
+        loads: int64[3, resources, rows]: measured usage plus the amounts that assigned pods add, as FILTER, SCORE,
+            PROD.
         allocatable: int64[resources, rows].
         divisor: int64[resources, rows]: allocatable, or a huge number where it is 0, so that the share becomes 0.
         limits: float64[2, resources, rows]: percent of allocatable from which on a pod is rejected; inf: unchecked.

@@ -59,7 +59,8 @@ class _Row:
     Attributes:
         measured: FILTER and SCORE start from measured usage.
         prod: a threshold compares the usage of prod pods; their part is summed up only then.
-        contained_ns: a pod that the report names, that was assigned no later and whose estimate window is over, adds nothing.
+        contained_ns: a pod that the report names, that was assigned no later and whose estimate window is over, adds
+            nothing.
     """
 
     __slots__ = ("contained_ns", "measured", "pods", "prod", "report", "thresholds")
@@ -76,9 +77,9 @@ class _Row:
 class LoadCache:
     """The load of every node: a function of the last value that was set for each node, report and pod.
 
-    Calls for different objects commute, so a State may make them in the order in which its contexts arrive. Rows are the
-    caller's: small integers, one per node, never given to another node before both its parts are set to None and its
-    pods are released.
+    Calls for different objects commute, so a State may make them in the order in which its contexts arrive. Rows are
+    the caller's: small integers, one per node, never given to another node before both its parts are set to None and
+    its pods are released.
 
     Attributes:
         resources: names of the columns, sorted.
@@ -115,8 +116,8 @@ class LoadCache:
         """Sets a node's report; None: there is none.
 
         Args:
-            earlier_ns: `report_time_ns` of the node's last report that had a time. It stays in force for a report without
-                one, so a State keeps it next to the report.
+            earlier_ns: `report_time_ns` of the node's last report that had a time. It stays in force for a report
+                without one, so a State keeps it next to the report.
         """
         state = self._row(row)
         state.report = read_report(metric, self.resources, self.args, earlier_ns) if metric else None

@@ -120,8 +120,8 @@ def share_of_pod(
 ) -> PodShare:
     """The amounts that an assigned pod adds to the load of its node.
 
-    Its estimate counts in so far as it exceeds the measured usage, and only while the report may not contain it: the pod is
-    not in it, was assigned at most an interval before it, or its estimate window is not over.
+    Its estimate counts in so far as it exceeds the measured usage, and only while the report may not contain it: the
+    pod is not in it, was assigned at most an interval before it, or its estimate window is not over.
 
     Args:
         pod: `namespace/name`.

@@ -92,7 +92,7 @@ class LoadState:
     def score(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
         """Scores nodes by the capacity that the pod would leave, resource by resource and on the scarcest one.
 
-            free  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where nothing is left or allocatable is 0
+            free  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where that is negative or undefined
             score = floor( (sum of weight * free + dominant weight * least free) / (sum of weights + dominant weight) )
 
         Args:

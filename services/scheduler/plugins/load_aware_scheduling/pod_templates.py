@@ -26,8 +26,8 @@ class PodTemplate(NamedTuple):
         incoming: int64[resources], the estimate to be added to nodes.
         is_prod: the pod's priority class, default included, is prod.
         windows: time for which the estimate counts, whatever is measured; None: none.
-        unreported: int64[3, resources] each: the amounts that a pod that no report names adds to a node without a report, and
-            to one with a report; None where they have to be computed singly.
+        unreported: int64[3, resources] each: the amounts that a pod that no report names adds to a node without a
+            report, and to one with a report; None where they have to be computed singly.
     """
 
     estimate: Vector | None

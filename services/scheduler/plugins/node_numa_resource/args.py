@@ -38,8 +38,8 @@ class NumaArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         bind: bind policy of pods that name none; FullPCPUs by default.
         scoring: scores nodes.
-        numa_scoring: its type scores NUMA nodes and orders their allocation. As upstream has it, its resources are checked and
-            not used.
+        numa_scoring: its type scores NUMA nodes and orders their allocation. As upstream has it, its resources are
+            checked and not used.
     """
 
     bind: str = msgspec.field(default=policies.FULL_CORES, name="defaultCPUBindPolicy")

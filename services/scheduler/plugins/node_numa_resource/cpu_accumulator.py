@@ -1,8 +1,8 @@
 """Selection of the CPUs of an allocation, of those that are available on a node.
 
-Three phases, each only for the CPUs that are still needed: whole cores (unless CPUs are to be spread), one CPU a core from
-a single NUMA node or socket, and any CPU. Within a phase, CPUs that an exclusive policy keeps apart are left out at first,
-and taken where the others are not enough: exclusion is a preference.
+Three phases, each only for the CPUs that are still needed: whole cores (unless CPUs are to be spread), one CPU a
+core from a single NUMA node or socket, and any CPU. Within a phase, CPUs that an exclusive policy keeps apart are
+left out at first, and taken where the others are not enough: exclusion is a preference.
 
 Source: spec/scheduler-core.md 4.7; upstream pkg/scheduler/plugins/nodenumaresource/cpu_accumulator.go.
 """
@@ -134,7 +134,8 @@ class _Accumulator:
     def _take_core_by_core(self, lists: Sequence[list[int]]) -> bool:
         """Takes cores of one list after the other (F4).
 
-        As upstream has it, a remainder of less than a core is taken from the next list as a whole core: a need that is no
+        As upstream has it, a remainder of less than a core is taken from the next list as a whole core: a need that
+            is no
         multiple of the core can end with a CPU more than requested.
         """
         size = self._topology.cpus_per_core

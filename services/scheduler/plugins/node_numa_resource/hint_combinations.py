@@ -1,8 +1,8 @@
 """The merged hints of all combinations of one hint a resource: only those that can be the best.
 
-A combination is preferred when all its hints are and all have one set of NUMA nodes; those are few and are enumerated. When
-there is none, the narrowest ones decide; eight NUMA nodes and three resources have 16 million combinations, so these are
-computed as arrays.
+A combination is preferred when all its hints are and all have one set of NUMA nodes; those are few and are
+enumerated. When there is none, the narrowest ones decide; eight NUMA nodes and three resources have 16 million
+combinations, so these are computed as arrays.
 """
 
 from collections.abc import Iterator, Sequence

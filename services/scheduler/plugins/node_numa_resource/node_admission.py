@@ -1,6 +1,7 @@
 """Admission of a pod to one node: filter, score and reservation.
 
-Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
+Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream
+pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
 """
 
 from typing import Protocol

@@ -1,8 +1,8 @@
 """Cache of all nodes with their CPUs and NUMA zones, by row: options of each, and the allocations of its pods.
 
-A function of the nodes, their NodeResourceTopologies and the pods' annotations. The usage of a node is summed up from its
-pods after each change, so that a release frees exactly the allocation, whatever the order of events. Nodes with equal
-options and without allocations share one CachedNode, which is evaluated once for all.
+A function of the nodes, their NodeResourceTopologies and the pods' annotations. The usage of a node is summed up
+from its pods after each change, so that a release frees exactly the allocation, whatever the order of events. Nodes
+with equal options and without allocations share one CachedNode, which is evaluated once for all.
 """
 
 from collections.abc import Hashable, Iterable, Sequence

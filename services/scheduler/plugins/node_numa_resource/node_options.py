@@ -3,7 +3,8 @@
 Sources are the NodeResourceTopology that the node agent reports, and labels and annotations of the node. An unreadable
 part is left out and listed in `problems`; it ends no cycle.
 
-Source: spec/scheduler-core.md 4.2; upstream pkg/scheduler/plugins/nodenumaresource/{topology_options,topology_eventhandler}.go.
+Source: spec/scheduler-core.md 4.2; upstream
+pkg/scheduler/plugins/nodenumaresource/{topology_options,topology_eventhandler}.go.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Required bind policies: the CPUs that one permits, and the check of a set of CPUs.
 
-Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresource/{cpu_accumulator,resource_manager}.go.
+Source: spec/scheduler-core.md 4.6; upstream
+pkg/scheduler/plugins/nodenumaresource/{cpu_accumulator,resource_manager}.go.
 """
 
 from collections.abc import Set as AbstractSet

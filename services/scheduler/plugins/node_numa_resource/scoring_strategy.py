@@ -28,8 +28,8 @@ def score(
 ) -> int:
     """Weighted mean over resources of the strategy's score for each, 0..100.
 
-    A resource without capacity does not count; nor does one other than cpu, memory and ephemeral-storage that the pod does
-    not request.
+    A resource without capacity does not count; nor does one other than cpu, memory and ephemeral-storage that the
+    pod does not request.
     """
     points = weight_sum = 0
     for name, weight in weights:

@@ -1,6 +1,7 @@
 """Topology hints of a node: for each resource, the sets of NUMA nodes that are sufficient, and the preferred ones.
 
-Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/plugins/nodenumaresource/resource_manager.go, GetTopologyHints.
+Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/plugins/nodenumaresource/resource_manager.go,
+GetTopologyHints.
 """
 
 from collections.abc import Iterator, Sequence

@@ -4,7 +4,8 @@ Every combination of one hint a resource is compared, in the order of the hints,
 combination replaces the best one so far is not transitive, so that order is part of the result; upstream iterates over
 resources in the random order of a map.
 
-Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/frameworkext/topologymanager/*.go, pkg/util/bitmask/bitmask.go.
+Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/frameworkext/topologymanager/*.go,
+pkg/util/bitmask/bitmask.go.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -22,7 +22,8 @@ def read_balance_args(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
     """The resources to balance: cpu and memory when none are named.
 
     Raises:
-        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one that upstream accepts.
+        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one that upstream
+            accepts.
     """
     resources = decode_args(raw, _Args, source, BadBalanceArgs).resources
     for number, resource in enumerate(resources):

@@ -5,7 +5,8 @@
 
 Requests count without the defaults of NodeResourcesFit. Kubernetes after 1.35 has another formula.
 
-Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
+Source: spec/scheduler-core.md 2.4; upstream Kubernetes
+pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """
 
 from math import sqrt

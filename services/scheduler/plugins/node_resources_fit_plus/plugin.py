@@ -2,7 +2,8 @@
 
     score = floor( sum_r part_r * weight_r / sum_r weight_r ) over the configured resources that the pod requests
     part  = floor( (capacity - needed) * 100 / capacity )  LeastAllocated, 0 where needed > capacity
-            floor( min(needed, capacity) * 100 / capacity ) MostAllocated;  0 for any other strategy, and where capacity is 0
+            floor( min(needed, capacity) * 100 / capacity ) MostAllocated
+            0 for any other strategy, and where capacity is 0
 
 100 where no resource counts. Unlike in NodeResourcesFit, a resource that the node lacks keeps its weight.
 
@@ -99,8 +100,8 @@ class _NodeResourcesFitPlusState(PluginState):
 def added_by(pod: Pod, resource: str) -> int:
     """The amount that an incoming pod adds of a resource: containers, then init containers in order, then overhead.
 
-    A container without cpu or memory counts with the defaults. As upstream has it, the order matters: a sidecar adds to the
-    amount so far, an ordinary init container raises it to its own. Pod-level requests do not count.
+    A container without cpu or memory counts with the defaults. As upstream has it, the order matters: a sidecar adds
+    to the amount so far, an ordinary init container raises it to its own. Pod-level requests do not count.
     """
     total = sum(_of(container, resource) for container in pod.spec.containers)
     for container in pod.spec.init_containers:

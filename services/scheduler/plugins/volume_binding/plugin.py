@@ -3,8 +3,9 @@
 Bound claims: the volume's node affinity. Claims that wait for a node: the node that is selected already; else a free
 volume that fits and can be reached, or a class that provisions one there. All other claims reject every node.
 
-A pod whose claims still wait is not bound at once: the node is written to the claims (`selected-node`), volumes are chosen
-(`claimRef`), and the pod is placed when all are bound. Upstream waits likewise, for ten minutes and with the node held.
+A pod whose claims still wait is not bound at once: the node is written to the claims (`selected-node`), volumes are
+chosen (`claimRef`), and the pod is placed when all are bound. Upstream waits likewise, for ten minutes and with the
+node held.
 
 Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding.
 """

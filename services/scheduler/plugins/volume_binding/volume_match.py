@@ -1,6 +1,7 @@
 """Volumes for a waiting claim on a node: one that is free, or one that its class provisions there.
 
-Source: upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go and component-helpers/storage/volume.
+Source: upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go and
+component-helpers/storage/volume.
 """
 
 from collections.abc import Iterator, Mapping
