@@ -78,7 +78,7 @@ class NonCgroupFiles:
 
     def class_ids(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, int]]:
         """Yields (cgroup, desired `net_cls.classid`) of labelled pods and their containers, while tc is in use."""
-        if self._traffic is None or not self._traffic.card:
+        if self._traffic is None or not self._traffic.interface:
             return
         for each in pods:
             minor = self._traffic.minor_of(each.pod)

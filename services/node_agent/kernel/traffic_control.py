@@ -1,4 +1,4 @@
-"""Traffic control on the node's network card: HTB classes for SYSTEM, LS and BE, and for single pods with a limit.
+"""Traffic control on the node's network interface: HTB classes for SYSTEM, LS and BE, and for single pods with a limit.
 
 Packets are classified by the sender's cgroup (`net_cls`) and by the source address: packets of a pod with a network of
 its own leave without a cgroup. Upstream keeps addresses in ipsets that iptables marks; here the classifier matches them
@@ -54,7 +54,7 @@ class PodClass(NamedTuple):
     addresses: tuple[str, ...]
 
 
-def classes(card: str, shares: Shares, pods: Iterable[PodClass]) -> Iterator[str]:
+def classes(interface: str, shares: Shares, pods: Iterable[PodClass]) -> Iterator[str]:
     """Yields commands for tc that create or change every class."""
     total = shares.total
     system = max(total - shares.ls_out.least - shares.be_out.least, 0)
@@ -63,7 +63,7 @@ def classes(card: str, shares: Shares, pods: Iterable[PodClass]) -> Iterator[str
         below = f"{MAJOR}:{parent:x}" if parent else f"{MAJOR}:"
         least, most = max(rate, LEAST_BITS), max(ceil, rate, LEAST_BITS)
         return (
-            f"class replace dev {card} parent {below} classid {MAJOR}:{minor:x} "
+            f"class replace dev {interface} parent {below} classid {MAJOR}:{minor:x} "
             f"htb rate {least}bit ceil {most}bit prio {prio}"
         )
 
@@ -76,15 +76,15 @@ def classes(card: str, shares: Shares, pods: Iterable[PodClass]) -> Iterator[str
             yield of(pod.minor, pod.egress, pod.egress, pod.prio)
 
 
-def filters(card: str, pods: Iterable[PodClass]) -> Iterator[str]:
+def filters(interface: str, pods: Iterable[PodClass]) -> Iterator[str]:
     """Yields commands for tc that send packets to their classes."""
-    yield f"filter replace dev {card} parent {MAJOR}: protocol all prio {CGROUP_PRIO} handle 1: cgroup"
+    yield f"filter replace dev {interface} parent {MAJOR}: protocol all prio {CGROUP_PRIO} handle 1: cgroup"
     for pod in pods:
         for text in pod.addresses:
             address = ipaddress.ip_address(text)
             family, prio, match = ("ip", V4_PRIO, "ip") if address.version == 4 else ("ipv6", V6_PRIO, "ip6")
             yield (
-                f"filter add dev {card} parent {MAJOR}: protocol {family} prio {prio} "
+                f"filter add dev {interface} parent {MAJOR}: protocol {family} prio {prio} "
                 f"u32 match {match} src {address}/{address.max_prefixlen} flowid {MAJOR}:{pod.minor:x}"
             )
 
@@ -93,12 +93,12 @@ class TrafficControl:
     """Runs tc when something has changed.
 
     Attributes:
-        card: the network card under control; empty while there is none.
+        interface: the network interface under control; empty while there is none.
     """
 
     def __init__(self, proc: Path, processes: Processes, tc: tuple[str, ...] = ("tc",)) -> None:
         self._proc, self._processes, self._tc = proc, processes, tc
-        self.card = ""
+        self.interface = ""
         self._done: tuple[object, ...] = ()
         self._own: dict[str, int] = {}
         """Uid of a pod with a class of its own -> its minor."""
@@ -110,18 +110,18 @@ class TrafficControl:
         if network_qos.policy(spec) != network_qos.TC or shares.total <= 0:
             self.release()
             return
-        card = default_card(self._proc)
-        if not card:
-            self._warn_once("there is no default route, so no network card to share")
+        interface = default_interface(self._proc)
+        if not interface:
+            self._warn_once("there is no default route, so no network interface to share")
             return
-        if self.card and card != self.card:
+        if self.interface and interface != self.interface:
             self.release()
         found = dict(self._pods(pods))
-        what = (card, shares, tuple(sorted(found.items())))
+        what = (interface, shares, tuple(sorted(found.items())))
         if what == self._done:
             return
-        if self._write(card, shares, tuple(found.values())):
-            self.card, self._done = card, what
+        if self._write(interface, shares, tuple(found.values())):
+            self.interface, self._done = interface, what
 
     def minor_of(self, pod: Pod) -> int | None:
         """Returns the class of a pod: its own, else its QoS class's; None without a label."""
@@ -130,9 +130,9 @@ class TrafficControl:
 
     def release(self) -> None:
         """Restores the kernel's default queueing discipline."""
-        if self.card:
-            self._run([f"qdisc del dev {self.card} root"])
-        self.card, self._done, self._own = "", (), {}
+        if self.interface:
+            self._run([f"qdisc del dev {self.interface} root"])
+        self.interface, self._done, self._own = "", (), {}
 
     def _pods(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, PodClass]]:
         pod_cgroups = list(pods)
@@ -165,35 +165,35 @@ class TrafficControl:
                     return found
         return ()
 
-    def _write(self, card: str, shares: Shares, pods: tuple[PodClass, ...]) -> bool:
+    def _write(self, interface: str, shares: Shares, pods: tuple[PodClass, ...]) -> bool:
         """Writes classes, then filters. Filters for addresses are replaced as a whole.
 
         Classes of gone pods are removed last.
         """
-        shown = self._output("qdisc", "show", "dev", card, "root")
+        shown = self._output("qdisc", "show", "dev", interface, "root")
         if shown is None:
             return False
         if not shown.startswith(f"qdisc htb {MAJOR}:") and not self._run(
-            [f"qdisc replace dev {card} root handle {MAJOR}: htb default {SYSTEM_MINOR}"]
+            [f"qdisc replace dev {interface} root handle {MAJOR}: htb default {SYSTEM_MINOR}"]
         ):
             return False
-        if not self._run(list(classes(card, shares, pods))):
+        if not self._run(list(classes(interface, shares, pods))):
             return False
-        by_cgroup, *by_address = filters(card, pods)
+        by_cgroup, *by_address = filters(interface, pods)
         self._run([by_cgroup])  # a kernel without cls_cgroup shares by address alone
         for family, prio in (("ip", V4_PRIO), ("ipv6", V6_PRIO)):
-            if self._output("filter", "show", "dev", card, "parent", f"{MAJOR}:", "prio", str(prio)):
-                self._run([f"filter del dev {card} parent {MAJOR}: protocol {family} prio {prio}"])
+            if self._output("filter", "show", "dev", interface, "parent", f"{MAJOR}:", "prio", str(prio)):
+                self._run([f"filter del dev {interface} parent {MAJOR}: protocol {family} prio {prio}"])
         done = not by_address or self._run(by_address)
         desired = {pod.minor for pod in pods if pod.egress}
-        gone = [minor for minor in self._shown_minors(card) if minor >= FIRST_POD_MINOR and minor not in desired]
+        gone = [minor for minor in self._shown_minors(interface) if minor >= FIRST_POD_MINOR and minor not in desired]
         if gone:
-            self._run([f"class del dev {card} classid {MAJOR}:{minor:x}" for minor in gone])
+            self._run([f"class del dev {interface} classid {MAJOR}:{minor:x}" for minor in gone])
         return done
 
-    def _shown_minors(self, card: str) -> list[int]:
+    def _shown_minors(self, interface: str) -> list[int]:
         found = []
-        for line in (self._output("class", "show", "dev", card) or "").splitlines():
+        for line in (self._output("class", "show", "dev", interface) or "").splitlines():
             words = line.split()
             if words[:2] == ["class", "htb"] and words[2].startswith(f"{MAJOR}:"):
                 found.append(int(words[2].partition(":")[2], 16))
@@ -226,8 +226,8 @@ class TrafficControl:
             log.warning("network shares cannot be applied", extra={"why": text})
 
 
-def default_card(proc: Path) -> str:
-    """Returns the network card of the default route with the lowest metric; empty without one."""
+def default_interface(proc: Path) -> str:
+    """Returns the network interface of the default route with the lowest metric; empty without one."""
     try:
         lines = (proc / "1/net/route").read_text().splitlines()[1:]
     except OSError:

@@ -1,4 +1,4 @@
-"""Network QoS: guaranteed and maximal bandwidth of LS and BE on the node's network card.
+"""Network QoS: guaranteed and maximal bandwidth of LS and BE on the node's network interface.
 
 Amounts are bits a second, as in `totalNetworkBandwidth` and in the annotation of a pod.
 Source: spec/node-agent.md 3.9, E25, E26.
@@ -41,7 +41,7 @@ class Shares(NamedTuple):
     """The shares of the node.
 
     Attributes:
-        total: of the network card; 0: not set.
+        total: of the network interface; 0: not set.
     """
 
     total: int = 0

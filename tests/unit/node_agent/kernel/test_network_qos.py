@@ -1,4 +1,4 @@
-"""Network QoS: E25 and E26 of spec/node-agent.md 8, and traffic control on a network card of a namespace of its own."""
+"""Network QoS: E25 and E26 of spec/node-agent.md 8, and traffic control in a network namespace of its own."""
 
 import ipaddress
 import os
@@ -14,7 +14,7 @@ import pytest
 from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.kernel import terway_qos
 from services.node_agent.kernel.processes import Processes
-from services.node_agent.kernel.traffic_control import PodClass, TrafficControl, classes, default_card, filters
+from services.node_agent.kernel.traffic_control import PodClass, TrafficControl, classes, default_interface, filters
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import PodLimits, Share
 from services.node_agent.qos_manager.strategies.node_pod import NodePod
@@ -97,12 +97,12 @@ def test_the_commands_set_guaranteed_and_maximal_rates() -> None:
 
 def test_the_default_routes_card_is_the_one_of_the_lowest_metric(tmp_path: Path) -> None:
     (tmp_path / "1/net").mkdir(parents=True)
-    assert default_card(tmp_path) == ""
+    assert default_interface(tmp_path) == ""
     head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
     rows = ("wlan0\t00000000\t0101A8C0\t3\t0\t0\t600\t00000000", "eth1\t00000000\t01A8C0\t3\t0\t0\t100\t00000000")
     route = tmp_path / "1/net/route"
     route.write_text(head + "".join(f"{row}\t0\t0\t0\n" for row in (*rows, "eth0\t0000A8C0\t0\t1\t0\t0\t0\t00FFFFFF")))
-    assert default_card(tmp_path) == "eth1"
+    assert default_interface(tmp_path) == "eth1"
 
 
 def run(*words: str) -> str:
@@ -111,7 +111,7 @@ def run(*words: str) -> str:
 
 @pytest.fixture
 def space() -> Iterator[str]:
-    """A network namespace of its own, with a card of a pair."""
+    """A network namespace of its own, with one interface of a pair."""
     if os.geteuid() != 0 or not shutil.which("tc") or not shutil.which("ip"):
         pytest.skip("no network name space may be made here, or tc and ip are not installed")
     name = f"koord-{os.getpid()}"
@@ -170,7 +170,7 @@ def test_a_real_network_card_is_shared_and_restored(space: str, tmp_path: Path) 
 
 def test_addresses_of_this_machines_first_process_are_read() -> None:
     """The addresses equal those that system calls return in this process's namespace."""
-    up = {name for name, card in psutil.net_if_stats().items() if card.isup}
+    up = {name for name, interface in psutil.net_if_stats().items() if interface.isup}
     shown = {
         ipaddress.ip_address(each.address.partition("%")[0])
         for name, addresses in psutil.net_if_addrs().items()
