@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "log": Entry("cli.commands.log_export", "log", "Write logs into files."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
-    "node": Entry("cli.node.command", "node", "Show what a node sells again, and why."),
+    "node": Entry("cli.node.command", "node", "Show the overcommitted resources of a node and their computation."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
     "quota": Entry(
         "cli.quota.command", "quota", "Show quotas, what they lend and borrow, and the arithmetic behind it."

@@ -47,7 +47,7 @@ class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @click.group()
 def node() -> None:
-    """Shows the overcommitted resources of a node and their computation."""
+    """Show the overcommitted resources of a node and their computation."""
 
 
 @node.command()
