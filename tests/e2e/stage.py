@@ -53,14 +53,14 @@ class Stage(NamedTuple):
     async def refused(self, name: str) -> str:
         """What the pod's condition says, once it says that no node takes it."""
 
-        def told() -> str:
+        def reported() -> str:
             conditions = {one["type"]: one for one in self.pod(name)["status"].get("conditions", [])}
             found = conditions.get("PodScheduled", {})
             return str(found["message"]) if found.get("reason") == "Unschedulable" else ""
 
-        return str(await until(in_thread(told), f"condition of {name}"))
+        return str(await until(in_thread(reported), f"condition of {name}"))
 
-    async def allotted(self, name: str) -> dict[str, Any]:
+    async def allocation(self, name: str) -> dict[str, Any]:
         """The CPUs and zones that the pod was given, once it is bound."""
         await self.placed(name)
         found: dict[str, Any] = json.loads(self.pod(name)["metadata"]["annotations"][STATUS])
@@ -95,7 +95,7 @@ def pod(
         annotations: values that are no text are written as JSON.
         spec: fields of the spec.
     """
-    asked = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value} | dict(requests or {})
+    requested = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value} | dict(requests or {})
     notes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (annotations or {}).items()}
     body: dict[str, Any] = {
         "schedulerName": scheduler,
@@ -104,7 +104,7 @@ def pod(
         **({"nodeName": runs_on} if runs_on else {}),
         **spec,
     }
-    return written_pod(name, labels=labels, annotations=notes, requests=asked, limits=limits, **body)
+    return written_pod(name, labels=labels, annotations=notes, requests=requested, limits=limits, **body)
 
 
 def profiles(*texts: str) -> str:

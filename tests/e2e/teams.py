@@ -18,7 +18,7 @@ from tests.e2e.stage import pod
 Json = dict[str, Any]
 
 
-class Said(NamedTuple):
+class QuotaStatus(NamedTuple):
     """What a quota's object says of itself, in milli-cores."""
 
     runtime: int
@@ -42,7 +42,7 @@ class Teams:
     """Quotas and pods of one namespace of a cluster.
 
     Attributes:
-        wants: name of a quota -> milli-cores that pods of it are there for, running or waiting.
+        requests: name of a quota -> milli-cores that pods of it are there for, running or waiting.
         made: name of a quota -> pods made so far.
     """
 
@@ -50,7 +50,7 @@ class Teams:
         self.cluster = cluster
         self.namespace = namespace
         self.pod_milli = pod_milli
-        self.wants: dict[str, int] = {}
+        self.requests: dict[str, int] = {}
         self.made: Counter[str] = Counter()
 
     def quotas(self, name: str = "") -> str:
@@ -87,12 +87,12 @@ class Teams:
                     self._remove(api, body)
                 else:
                     there[(body["metadata"].get("labels") or {}).get(QUOTA_NAME, "")].append(body)
-            for name, milli in self.wants.items():
-                wanted = milli // self.pod_milli
+            for name, milli in self.requests.items():
+                expected = milli // self.pod_milli
                 waiting_last = sorted(there[name], key=lambda body: not body["spec"].get("nodeName"))
-                for body in waiting_last[wanted:]:
+                for body in waiting_last[expected:]:
                     self._remove(api, body)
-                for _ in range(wanted - len(waiting_last)):
+                for _ in range(expected - len(waiting_last)):
                     self._make(api, name)
 
     def _make(self, api: Session, of: str) -> None:
@@ -103,13 +103,13 @@ class Teams:
         with suppress(ApiRefused):  # evicted meanwhile
             api.call("DELETE", self.pods(body["metadata"]["name"]), {"gracePeriodSeconds": 0})
 
-    async def said(self) -> dict[str, Said]:
+    async def statuses(self) -> dict[str, QuotaStatus]:
         """What each object says."""
-        return {body["metadata"]["name"]: _said(body) for body in await self.items(self.quotas())}
+        return {body["metadata"]["name"]: _status_of(body) for body in await self.items(self.quotas())}
 
     async def settled(
-        self, wanted: dict[str, Said], within_s: float = 600, among: Collection[str] | None = None
-    ) -> dict[str, Said]:
+        self, expected: dict[str, QuotaStatus], within_s: float = 600, among: Collection[str] | None = None
+    ) -> dict[str, QuotaStatus]:
         """What the objects say once they say this, or when the time is over.
 
         Args:
@@ -118,9 +118,11 @@ class Teams:
         deadline = time.monotonic() + within_s
         while True:
             await asyncio.to_thread(self.tend)
-            said = {name: found for name, found in (await self.said()).items() if among is None or name in among}
-            if said == wanted or time.monotonic() > deadline:
-                return said
+            statuses = {
+                name: found for name, found in (await self.statuses()).items() if among is None or name in among
+            }
+            if statuses == expected or time.monotonic() > deadline:
+                return statuses
             await asyncio.sleep(0.5)
 
     def running(self) -> set[str]:
@@ -129,8 +131,8 @@ class Teams:
         return {body["metadata"]["uid"] for body in bodies if body["spec"].get("nodeName")}
 
 
-def _said(body: Json) -> Said:
+def _status_of(body: Json) -> QuotaStatus:
     annotations = body["metadata"].get("annotations") or {}
     runtime = nonzero(amounts(json.loads(annotations.get(PREFIX + "runtime", "{}"))))
     used = nonzero(amounts((body.get("status") or {}).get("used") or {}))
-    return Said(runtime.pop("cpu", 0), used.pop("cpu", 0))
+    return QuotaStatus(runtime.pop("cpu", 0), used.pop("cpu", 0))

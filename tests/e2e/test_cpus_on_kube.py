@@ -53,12 +53,12 @@ async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
         # Two CPUs are left on NUMA node 0: nothing for a fourth, until one of the three goes.
         await create("fourth")
 
-        def told() -> str:
+        def reported() -> str:
             pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/fourth")
             conditions = pod["status"].get("conditions", [])
             return next((c["message"] for c in conditions if c["type"] == "PodScheduled"), "")
 
-        message = await until(in_thread(told), "condition")
+        message = await until(in_thread(reported), "condition")
         assert "node(s) invalid CPU Topology" in message
         await asyncio.to_thread(cluster.kubectl, "delete", "pod", "-n", "web", "second", "--grace-period=0", "--force")
         assert await until(in_thread(given, "fourth"), "CPUs for the fourth") == found[1]

@@ -25,7 +25,7 @@ from tests.support.kube_system import System, running
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 
-HERE, ELSEWHERE = "this-node", "another-node"
+HERE, THERE = "this-node", "another-node"
 INTERVAL_S = 30
 """Between two reports; the least that agents keep to. Their means are over the last minute."""
 
@@ -136,7 +136,7 @@ async def placed(cluster: Cluster, namespace: str, name: str) -> str:
 async def test_a_hot_process_on_this_machine_makes_the_scheduler_avoid_this_node_within_two_report_intervals(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:
-    kube_nodes(HERE, ELSEWHERE, capacity={"cpu": str(os.cpu_count() or 1)})
+    kube_nodes(HERE, THERE, capacity={"cpu": str(os.cpu_count() or 1)})
     path = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
     kube_cluster.api.call("POST", path, metric())
     config = tmp_path / "scheduler.yaml"
@@ -153,7 +153,7 @@ async def test_a_hot_process_on_this_machine_makes_the_scheduler_avoid_this_node
             with burning() as since_ns:
                 hot = await report_after(on, since_ns, HOT_PERCENT)
                 assert hot.at_ns - since_ns <= (2 * INTERVAL_S + 5) * SECOND
-                assert await placed(kube_cluster, namespace, "after") == ELSEWHERE
+                assert await placed(kube_cluster, namespace, "after") == THERE
                 written = await asyncio.to_thread(kube_cluster.api.call, "GET", f"{path}/{HERE}")
         assert written["spec"] == metric()["spec"], "the spec is the administrator's"
         assert written["status"]["nodeMetric"]["nodeUsage"]["resources"].keys() == {"cpu", "memory"}

@@ -33,7 +33,7 @@ class Agent:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def tell(self, kind: str, data: bytes) -> Receipt:
+    async def append_event(self, kind: str, data: bytes) -> Receipt:
         return receipt.decode(await self._bus.request(subjects.subject(NODE, kind), data, deadline_s=30))
 
 
@@ -71,9 +71,9 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
 
     async def seen() -> Any:
         sums = (PodSum(pod["metadata"]["uid"], 60 * CORE // 2, 60, CORE // 2, 60 << 30, 60, 1 << 30),)
-        told = report(NODE, next(numbers), boot=f"b{next(numbers)}", cores=1.5, pods=sums)
+        shown = report(NODE, next(numbers), boot=f"b{next(numbers)}", cores=1.5, pods=sums)
         async with agent(system) as node:
-            assert (await node.tell(subjects.REPORT, encode(told))).accepted
+            assert (await node.append_event(subjects.REPORT, encode(shown))).accepted
         try:
             return await asyncio.to_thread(kube_cluster.api.call, "GET", METRICS)
         except ApiRefused:
@@ -111,7 +111,7 @@ async def observed(system: System) -> list[dict[str, Any]]:
     ]
 
 
-async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node_only(
+async def test_an_eviction_that_an_agent_requests_is_carried_out_on_its_own_node_only(
     system: System, kube_cluster: Cluster, namespace: str
 ) -> None:
     pod = await created(kube_cluster, namespace)
@@ -119,19 +119,19 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
     numbers = iter(range(1, 1_000))
 
     def action(uid: str) -> bytes:
-        told = ActionReport(NODE, "b", next(numbers), report(NODE).at_ns, EvictionRequested(uid, "memory is short"))
-        return actions.encode(told)
+        shown = ActionReport(NODE, "b", next(numbers), report(NODE).at_ns, EvictionRequested(uid, "memory is short"))
+        return actions.encode(shown)
 
     async with agent(system) as node:
         assert (
             "no running pod"
-            in (await node.tell(subjects.ACTION, action("00000000-0000-4000-8000-000000000000"))).refused
+            in (await node.append_event(subjects.ACTION, action("00000000-0000-4000-8000-000000000000"))).refused
         )
 
-        async def asked() -> Receipt:  # until ingest has seen the pod
-            return await node.tell(subjects.ACTION, action(uid))
+        async def requested() -> Receipt:  # until ingest has seen the pod
+            return await node.append_event(subjects.ACTION, action(uid))
 
-        await until(asked, holds=lambda said: said.accepted)
+        await until(requested, holds=lambda reported: reported.accepted)
 
     async def gone() -> bool:
         try:

@@ -101,7 +101,7 @@ async def _cpus_of_their_own(stage: Stage) -> None:
     ):
         for body, expected in zip(pods, cpus, strict=True):
             await stage.create(body)
-            given = await stage.allotted(body["metadata"]["name"])
+            given = await stage.allocation(body["metadata"]["name"])
             assert given["cpuset"] == expected, body["metadata"]["name"]
 
 
@@ -109,9 +109,9 @@ async def _example_7(stage: Stage) -> None:
     """The zone is chosen by the strategy of the pod's profile, for zones."""
     for on, scheduler, zone in (("seven-least", "koord-scheduler", 1), ("seven-most", "numa-most", 0)):
         await stage.create(pod(f"{on}-first", "4", "4Gi", on=on))
-        assert [one["node"] for one in (await stage.allotted(f"{on}-first"))["numaNodeResources"]] == [0]
+        assert [one["node"] for one in (await stage.allocation(f"{on}-first"))["numaNodeResources"]] == [0]
         await stage.create(pod(f"{on}-second", "4", "8Gi", on=on, scheduler=scheduler))
-        given = (await stage.allotted(f"{on}-second"))["numaNodeResources"]
+        given = (await stage.allocation(f"{on}-second"))["numaNodeResources"]
         assert given == [{"node": zone, "resources": {"cpu": "4", "memory": "8Gi"}}]
 
 
@@ -119,7 +119,7 @@ async def _example_8(stage: Stage) -> None:
     """Twelve CPUs: both zones evenly where the policy allows it, no node where one zone has to do."""
     await stage.create(pod("both", "12", "8Gi", on="eight-both"), pod("single", "12", "8Gi", on="eight-single"))
     half = {"cpu": "6", "memory": "4Gi"}
-    given = (await stage.allotted("both"))["numaNodeResources"]
+    given = (await stage.allocation("both"))["numaNodeResources"]
     assert given == [{"node": zone, "resources": half} for zone in (0, 1)]
     why = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11] among [11]"
     assert why in await stage.refused("single")
@@ -130,7 +130,7 @@ async def _example_9(stage: Stage) -> None:
     it does.
     """
     await stage.create(bound("wide", 10, "nine"))
-    assert (await stage.allotted("wide"))["cpuset"] == "0-9"
+    assert (await stage.allocation("wide"))["cpuset"] == "0-9"
     own = {TOPOLOGY_SPEC: {"numaTopologyPolicy": "SingleNUMANode"}}
     await stage.create(pod("alone", "1", "1Gi", on="nine", annotations=own))
     assert "Unaligned NUMA Hint" in await stage.refused("alone")
@@ -138,7 +138,7 @@ async def _example_9(stage: Stage) -> None:
     await stage.call("PATCH", "/api/v1/nodes/nine", {"metadata": {"labels": {POLICY: "SingleNUMANode"}}})
     await asyncio.sleep(1)  # the label's own way through the log
     await stage.create(pod("modest", "1", "1Gi", on="nine"))
-    assert [one["node"] for one in (await stage.allotted("modest"))["numaNodeResources"]] == [0]
+    assert [one["node"] for one in (await stage.allocation("modest"))["numaNodeResources"]] == [0]
 
 
 async def _example_11(stage: Stage) -> None:

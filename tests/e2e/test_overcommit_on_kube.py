@@ -69,7 +69,7 @@ def status() -> dict[str, Any]:
     }
 
 
-async def test_what_a_node_does_not_use_is_sold_through_its_status(
+async def test_unused_resources_are_overcommitted_through_the_status_of_the_node(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:
     api = kube_cluster.api
@@ -79,7 +79,7 @@ async def test_what_a_node_does_not_use_is_sold_through_its_status(
     def node() -> Any:
         return api.call("GET", f"/api/v1/nodes/{NODE}")
 
-    def sold() -> Any:
+    def overcommitted() -> Any:
         return node()["status"]["allocatable"].get(BATCH_CPU)
 
     settings = {"slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "1"}}
@@ -89,7 +89,7 @@ async def test_what_a_node_does_not_use_is_sold_through_its_status(
             api.call("PATCH", f"{SLO}/nodemetrics/{NODE}/status", {"status": status()})
             api.call("POST", CONFIG_MAPS, config_map())
             # 32 cores, 40 % of them protected, one core used beside pods: 18.2 cores.
-            await until(in_thread(sold), holds=lambda size: size == "18200")
+            await until(in_thread(overcommitted), holds=lambda size: size == "18200")
             slo = await until(in_thread(lambda: api.call("GET", f"{SLO}/nodeslos")["items"]))
             qos = slo[0]["spec"]["resourceQOSStrategy"]
             assert qos["policies"] == {"cpuPolicy": "coreSched", "netQOSPolicy": "terway-qos"}
@@ -108,7 +108,7 @@ async def test_what_a_node_does_not_use_is_sold_through_its_status(
             assert bound == NODE
 
             api.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", config_map(enable=False))
-            await until(in_thread(sold), holds=lambda size: size is None)
+            await until(in_thread(overcommitted), holds=lambda size: size is None)
             assert BATCH_CPU not in node()["status"]["capacity"]
     finally:
         for path in (f"{CONFIG_MAPS}/slo-controller-config", f"{SLO}/nodemetrics/{NODE}", f"{SLO}/nodeslos/{NODE}"):

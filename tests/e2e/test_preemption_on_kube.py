@@ -23,7 +23,7 @@ def runs(name: str, cpu: str, on: str, *, grace_s: int = 0, **more: Any) -> dict
     return body
 
 
-async def test_pods_of_lower_priority_give_way_through_the_eviction_api(
+async def test_pods_of_lower_priority_are_preempted_through_the_eviction_api(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:
     cluster: Cluster = await asyncio.to_thread(own_cluster, installed=True)
@@ -55,7 +55,7 @@ async def test_pods_of_lower_priority_give_way_through_the_eviction_api(
     await asyncio.to_thread(cluster.start_controllers)
     await _guard(stage)
     async with running(cluster, tmp_path) as system:
-        await _nobody_is_asked(stage, system)
+        await _no_eviction_is_requested(stage, system)
         await _the_reprieve_example(stage)
         await _a_budget_decides_and_the_room_is_kept(stage, system)
         await _a_budget_is_honoured(stage, system)
@@ -83,7 +83,7 @@ async def _guard(stage: Stage) -> None:
     await until(in_thread(counted), "count by the disruption controller")
 
 
-async def _asked(system: System) -> list[str]:
+async def _requested(system: System) -> list[str]:
     """Pods that were asked to go, in order."""
     return [row.key.partition("/")[2] async for row in system.log.rows(context="scheduling", kind="EvictionRequested")]
 
@@ -96,7 +96,7 @@ async def _gone(stage: Stage, name: str) -> None:
     await until(in_thread(gone), f"end of {name}")
 
 
-async def _nobody_is_asked(stage: Stage, system: System) -> None:
+async def _no_eviction_is_requested(stage: Stage, system: System) -> None:
     """By a pod that may not preempt, and by one that no eviction would help."""
     await stage.create(
         pod("never", "4", on="full", priorityClassName="polite"),
@@ -104,7 +104,7 @@ async def _nobody_is_asked(stage: Stage, system: System) -> None:
     )
     for name in ("never", "too-large"):
         assert "Insufficient cpu" in await stage.refused(name)
-    assert await _asked(system) == []
+    assert await _requested(system) == []
     for name in ("never", "too-large"):
         await stage.remove(name)
 
@@ -123,18 +123,18 @@ async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -
 
     While it ends, the pod's status names the node, and lesser pods do not get the room.
     """
-    before = await _asked(system)
+    before = await _requested(system)
     await stage.create(pod("urgent", "4", priorityClassName="koord-prod", nodeSelector={"pool": "pair"}))
     nominated = await until(in_thread(lambda: stage.pod("urgent")["status"].get("nominatedNodeName")), "nomination")
     assert nominated == "b"
     await until(in_thread(lambda: stage.pod("plain")["metadata"].get("deletionTimestamp")), "eviction of plain")
-    assert (await _asked(system))[len(before) :] == ["plain"]
+    assert (await _requested(system))[len(before) :] == ["plain"]
     await stage.create(pod("lesser", "4", on="b", priorityClassName="five"))
     assert "Insufficient cpu" in await stage.refused("lesser")
     await stage.remove("plain")  # its kubelet is done with it
     assert await stage.placed("urgent") == "b"
     assert "nodeName" not in stage.pod("lesser")["spec"]
-    assert (await _asked(system))[len(before) :] == ["plain"], "asked once"
+    assert (await _requested(system))[len(before) :] == ["plain"], "asked once"
 
 
 async def _a_budget_is_honoured(stage: Stage, system: System) -> None:

@@ -24,7 +24,7 @@ from tests.support.pods import written_pod
 from tests.support.waiting import until
 
 EXAMPLE = Path(__file__).parents[2] / "k8s" / "examples" / "slo-controller-config.yaml"
-STATED: dict[str, dict[str, Any]] = {
+DECLARED: dict[str, dict[str, Any]] = {
     key: json.loads(text) for key, text in yaml.safe_load(EXAMPLE.read_text())["data"].items()
 }
 PLAIN, ANOLIS = "plain", "anolis"
@@ -64,22 +64,22 @@ class Guide:
 
     async def configure(self, **changes: Any) -> None:
         """The example's `colocation-config` with other values."""
-        text = json.dumps(STATED["colocation-config"] | changes)
+        text = json.dumps(DECLARED["colocation-config"] | changes)
         await self.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", {"data": {"colocation-config": text}})
 
-    async def sold(self, node: str, resource: str) -> int | None:
+    async def overcommitted(self, node: str, resource: str) -> int | None:
         found = (await self.call("GET", f"/api/v1/nodes/{node}"))["status"]["allocatable"]
         text = found.get(f"kubernetes.io/{resource}")
         return None if text is None else nanos(text) // 10**9
 
     async def sells(self, node: str, **amounts: int | None) -> None:
         """Wait until the node sells exactly this; names as `batch_cpu`."""
-        wanted = {name.replace("_", "-"): amount for name, amount in amounts.items()}
+        expected = {name.replace("_", "-"): amount for name, amount in amounts.items()}
 
         async def found() -> dict[str, int | None]:
-            return {resource: await self.sold(node, resource) for resource in wanted}
+            return {resource: await self.overcommitted(node, resource) for resource in expected}
 
-        await until(found, holds=lambda sold: bool(sold == wanted))
+        await until(found, holds=lambda overcommitted: bool(overcommitted == expected))
 
     async def seen(self, kind: str, key: str) -> None:
         """Wait until an event of the cluster is in the log, and its second is over: reports are dated in whole seconds."""
@@ -114,17 +114,19 @@ async def guide(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) ->
                 api.call("DELETE", path)
 
 
-def stated_in(stated: Any, found: Any, path: str = "") -> list[str]:
+def declared_in(declared: Any, found: Any, path: str = "") -> list[str]:
     """Paths of what is stated and not found so."""
-    if isinstance(stated, Mapping):
+    if isinstance(declared, Mapping):
         if not isinstance(found, Mapping):
             return [path]
-        return [each for key in stated for each in stated_in(stated[key], found.get(key), f"{path}.{key}")]
-    if isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
+        return [each for key in declared for each in declared_in(declared[key], found.get(key), f"{path}.{key}")]
+    if isinstance(declared, list) and isinstance(found, list) and len(declared) == len(found):
         return [
-            each for i, pair in enumerate(zip(stated, found, strict=True)) for each in stated_in(*pair, f"{path}[{i}]")
+            each
+            for i, pair in enumerate(zip(declared, found, strict=True))
+            for each in declared_in(*pair, f"{path}[{i}]")
         ]
-    return [] if stated == found else [f"{path} is {found!r}, not {stated!r}"]
+    return [] if declared == found else [f"{path} is {found!r}, not {declared!r}"]
 
 
 async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide: Guide) -> None:
@@ -136,15 +138,15 @@ async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide
         spec: dict[str, Any] = found.get(node, {}).get("spec", {})
         return spec
 
-    strategy = STATED["resource-threshold-config"]["nodeStrategies"][0]
+    strategy = DECLARED["resource-threshold-config"]["nodeStrategies"][0]
     for node in (PLAIN, ANOLIS):
         spec = await until(functools.partial(slo, node), holds=lambda spec: "hostApplications" in spec)
         for key, section in SECTIONS.items():
-            stated = dict(STATED[key]["clusterStrategy"])
+            declared = dict(DECLARED[key]["clusterStrategy"])
             if node == ANOLIS and key == "resource-threshold-config":
-                stated |= {name: strategy[name] for name in ("cpuSuppressThresholdPercent", "cpuSuppressPolicy")}
-            assert stated_in(stated, spec[section], section) == []
-        assert stated_in(STATED["host-application-config"]["applications"], spec["hostApplications"]) == []
+                declared |= {name: strategy[name] for name in ("cpuSuppressThresholdPercent", "cpuSuppressPolicy")}
+            assert declared_in(declared, spec[section], section) == []
+        assert declared_in(DECLARED["host-application-config"]["applications"], spec["hostApplications"]) == []
 
     async def policy() -> dict[str, Any]:
         spec = (await guide.call("GET", f"{SLO}/nodemetrics/{PLAIN}")).get("spec", {})
@@ -159,7 +161,9 @@ async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide
     }
 
 
-async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Guide, namespace: str) -> None:
+async def test_water_levels_thresholds_and_silence_change_the_overcommitted_amounts(
+    guide: Guide, namespace: str
+) -> None:
     """Each field of `colocation-config` that decides an amount, on the amounts in the node's status."""
     api = guide.cluster.api
     await guide.report(PLAIN)
@@ -178,19 +182,22 @@ async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Gu
     for node in (PLAIN, ANOLIS):
         await guide.report(node, beside_pods="3700m", prod="11")
     await asyncio.sleep(2)
-    assert (await guide.sold(PLAIN, "batch-cpu"), await guide.sold(ANOLIS, "batch-cpu")) == (17_200, 17_200)
+    assert (await guide.overcommitted(PLAIN, "batch-cpu"), await guide.overcommitted(ANOLIS, "batch-cpu")) == (
+        17_200,
+        17_200,
+    )
     for node in (PLAIN, ANOLIS):
         await guide.report(node, beside_pods="3900m", prod="11")
     await guide.sells(PLAIN, batch_cpu=15_300)
-    assert await guide.sold(ANOLIS, "batch-cpu") == 17_200
+    assert await guide.overcommitted(ANOLIS, "batch-cpu") == 17_200
     # updateTimeThresholdSeconds: then any difference is written.
     await guide.configure(updateTimeThresholdSeconds=1, nodeConfigs=[])
     await guide.report(PLAIN, beside_pods="4")
     await guide.sells(PLAIN, batch_cpu=15_200)
     # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that asks for 4 cores and 8 GiB and is not measured
     # yet.
-    asked = {"cpu": "4", "memory": "8Gi"}
-    pod = written_pod("prod", requests=asked, limits=asked, nodeName=PLAIN)
+    requested = {"cpu": "4", "memory": "8Gi"}
+    pod = written_pod("prod", requests=requested, limits=requested, nodeName=PLAIN)
     await guide.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
     await guide.seen("PodObserved", f"{namespace}/prod")  # a pod counts from the report on that comes after it
     await guide.report(PLAIN, beside_pods="4")
@@ -220,7 +227,7 @@ async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Gu
     await guide.sells(PLAIN, batch_cpu=13_200)
     await guide.report(PLAIN, beside_pods="6", age_s=16 * 60)
     await guide.sells(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
-    assert await guide.sold(ANOLIS, "batch-cpu") == 14_000, "the other node reports"
+    assert await guide.overcommitted(ANOLIS, "batch-cpu") == 14_000, "the other node reports"
     await guide.seen("PodDeleted", f"{namespace}/prod")  # and no longer from the report on that comes after its end
     await guide.report(PLAIN, beside_pods="6")
     await guide.sells(PLAIN, batch_cpu=13_200)

@@ -56,12 +56,12 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
         (tmp_path / "second.yaml").write_text(manifest)
         await asyncio.to_thread(cluster.kubectl, "apply", "-n", "web", "-f", str(tmp_path / "second.yaml"))
 
-        def told() -> dict[str, Any] | None:
+        def reported() -> dict[str, Any] | None:
             pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/nginx-2")
             conditions = {condition["type"]: condition for condition in pod["status"].get("conditions", [])}
             return conditions.get("PodScheduled")
 
-        condition = await until(in_thread(told), "condition")
+        condition = await until(in_thread(reported), "condition")
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         assert "usage exceed threshold" in condition["message"]
 

@@ -20,7 +20,7 @@ from cli.quota.rebuild_state import fold_log
 from cli.supervisor.supervisor import Supervisor
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.quota_log_audit import audit
-from tests.e2e.teams import Said, Teams, quota
+from tests.e2e.teams import QuotaStatus, Teams, quota
 from tests.support.kube_system import System, running
 from tests.support.waiting import in_thread, until
 
@@ -29,7 +29,7 @@ Step = Callable[[Teams], Awaitable[None]]
 ORGS = range(5)
 LEAVES = {"d0": ("l0", "l1", "l2"), "d1": ("l3", "l4")}
 NODES = [f"quota-{number}" for number in range(4)]
-ASKING = [f"o{org}-{leaf}" for org in ORGS for leaf in ("l0", "l1")]
+REQUESTING = [f"o{org}-{leaf}" for org in ORGS for leaf in ("l0", "l1")]
 """The leaves that ever have pods."""
 
 RUNTIMES = """
@@ -80,16 +80,16 @@ def table() -> list[Row]:
     return rows
 
 
-def wanted(row: Row, teams: Teams) -> dict[str, Said]:
+def expected(row: Row, teams: Teams) -> dict[str, QuotaStatus]:
     """What all quotas say then: a leaf uses what whole pods make of its runtime, and above it everything is a sum."""
-    idle = [name for name in (body["metadata"]["name"] for body in forty()) if name not in ASKING]
-    found = dict.fromkeys([*row.runtimes, *idle], Said(0, 0))
+    idle = [name for name in (body["metadata"]["name"] for body in forty()) if name not in REQUESTING]
+    found = dict.fromkeys([*row.runtimes, *idle], QuotaStatus(0, 0))
     for leaf, runtime in row.runtimes.items():
-        used = min(teams.wants[leaf], runtime // teams.pod_milli * teams.pod_milli)
+        used = min(teams.requests[leaf], runtime // teams.pod_milli * teams.pod_milli)
         org, _, own = leaf.partition("-")
         department = next(name for name, leaves in LEAVES.items() if own in leaves)
         for name in (leaf, f"{org}-{department}", org):
-            found[name] = Said(found[name].runtime + runtime, found[name].used + used)
+            found[name] = QuotaStatus(found[name].runtime + runtime, found[name].used + used)
     return found
 
 
@@ -109,10 +109,10 @@ def forty() -> list[dict[str, Any]]:
 
 
 def want(milli: int, *leaves: str) -> Step:
-    async def ask(teams: Teams) -> None:
-        teams.wants |= dict.fromkeys(leaves, milli)
+    async def set_requests(teams: Teams) -> None:
+        teams.requests |= dict.fromkeys(leaves, milli)
 
-    return ask
+    return set_requests
 
 
 def limit(name: str, most: str) -> Step:
@@ -137,7 +137,7 @@ def add(*nodes: str) -> Step:
 
 
 async def alone(teams: Teams) -> None:
-    teams.wants = dict.fromkeys(ASKING, 0) | {"o0-l0": 6000}
+    teams.requests = dict.fromkeys(REQUESTING, 0) | {"o0-l0": 6000}
 
 
 async def delete_quota(teams: Teams) -> None:
@@ -150,7 +150,7 @@ async def make_quota(teams: Teams) -> None:
 
 STEPS: dict[str, Step] = {
     "one team alone borrows": alone,
-    "all five want 12,000": want(6000, *ASKING),
+    "all five want 12,000": want(6000, *REQUESTING),
     "the max of o1-l0 is 2,000": limit("o1-l0", "2"),
     "a node is lost": lose(NODES[3]),
     "two more are lost": lose(*NODES[1:3]),
@@ -243,17 +243,17 @@ async def test_five_teams_share_forty_quotas_whatever_is_killed(
                 kills.step = row.step
                 await STEPS[row.step](teams)
                 await kills.another()
-                due = wanted(row, teams)
+                due = expected(row, teams)
                 assert await teams.settled(due) == due, row.step
-                assert sum(row.runtimes.values()) == min(row.shared, sum(teams.wants.values()))  # nothing lies idle
+                assert sum(row.runtimes.values()) == min(row.shared, sum(teams.requests.values()))  # nothing lies idle
                 print(f"round {rounds + 1}, {row.step}: after {kills.done} kills", flush=True)
             rounds += 1
-    runs = sum(due[name].used for name in ASKING) // pod_milli
+    runs = sum(due[name].used for name in REQUESTING) // pod_milli
     await until(in_thread(lambda: len(teams.running()) == runs), f"{runs} running pods")
     found = audit(await fold_log(system.log))
-    print(f"{rounds} rounds, {teams.made.total()} pods made, {found.trial.events} events")
+    print(f"{rounds} rounds, {teams.made.total()} pods made, {found.verified.events} events")
     print(*(f"{step}: {dict(killed)}" for step, killed in kills.during.items()), sep="\n")
-    assert found.trial.findings == []
+    assert found.verified.findings == []
     assert found.exceeded == []
     assert found.charged == teams.running()
     assert kills.done == count

@@ -19,7 +19,7 @@ from shared.kube.elastic_quota import PREFIX
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.quota_log_audit import audit
 from tests.e2e.stage import Stage
-from tests.e2e.teams import Said, Teams, quota
+from tests.e2e.teams import QuotaStatus, Teams, quota
 from tests.support.kube_system import K8S, running
 from tests.support.waiting import in_thread, until
 
@@ -67,11 +67,11 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
         def quotas() -> dict[str, dict[str, Any]]:
             return {body["metadata"]["name"]: body for body in cluster.api.call("GET", teams.quotas())["items"]}
 
-        def asked() -> bool:
+        def is_requested() -> bool:
             probe = quota("probe", "", 0, 1000, is_parent=False)
             return "shared-weight" in annotations(cluster.api.call("POST", f"{teams.quotas()}?dryRun=All", probe))
 
-        await until(in_thread(asked), "webhook that is asked")
+        await until(in_thread(is_requested), "webhook that is asked")
         await asyncio.to_thread(cluster.apply, EXAMPLES / "quota-trees.yaml")
         await until(
             in_thread(lambda: {f"cn-hangzhou-{zone}-root-quota" for zone in TREES} <= quotas().keys()), "root quotas"
@@ -112,10 +112,10 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             body["spec"] = {bound: amounts | {"memory": "6Gi"} for bound, amounts in body["spec"].items()}
             body["spec"]["min"]["memory"] = "0"
             await teams.call("POST", teams.quotas(), body)
-        teams.wants = {"k-team": 8000, "g-team": 8000}
-        said = {"k-team": Said(6000, 6000), "g-team": Said(3900, 3500)}
-        assert await teams.settled(said, within_s=60, among=said) == said
+        teams.requests = {"k-team": 8000, "g-team": 8000}
+        statuses = {"k-team": QuotaStatus(6000, 6000), "g-team": QuotaStatus(3900, 3500)}
+        assert await teams.settled(statuses, within_s=60, among=statuses) == statuses
         found = audit(await fold_log(system.log))
-        assert found.trial.findings == []
+        assert found.verified.findings == []
         assert found.exceeded == []
         assert found.charged == teams.running()

@@ -83,10 +83,10 @@ async def _shipped_rules(stage: Stage) -> None:
     await stage.create(pod("next", priorityClassName="koord-batch", requests=batch("3000"), limits=batch("3000")))
     assert await stage.placed("next") == "busy"
     await stage.create(pod("none", priorityClassName="koord-batch", requests=batch("19000"), limits=batch("19000")))
-    told = await stage.refused("none")
-    assert told.startswith("0/3 nodes are available: "), told
-    assert "2 Insufficient kubernetes.io/batch-cpu" in told, told
-    assert "1 node(s) had untolerated taint(s)" in told, told
+    reported = await stage.refused("none")
+    assert reported.startswith("0/3 nodes are available: "), reported
+    assert "2 Insufficient kubernetes.io/batch-cpu" in reported, reported
+    assert "1 node(s) had untolerated taint(s)" in reported, reported
     await stage.create(pod("db", "1", tolerations=[{"key": "dedicated", "operator": "Exists"}], on="dedicated"))
     assert await stage.placed("db") == "dedicated"
 

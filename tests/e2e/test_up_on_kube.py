@@ -38,8 +38,8 @@ def test_a_pod_is_bound_and_explained(
         pod = kube_cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/pods/web-1")
         assert pod["spec"]["nodeName"] == bound["node"]
         why = [sys.executable, "-m", "cli", "why", "pod", f"{namespace}/web-1", *folder]
-        told = subprocess.run(why, capture_output=True, text=True, check=True).stdout
-        assert f"-> {bound['node']}" in told
-        assert "nodes passed every filter" in told
+        reported = subprocess.run(why, capture_output=True, text=True, check=True).stdout
+        assert f"-> {bound['node']}" in reported
+        assert "nodes passed every filter" in reported
         terminal.press(CTRL_C)
         assert terminal.wait_for_end() == 0

@@ -101,8 +101,8 @@ async def _bound_before(stage: Stage) -> None:
     assert await _bound(stage, "data") == "in-zone-b"
     assert await stage.placed("early") in {"b1", "b2"}, "woken by its claim"
     await stage.create(uses("elsewhere", "data", on="a1"))
-    told = await stage.refused("elsewhere")
-    assert "didn't match PersistentVolume's node affinity" in told, told
+    reported = await stage.refused("elsewhere")
+    assert "didn't match PersistentVolume's node affinity" in reported, reported
 
 
 async def _chosen_of_those_there_are(stage: Stage) -> None:
@@ -147,7 +147,7 @@ async def _one_pod_at_a_time(stage: Stage) -> None:
     await stage.create(uses("first", "own"))
     assert await stage.placed("first") in {"a1", "a2"}
     await stage.create(uses("second", "own"))
-    told = await stage.refused("second")
-    assert "ReadWriteOncePod" in told, told
+    reported = await stage.refused("second")
+    assert "ReadWriteOncePod" in reported, reported
     await stage.remove("first")
     assert await stage.placed("second") in {"a1", "a2"}

@@ -265,7 +265,7 @@ CONFIG = (
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
-def test_nothing_that_a_cluster_says_ends_the_scheduler(
+def test_no_observation_of_a_cluster_ends_the_scheduler(
     steps: list[tuple[list[Event], list[NodeReported], int]],
 ) -> None:
     world = World()

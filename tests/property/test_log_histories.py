@@ -71,7 +71,7 @@ class Network:
     """Keeps for each follower what it has not been given yet."""
 
     def __init__(self) -> None:
-        self.ears: dict[int, dict[str, Callable[[bytes], None]]] = {}
+        self.subscriptions: dict[int, dict[str, Callable[[bytes], None]]] = {}
         self.inflight: dict[int, list[tuple[str, bytes]]] = {}
         self.cut = False
         self.published = 0
@@ -90,7 +90,7 @@ class Network:
         subject, data = messages[index % len(messages)]
         if not again:
             del messages[index % len(messages)]
-        self.ears[number][subject](data)
+        self.subscriptions[number][subject](data)
 
 
 class Ear:
@@ -98,12 +98,12 @@ class Ear:
 
     def __init__(self, network: Network, number: int) -> None:
         self.network, self.number = network, number
-        network.ears[number] = {}
+        network.subscriptions[number] = {}
         network.inflight[number] = []
 
-    async def subscribe(self, subject: str, heard: Callable[[bytes], None]) -> None:
+    async def subscribe(self, subject: str, received: Callable[[bytes], None]) -> None:
         """Listen to a subject."""
-        self.network.ears[self.number][subject] = heard
+        self.network.subscriptions[self.number][subject] = received
 
 
 class Histories(RuleBasedStateMachine):
@@ -190,7 +190,7 @@ class Histories(RuleBasedStateMachine):
         self.run(work())
 
     @rule()
-    def tells_its_head(self) -> None:
+    def publishes_its_head(self) -> None:
         """A beacon."""
 
         async def work() -> None:
@@ -236,7 +236,7 @@ class Histories(RuleBasedStateMachine):
         self.run(work())
 
     @rule(number=st.integers(0, FOLLOWERS - 1), index=st.integers(0, 20), again=st.booleans())
-    def hears(self, number: int, index: int, again: bool) -> None:
+    def receives(self, number: int, index: int, again: bool) -> None:
         """One message arrives: in its turn, late, early, or once more."""
         if self.network.inflight.get(number):
 
@@ -246,7 +246,7 @@ class Histories(RuleBasedStateMachine):
             self.run(work())
 
     @rule(number=st.integers(0, FOLLOWERS - 1), count=st.integers(1, 20))
-    def hears_in_order(self, number: int, count: int) -> None:
+    def receives_in_order(self, number: int, count: int) -> None:
         """Messages arrive as they were sent."""
 
         async def work() -> None:
@@ -332,7 +332,7 @@ class Histories(RuleBasedStateMachine):
             await self.database.close()
 
 
-def test_any_interleaving_of_appends_crashes_and_follows_gives_every_follower_the_same_history(
+def test_every_interleaving_of_appends_crashes_and_follows_yields_the_same_history_for_every_follower(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_module, "GRACE_S", 0)

@@ -188,7 +188,7 @@ class Copiers:
             process.resume()
             process.kill()
 
-    def said(self) -> str:
+    def logs(self) -> str:
         """What they logged, for a failed test."""
         return "\n".join(f"{name}: {process.tail(8)}" for name, process in self.processes.items())
 

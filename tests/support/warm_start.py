@@ -225,7 +225,7 @@ def serve(owner: int) -> None:
                 if key.fileobj is woken:
                     with contextlib.suppress(BlockingIOError):
                         woken.recv(4096)
-                    _tell_ends(connections, ready)
+                    _report_exits(connections, ready)
                 elif key.fileobj is control:
                     received = _receive(control)
                     if received is None:
@@ -247,14 +247,14 @@ def serve(owner: int) -> None:
                     os.close(log)
                     connections[pid] = connection
                     connection.sendall(pid.to_bytes(4, "big"))
-                    _tell_ends(connections, ready)  # it may have ended before it was known here
+                    _report_exits(connections, ready)  # it may have ended before it was known here
                 else:  # the other side has read the exit code, or has gone
                     _forget(key.fileobj, key.data)  # type: ignore[arg-type]  # a socket: nothing else is registered
                     ready.unregister(key.fileobj)
                     key.fileobj.close()  # type: ignore[union-attr]  # as above
 
 
-def _tell_ends(connections: dict[int, socket.socket], ready: selectors.BaseSelector) -> None:
+def _report_exits(connections: dict[int, socket.socket], ready: selectors.BaseSelector) -> None:
     """Sends the exit codes of those that have ended; they stay until the other side has read it."""
     for pid in list(connections):
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -51,25 +51,25 @@ class Stream:
         await cancel_and_wait(self._task)
 
 
-async def test_what_is_published_is_heard_in_order(bus: Bus, other: Bus) -> None:
-    heard: list[bytes] = []
-    await other.subscribe("koord.log.*", heard.append)
+async def test_published_messages_arrive_in_order(bus: Bus, other: Bus) -> None:
+    received: list[bytes] = []
+    await other.subscribe("koord.log.*", received.append)
     await until(lambda: other.connected)
     await asyncio.sleep(0.1)  # the subscription reaches the server on another connection than what is published
     for number in range(1000):
         assert await bus.publish("koord.log.cluster", b"%d" % number)
-    await until(lambda: len(heard) == 1000)
-    assert heard == [b"%d" % number for number in range(1000)]
+    await until(lambda: len(received) == 1000)
+    assert received == [b"%d" % number for number in range(1000)]
 
 
 @pytest.mark.parametrize("how", ["restart", "hang"])
 async def test_subscriptions_come_back_by_themselves_under_load(
     server: EmbeddedNats, bus: Bus, other: Bus, how: str
 ) -> None:
-    heard: list[int] = []
-    await other.subscribe("koord.log.cluster", lambda data: heard.append(int(data)))
+    received: list[int] = []
+    await other.subscribe("koord.log.cluster", lambda data: received.append(int(data)))
     stream = Stream(bus, "koord.log.cluster")
-    await until(lambda: len(heard) > 100)
+    await until(lambda: len(received) > 100)
     if how == "restart":
         await server.restart()
     else:
@@ -77,23 +77,23 @@ async def test_subscriptions_come_back_by_themselves_under_load(
         await until(lambda: not bus.connected and not other.connected)
         await server.resume()
     fresh = stream.number
-    await until(lambda: heard[-1] > fresh + 100)
+    await until(lambda: received[-1] > fresh + 100)
     await stream.stop()
-    assert heard == sorted(set(heard)), "nothing comes twice or out of order"
+    assert received == sorted(set(received)), "nothing comes twice or out of order"
     assert other.reconnects >= (how == "restart"), "a server that wakes in time keeps its connection"
 
 
-async def test_what_is_subscribed_while_the_server_is_away_is_heard_when_it_comes_back(
+async def test_a_subscription_made_while_the_server_is_away_works_when_it_comes_back(
     server: EmbeddedNats, bus: Bus, other: Bus
 ) -> None:
     await server.kill()
     await until(lambda: not bus.connected and not other.connected)
-    heard: list[bytes] = []
-    await other.subscribe("koord.head.cluster", heard.append)
+    received: list[bytes] = []
+    await other.subscribe("koord.head.cluster", received.append)
     assert not await bus.publish("koord.head.cluster", b"lost")
     await server.start()
     stream = Stream(bus, "koord.head.cluster")
-    await until(lambda: len(heard) > 0)
+    await until(lambda: len(received) > 0)
     await stream.stop()
 
 
@@ -128,36 +128,36 @@ async def test_a_hung_server_holds_up_no_publisher_and_no_memory(server: Embedde
 async def test_messages_that_are_not_taken_in_time_are_dropped_and_counted(server: EmbeddedNats, bus: Bus) -> None:
     slow = Bus(server.url, name="slow", pending_messages=8)
     await slow.start()
-    heard: list[bytes] = []
-    await slow.subscribe("koord.log.cluster", heard.append)
+    received: list[bytes] = []
+    await slow.subscribe("koord.log.cluster", received.append)
     await asyncio.sleep(0.1)
     for number in range(2000):
         await bus.publish("koord.log.cluster", b"%d" % number)
     await until(lambda: slow.dropped > 0)
-    await until(lambda: len(heard) + slow.dropped == 2000)
+    await until(lambda: len(received) + slow.dropped == 2000)
     await slow.close()
 
 
 async def test_a_callback_that_fails_stops_nothing(bus: Bus, other: Bus) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     def fails_once(data: bytes) -> None:
-        heard.append(data)
-        if len(heard) == 1:
+        received.append(data)
+        if len(received) == 1:
             raise ValueError("the first message")
 
     await other.subscribe("koord.log.cluster", fails_once)
     stream = Stream(bus, "koord.log.cluster")
-    await until(lambda: len(heard) > 10)
+    await until(lambda: len(received) > 10)
     await stream.stop()
 
 
 async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def named(name: str) -> Callable[[bytes], object]:
         async def answer(data: bytes) -> bytes:
-            asked.append(name)
+            requested.append(name)
             return data.upper()
 
         return answer
@@ -168,7 +168,7 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
     await asker.start()
     answers = [await asker.request("koord.request.quota", b"charge", deadline_s=PATIENCE_S) for _ in range(50)]
     assert answers == [b"CHARGE"] * 50
-    assert len(asked) == 50
+    assert len(requested) == 50
     await asker.close()
 
 
@@ -195,10 +195,10 @@ async def test_a_question_waits_for_a_service_that_is_starting(bus: Bus, other: 
     async def answer(data: bytes) -> bytes:
         return data
 
-    asked = asyncio.create_task(bus.request("koord.request.late", b"there?", deadline_s=PATIENCE_S))
+    requested = asyncio.create_task(bus.request("koord.request.late", b"there?", deadline_s=PATIENCE_S))
     await asyncio.sleep(0.2)
     await other.respond("koord.request.late", answer)
-    assert await asked == b"there?"
+    assert await requested == b"there?"
 
 
 async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answered(bus: Bus, other: Bus) -> None:
@@ -215,15 +215,15 @@ async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answer
 
 
 async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def never(_data: bytes) -> bytes:
-        asked.set()
+        requested.set()
         return await asyncio.Future[bytes]()
 
     await other.respond("koord.test.never", never)
     question = asyncio.create_task(bus.request("koord.test.never", b"?", deadline_s=5))
-    await asyncio.wait_for(asked.wait(), PATIENCE_S)
+    await asyncio.wait_for(requested.wait(), PATIENCE_S)
     await server.kill()
     with pytest.raises(NoResponse):
         await question

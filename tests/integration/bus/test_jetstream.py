@@ -44,7 +44,7 @@ async def test_a_stream_is_made_once_and_takes_over_new_bounds(streams: Streams)
     assert await streams.state("EVENTS") is None
 
 
-async def test_the_last_message_is_told_of_a_stream_and_of_a_subject(streams: Streams) -> None:
+async def test_the_last_message_of_a_stream_and_of_a_subject_is_returned(streams: Streams) -> None:
     await streams.ensure(CONFIG)
     assert await streams.last("EVENTS") is None
     await streams.publish_all(numbered(1, 600))

@@ -44,7 +44,7 @@ async def test_an_address_is_its_own(address: str) -> None:
     assert await Login.of(address).addresses() == [address]
 
 
-async def test_a_name_without_an_address_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_name_without_an_address_is_reported_at_once(caplog: pytest.LogCaptureFixture) -> None:
     bus = Bus(NOWHERE, name="test")
     with caplog.at_level(logging.WARNING):
         await bus.start()
@@ -54,7 +54,7 @@ async def test_a_name_without_an_address_is_said_at_once(caplog: pytest.LogCaptu
     assert "gaierror" in vars(caplog.records[0])["error"]
 
 
-async def test_a_server_that_refuses_connections_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_refuses_connections_is_reported_at_once(caplog: pytest.LogCaptureFixture) -> None:
     bus = Bus("nats://127.0.0.1:1", name="test")
     with caplog.at_level(logging.WARNING):
         await bus.start()

@@ -54,8 +54,8 @@ async def installation(database: str, nats: EmbeddedNats, tmp_path: Path) -> Asy
 def offered(words: str, postgres: str) -> tuple[list[str], str, float]:
     """What the command itself answers a shell: names, what it said on stderr, and how long it took."""
     count = len(words.split()) - (0 if words.endswith(" ") else 1)
-    asked = {"_KOORD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
-    env = {**os.environ, **asked, "KOORD_POSTGRES": postgres, "KOORD_NATS": "nats://127.0.0.1:1"}
+    requested = {"_KOORD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+    env = {**os.environ, **requested, "KOORD_POSTGRES": postgres, "KOORD_NATS": "nats://127.0.0.1:1"}
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "cli"], env=env, capture_output=True, text=True, check=False)
     took_s = time.monotonic() - started
@@ -79,8 +79,8 @@ def offered(words: str, postgres: str) -> tuple[list[str], str, float]:
 async def test_names_come_from_the_log_and_the_declarations(
     installation: Installation, words: str, names: list[str]
 ) -> None:
-    found, said, _ = await asyncio.to_thread(offered, words, installation.endpoints.postgres)
-    assert (found, said) == (names, "")
+    found, reported, _ = await asyncio.to_thread(offered, words, installation.endpoints.postgres)
+    assert (found, reported) == (names, "")
 
 
 def test_a_server_that_is_away_refuses_or_hangs_costs_a_second_and_no_word() -> None:
@@ -94,8 +94,8 @@ def test_a_server_that_is_away_refuses_or_hangs_costs_a_second_and_no_word() -> 
             "postgresql://koord@127.0.0.1:1/koord",
             "nonsense",
         ):
-            found, said, _ = offered("koord why pod shop/", postgres)  # a hung server would hold it for good
-            assert (found, said) == ([], "")
+            found, reported, _ = offered("koord why pod shop/", postgres)  # a hung server would hold it for good
+            assert (found, reported) == ([], "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -68,7 +68,7 @@ async def test_the_text_in_force_is_shown_as_it_was_taken_over(installation: Ins
         assert (refused.exit_code, context in refused.stderr) == (1, True)
 
 
-async def test_a_configuration_that_retention_said_again_is_still_in_force(installation: Installation) -> None:
+async def test_a_configuration_that_retention_carried_forward_is_still_in_force(installation: Installation) -> None:
     await installation.sql("delete from events_scheduling where seq = 2")
     taken = ConfigApplied(source="shipped profile", digest="ab" * 32, text="kind: Again\n")
     await installation.append(
@@ -78,7 +78,7 @@ async def test_a_configuration_that_retention_said_again_is_still_in_force(insta
     assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Again\n"
 
 
-async def test_top_tells_of_writers_heads_rates_and_lag_from_log_and_bus(installation: Installation) -> None:
+async def test_top_shows_writers_heads_rates_and_lag_from_log_and_bus(installation: Installation) -> None:
     await installation.follows("scheduler", {"cluster": 0, "scheduling": 2})
     result = await run(installation, "top", "--once", "--every", "1.5", "-o", "json")
     assert result.exit_code == 0, result.stderr
@@ -94,8 +94,8 @@ async def test_top_tells_of_writers_heads_rates_and_lag_from_log_and_bus(install
 
 async def test_top_adds_what_services_say_of_themselves(installation: Installation) -> None:
     address = f"127.0.0.1:{free_port()}"
-    said = Status("scheduler", "leading", 7, 3, 12.5, 100, {"scheduling": 1}, bus=True)
-    pages = await health.serve(address, lambda: said, Metrics())
+    reported = Status("scheduler", "leading", 7, 3, 12.5, 100, {"scheduling": 1}, bus=True)
+    pages = await health.serve(address, lambda: reported, Metrics())
     await installation.follows("scheduler", {"scheduling": 2})
     addresses = f"scheduler=http://{address},absent=http://127.0.0.1:1"
     found = json.loads(
@@ -110,7 +110,7 @@ async def test_top_adds_what_services_say_of_themselves(installation: Installati
     assert {one["context"]: one["lag"] for one in found["contexts"]}["scheduling"] == {"scheduler": 1}
 
 
-async def test_top_without_a_bus_says_so_and_shows_the_rest(installation: Installation) -> None:
+async def test_top_without_a_bus_reports_it_and_shows_the_rest(installation: Installation) -> None:
     result = await run(installation, "top", "--once", "--every", "0.5", env={"KOORD_NATS": "nats://127.0.0.1:1"})
     assert result.exit_code == 0
     assert "NATS is not heard" in result.stderr

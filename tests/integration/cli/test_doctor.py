@@ -161,7 +161,7 @@ async def test_a_nats_without_jetstream_that_takes_small_messages_only(database:
     assert "JetStream is off" in found[1].what
 
 
-async def test_a_bus_that_does_not_let_us_in_and_one_that_lets_us_hear_nothing(database: str, tmp_path: Path) -> None:
+async def test_a_bus_that_refuses_the_login_and_one_that_refuses_subscriptions(database: str, tmp_path: Path) -> None:
     users = "authorization { users: [ { user: ada, password: right, permissions: { subscribe: '_INBOX.>' } } ] }\njetstream {}\n"
     process, url = await nats_with(
         users.replace("jetstream {}\n", f'jetstream {{ store_dir: "{tmp_path}/js" }}\n'), tmp_path / "nats"
@@ -257,7 +257,7 @@ async def test_agents_that_fell_silent_never_spoke_or_live_in_the_future(install
     )
 
 
-async def test_a_hung_postgres_is_said_within_seconds(tmp_path: Path, nats: EmbeddedNats) -> None:
+async def test_a_hung_postgres_is_reported_within_seconds(tmp_path: Path, nats: EmbeddedNats) -> None:
     async with EmbeddedPostgres(tmp_path / "pg") as server:
         await server.suspend()
         started = time.monotonic()

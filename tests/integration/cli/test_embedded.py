@@ -16,7 +16,7 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.service_list import contexts
 
 
-async def ask(postgres: EmbeddedPostgres, question: str) -> object:
+async def request(postgres: EmbeddedPostgres, question: str) -> object:
     connection = await asyncpg.connect(postgres.url, timeout=5)
     try:
         return await connection.fetchval(question, timeout=5)
@@ -26,20 +26,20 @@ async def ask(postgres: EmbeddedPostgres, question: str) -> object:
 
 async def test_postgres_keeps_what_was_committed_through_a_kill_and_loses_it_when_put_back(tmp_path: Path) -> None:
     async with EmbeddedPostgres(tmp_path / "pg") as postgres:
-        assert str(await ask(postgres, "SHOW server_version")).startswith("18")
-        assert await ask(postgres, "SHOW client_connection_check_interval") == "1s"
+        assert str(await request(postgres, "SHOW server_version")).startswith("18")
+        assert await request(postgres, "SHOW client_connection_check_interval") == "1s"
         await postgres.stop()
         await postgres.save_data(tmp_path / "earlier")
         await postgres.start()
-        await ask(postgres, "CREATE TABLE kept AS SELECT 7 AS n")
+        await request(postgres, "CREATE TABLE kept AS SELECT 7 AS n")
         port = postgres.port
         await postgres.restart()
         assert postgres.port == port
-        assert await ask(postgres, "SELECT n FROM kept") == 7
+        assert await request(postgres, "SELECT n FROM kept") == 7
         await postgres.stop()
         await postgres.put_back_data(tmp_path / "earlier")
         await postgres.start()
-        assert await ask(postgres, "SELECT to_regclass('kept')") is None
+        assert await request(postgres, "SELECT to_regclass('kept')") is None
 
 
 async def test_a_suspended_postgres_answers_nothing_until_it_is_resumed(tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ async def test_a_creation_that_was_cut_short_is_begun_anew(tmp_path: Path) -> No
     half.mkdir()
     (half / "PG_VERSION").write_text("18\n")
     async with EmbeddedPostgres(tmp_path) as postgres:
-        assert await ask(postgres, "SELECT 1") == 1
+        assert await request(postgres, "SELECT 1") == 1

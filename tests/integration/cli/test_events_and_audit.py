@@ -52,7 +52,7 @@ async def test_only_the_newest_events_of_all_contexts_together(log: Log) -> None
     assert [document["key"] for document in yaml.safe_load_all(result.stdout)] == ["default/web-2"]
 
 
-async def test_since_takes_an_age_or_an_instant_and_says_so_otherwise(log: Log) -> None:
+async def test_since_takes_an_age_or_an_instant_and_rejects_anything_else(log: Log) -> None:
     assert len((await run(log, "events", "--since", "5m", "-o", "json")).stdout.splitlines()) == 5
     assert (await run(log, "events", "--since", "2199-01-01T00:00:00Z", "-o", "json")).stdout == ""
     refused = await run(log, "events", "--since", "yesterday")
@@ -93,24 +93,24 @@ async def test_an_altered_event_is_named_and_fails_the_command(log: Log) -> None
     assert (await run(log, "audit", "verify", "--context", "none")).exit_code == 1
 
 
-def test_a_database_that_is_not_there_is_said_in_one_line() -> None:
+def test_a_missing_database_is_reported_in_one_line() -> None:
     result = Log("postgresql://koord@127.0.0.1:1/koord").koord("events")
     assert result.exit_code == 1
     assert result.stderr.startswith("koord: ")
     assert len(result.stderr.splitlines()) == 1
 
 
-async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log) -> None:
+async def test_why_explains_a_pod_from_its_events_and_their_cycle(log: Log) -> None:
     cycle = CycleDecided(
         cycle=1,
         pods=(PodOutcome("uid-web-1", 0, "n1"), PodOutcome("uid-web-2", 0, "n2")),
         classes=(ClassEvaluated(nodes=3, feasible=2, best=(Candidate("n1", 90, {"LoadAwareScheduling": 90}),)),),
     )
     await append(log.url, "scheduling", [Draft(cycle)], NOW_NS + 2_000_000)
-    told = await run(log, "why", "pod", "web-2")
-    assert told.exit_code == 0, told.stderr
-    assert "default/web-2 (uid-web-2): the binding failed and it is tried again: node n2 is gone" in told.stdout
-    assert "2 of 3 nodes passed every filter" in told.stdout
+    reported = await run(log, "why", "pod", "web-2")
+    assert reported.exit_code == 0, reported.stderr
+    assert "default/web-2 (uid-web-2): the binding failed and it is tried again: node n2 is gone" in reported.stdout
+    assert "2 of 3 nodes passed every filter" in reported.stdout
     found = json.loads((await run(log, "why", "pod", "default/web-1", "-o", "json")).stdout)
     assert (found["status"], found["node"], found["evaluation"]["best"][0]["plugin_scores"]) == (
         "placed",
@@ -119,7 +119,7 @@ async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log)
     )
 
 
-async def test_why_says_that_the_log_knows_no_such_pod(log: Log) -> None:
+async def test_why_reports_that_the_log_has_no_such_pod(log: Log) -> None:
     unknown = await run(log, "why", "pod", "default/nobody")
     assert (unknown.exit_code, "default/nobody" in unknown.stderr) == (1, True)
 

@@ -67,7 +67,7 @@ class Log:
         self.url = url
         self._writer = writer
 
-    async def tell(self, drafts: list[Draft]) -> None:
+    async def report(self, drafts: list[Draft]) -> None:
         await self._writer.append(drafts, now_ns=NOW_NS, seen={}, config="")
 
     async def quota(self, command: str) -> str:
@@ -92,33 +92,33 @@ async def log(database: str) -> AsyncIterator[Log]:
         )
         for name, cpu in part.table("node")
     ]
-    await log.tell([*nodes, *_quotas(part.text), *part.pods()])
+    await log.report([*nodes, *_quotas(part.text), *part.pods()])
     yield log
     await writer.close()
     await opened.close()
 
 
-async def test_every_command_prints_what_the_document_says(log: Log) -> None:
+async def test_every_command_prints_the_text_of_the_document(log: Log) -> None:
     before, after = parts()
     assert {"tree", "explain train", "why ns/batch-1"} < before.commands.keys()
     for command, printed in before.commands.items():
         assert await log.quota(command) == printed, command
-    await log.tell(after.pods())
+    await log.report(after.pods())
     assert {"tree", "verify"} <= after.commands.keys()
     for command, printed in after.commands.items():
         assert _uncounted(await log.quota(command)) == _uncounted(printed), command
 
 
-async def test_who_gives_way_is_what_the_document_says(log: Log) -> None:
+async def test_the_victims_are_those_of_the_document(log: Log) -> None:
     before, after = parts()
     del before
-    await log.tell(after.pods())
+    await log.report(after.pods())
     state = (await fold(log.url)).state
     settings = LedgerSettings(revoke=True)
     caught_up(state, settings, NOW_NS)
     late = caught_up(state, settings, NOW_NS + int(settings.revoke_after_s * SECOND) + 1)
     decided = [record.event for record in late if isinstance(record.event, RevocationDecided)]
-    said = after.table("quota")
+    reported = after.table("quota")
     found = [
         [
             event.quota,
@@ -128,7 +128,7 @@ async def test_who_gives_way_is_what_the_document_says(log: Log) -> None:
         ]
         for event in sorted(decided, key=lambda each: each.quota)
     ]
-    assert found == said
+    assert found == reported
 
 
 def test_every_balance_in_the_document_adds_up() -> None:

@@ -33,7 +33,7 @@ def serving(name: str) -> Spec:
     return Spec(name, "scheduler", command=[sys.executable, "-c", SERVE])
 
 
-async def test_a_service_says_how_it_does_and_drains_at_the_end(tmp_path: Path) -> None:
+async def test_a_service_reports_its_status_and_drains_at_the_end(tmp_path: Path) -> None:
     async with Supervisor([serving("one"), serving("two")], NOWHERE, tmp_path) as supervisor:
         await supervisor.wait_leading()
         unit = supervisor.units["one"]
@@ -44,7 +44,7 @@ async def test_a_service_says_how_it_does_and_drains_at_the_end(tmp_path: Path) 
     assert "drained" in (tmp_path / "logs/one.log").read_text()
 
 
-async def test_a_killed_service_is_started_again_and_the_supervisor_says_why(tmp_path: Path) -> None:
+async def test_a_killed_service_is_started_again_and_the_supervisor_reports_the_reason(tmp_path: Path) -> None:
     async with Supervisor([serving("one")], NOWHERE, tmp_path) as supervisor:
         await supervisor.wait_leading()
         unit = supervisor.units["one"]
@@ -63,7 +63,7 @@ async def test_a_service_that_cannot_start_is_tried_again_ever_more_slowly(tmp_p
         assert 2 <= supervisor.units["broken"].restarts <= 4
 
 
-async def test_an_end_of_the_supervisor_ends_a_service_that_hears_no_signal(
+async def test_an_end_of_the_supervisor_ends_a_service_that_ignores_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.supervisor.supervisor.DRAIN_S", 0.5)

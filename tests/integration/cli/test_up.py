@@ -45,8 +45,8 @@ def test_a_second_ctrl_c_does_not_wait_for_a_service_that_hangs(folder: Path) ->
         hanging = service(folder, "simulator")
         hanging.suspend()
         terminal.press(CTRL_C)
-        asked = time.monotonic()
-        while time.monotonic() < asked + 1:
+        requested = time.monotonic()
+        while time.monotonic() < requested + 1:
             hanging.suspend()  # it is woken to be asked to end, and must not get that far
             time.sleep(0.001)
         started = time.monotonic()

@@ -94,7 +94,7 @@ def test_no_container_is_root_or_writes_its_file_system_or_has_capabilities(comp
         assert "privileged" not in one, name
 
 
-def test_what_runs_on_says_whether_it_is_healthy_and_only_the_broker_is_published(compose: Plain) -> None:
+def test_long_running_containers_have_a_health_check_and_only_the_broker_is_published(compose: Plain) -> None:
     for name, one in compose["services"].items():
         assert ("healthcheck" in one) == (name not in ONE_SHOT), name
         assert ("ports" in one) == (name == "nats"), name

@@ -122,13 +122,13 @@ BROKEN: dict[str, int] = {
 }
 
 
-@pytest.mark.parametrize("deed", BROKEN, ids=lambda deed: deed[:60])
+@pytest.mark.parametrize("deed", BROKEN, ids=lambda altered: altered[:60])
 async def test_what_was_altered_removed_added_or_reordered_is_named(
-    filled: Writer, connection: asyncpg.Connection, reader: LogReader, deed: str
+    filled: Writer, connection: asyncpg.Connection, reader: LogReader, altered: str
 ) -> None:
-    await connection.execute(deed)
+    await connection.execute(altered)
     found = await verify(reader, "source")
-    assert (found.ok, found.broken) == (False, BROKEN[deed]), found.reason
+    assert (found.ok, found.broken) == (False, BROKEN[altered]), found.reason
 
 
 async def test_a_row_that_was_altered_with_all_digests_after_it_is_still_a_whole_chain(

@@ -20,7 +20,9 @@ def seqs(following: Following) -> list[int]:
     return list(following.state.seen)
 
 
-async def test_what_is_appended_is_heard_on_the_bus_and_folded_in_order(writer: Writer, following: Following) -> None:
+async def test_appended_events_arrive_over_the_bus_and_are_folded_in_order(
+    writer: Writer, following: Following
+) -> None:
     await following.start()
     appended = await writer.see(300, size=7)
     await until(lambda: len(following.state.seen) == 300)
@@ -82,14 +84,14 @@ class Deaf:
     """In the place of a bus: the test says what is heard."""
 
     def __init__(self) -> None:
-        self.heard: dict[str, object] = {}
+        self.received: dict[str, object] = {}
 
-    async def subscribe(self, subject: str, heard: object) -> None:
-        self.heard[subject] = heard
+    async def subscribe(self, subject: str, received: object) -> None:
+        self.received[subject] = received
 
     def say(self, message: Batch | Beacon) -> None:
         subject = announcements.batch_subject if isinstance(message, Batch) else announcements.beacon_subject
-        self.heard[subject(message.context)](announcements.encode(message))  # type: ignore[operator]
+        self.received[subject(message.context)](announcements.encode(message))  # type: ignore[operator]
 
 
 class Keeping:
@@ -105,26 +107,26 @@ class Keeping:
 
 
 async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
-    kept, ears = Keeping(), Deaf()
+    kept, subscriptions = Keeping(), Deaf()
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
-    following = await Following(url, ears).start()
+    following = await Following(url, subscriptions).start()
     await writer.see(6, size=2)
     for batch in kept.batches:
-        ears.say(batch)
+        subscriptions.say(batch)
     assert len(following.state.seen) == 6
     for batch in kept.batches:
-        ears.say(batch)
+        subscriptions.say(batch)
     assert len(following.state.seen) == 6
     reads = [task.get_name() for task in following.follower._tasks._tasks]
     assert reads == ["follower"], "a repeat with the same digest costs nothing: no read is under way or planned"
 
     last = kept.batches[-1]
     entries = [*last.entries[:-1], msgspec.structs.replace(last.entries[-1], digest=bytes(32))]
-    ears.say(msgspec.structs.replace(last, entries=entries))
+    subscriptions.say(msgspec.structs.replace(last, entries=entries))
     await until(lambda: following.follower.repairs == 1)
     await until(lambda: following.follower.lag == 0)
     assert following.follower.reloads == 0, "the log agrees with what was folded: the message was wrong"
-    ears.say(msgspec.structs.replace(last, first=last.last + 1, previous=bytes(32)))
+    subscriptions.say(msgspec.structs.replace(last, first=last.last + 1, previous=bytes(32)))
     await until(lambda: following.follower.repairs == 2)
     assert following.follower.positions["source"] == writer.log.head, "what does not continue our chain is not folded"
     await following.close()
@@ -132,14 +134,14 @@ async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
 
 
 async def test_an_older_writers_last_words_are_ignored(url: str) -> None:
-    kept, ears = Keeping(), Deaf()
+    kept, subscriptions = Keeping(), Deaf()
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
-    following = await Following(url, ears).start()
+    following = await Following(url, subscriptions).start()
     await writer.see(1)
-    ears.say(kept.batches[-1])
+    subscriptions.say(kept.batches[-1])
     late = msgspec.structs.replace(kept.batches[-1], epoch=writer.log.epoch - 1, first=writer.log.head.seq + 1)
-    ears.say(late)
-    ears.say(Beacon("source", writer.log.epoch - 1, 999, bytes(32)))
+    subscriptions.say(late)
+    subscriptions.say(Beacon("source", writer.log.epoch - 1, 999, bytes(32)))
     assert following.follower.lag == 0
     await following.close()
     await writer.close()
@@ -163,8 +165,8 @@ async def test_a_large_append_is_announced_in_parts(url: str, ear: Bus) -> None:
     parts = kept.batches[1:]
     assert len(parts) > 3
     assert all(len(announcements.encode(part)) <= announcements.LARGEST for part in parts)
-    ears = Deaf()
-    following = await Following(url, ears, reads={"source": (Seen,)}).start()
+    subscriptions = Deaf()
+    following = await Following(url, subscriptions, reads={"source": (Seen,)}).start()
     assert following.follower.positions["source"].seq == 2001
     from_bus = await Following(url, Deaf(), service="other").start()
     assert seqs(from_bus) == appended
@@ -223,7 +225,9 @@ async def test_an_append_of_nothing_commits_nothing(writer: Writer) -> None:
     assert writer.log.head == before
 
 
-async def test_the_first_event_of_an_append_says_what_it_rested_on(writer: Writer, following: Following) -> None:
+async def test_the_first_event_of_an_append_records_the_basis_of_the_decision(
+    writer: Writer, following: Following
+) -> None:
     await writer.log.append(
         [Draft(Seen(name="a")), Draft(Seen(name="b"))], now_ns=1_234_567_891, seen={"copy": 7, "b": 1}, config="c0ffee"
     )
@@ -251,13 +255,13 @@ async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer,
 
         def restore(self, data: bytes) -> None: ...
 
-    heard = await Following(url, ear, new_state=Keep, reads={"source": (Seen,)}).start()
+    received = await Following(url, ear, new_state=Keep, reads={"source": (Seen,)}).start()
     await writer.see(30, size=4, text="é…")
-    await until(lambda: len(heard.state.records) == 30)
+    await until(lambda: len(received.state.records) == 30)
     read = await Following(url, None, new_state=Keep, reads={"source": (Seen,)}).start()
-    assert heard.state.records == read.state.records
-    assert heard.follower.positions == read.follower.positions == {"source": Position(31, writer.log.head.digest)}
-    await heard.close()
+    assert received.state.records == read.state.records
+    assert received.follower.positions == read.follower.positions == {"source": Position(31, writer.log.head.digest)}
+    await received.close()
     await read.close()
 
 
@@ -267,14 +271,14 @@ async def test_who_looks_sees_each_event_with_the_state_just_before_it_whichever
     await following.start()
     looked: list[tuple[int, int]] = []  # seq of the event, how many were folded before it
     following.follower.before_fold(lambda record: looked.append((record.seq, len(following.state.seen))))
-    heard = await writer.see(300, size=150)  # batches larger than what is folded at once under someone's eyes
+    received = await writer.see(300, size=150)  # batches larger than what is folded at once under someone's eyes
     await until(lambda: len(following.state.seen) == 300)
     with monkeypatch.context() as silent:
         silent.setattr(announcements, "split", lambda _batch: iter(()))
         await writer.see(150, size=150)
     await writer.see(1)
     await until(lambda: len(following.state.seen) == 451)  # the middle was read from Postgres
-    assert looked == [(seq, before) for before, seq in enumerate(range(heard[0], heard[0] + 451))]
+    assert looked == [(seq, before) for before, seq in enumerate(range(received[0], received[0] + 451))]
     following.follower.before_fold(None)
     await writer.see(5)
     await until(lambda: len(following.state.seen) == 456)

@@ -62,7 +62,7 @@ async def test_an_epoch_is_above_every_earlier_one_and_the_databases_clock(url: 
     await second.close()
 
 
-async def test_a_writer_whose_connection_is_cut_knows_and_writes_nothing_more(
+async def test_a_writer_whose_connection_is_cut_notices_and_writes_nothing_more(
     url: str, admin: asyncpg.Connection
 ) -> None:
     first, second = await Writer(url).start(), Writer(url, actor="test@2")
@@ -180,7 +180,7 @@ async def test_an_append_that_takes_long_does_not_end_its_writer(url: str, admin
     await writer.close()
 
 
-async def test_who_may_not_write_is_told_at_once(url: str, admin: asyncpg.Connection) -> None:
+async def test_a_role_that_may_not_write_fails_at_once(url: str, admin: asyncpg.Connection) -> None:
     await admin.execute("create role koord_stranger login password 'strange'")
     await admin.execute("grant usage on schema public to koord_stranger")
     await admin.execute("grant execute on function koord_writer(text), koord_check_writer(text) to koord_stranger")

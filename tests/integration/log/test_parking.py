@@ -188,10 +188,10 @@ async def test_a_stored_old_version_is_read_through_its_upcaster(
 ) -> None:
     monkeypatch.setitem(UPCASTERS, "koord.source.Met.v1", Upcaster(Met, _from_v1))
     reads = {"source": (Seen, Met)}
-    heard = await Following(url, ear, new_state=MetState, reads=reads).start()
+    received = await Following(url, ear, new_state=MetState, reads=reads).start()
     await writer.append(MetV1(name="ann"), Seen(name="x"), Met(whom="ben", times=7), MetV1(name="clara"))
     expected = [("ann", 3), ("ben", 7), ("clara", 5)]
-    await until(lambda: heard.state.met == expected)
+    await until(lambda: received.state.met == expected)
     read = await Following(url, None, new_state=MetState, reads=reads).start()
     assert read.state.met == expected
     assert read.follower.readable == {
@@ -199,7 +199,7 @@ async def test_a_stored_old_version_is_read_through_its_upcaster(
     }
     stored = [row async for row in read.reader.rows(context="source", kind="Met.v1")]
     assert stored[-1].data == b'{"type":"koord.source.Met.v1","name":"clara"}', "what is stored is not rewritten"
-    await heard.close()
+    await received.close()
     await read.close()
 
 

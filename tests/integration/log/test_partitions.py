@@ -103,7 +103,7 @@ async def test_a_writer_is_not_held_up_while_partitions_wait(narrow: str, writer
     await until(ahead)
 
 
-async def test_a_fold_begins_at_the_oldest_kept_partition_and_says_so(
+async def test_a_fold_begins_at_the_oldest_kept_partition_and_logs_it(
     narrow: str, writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     behind = await Following(narrow, None).start()

@@ -171,7 +171,7 @@ async def test_postgres_restarts_under_load(
         await source.stop()
         await following.close()
         await copiers.close()
-        print(copiers.said())
+        print(copiers.logs())
 
 
 async def test_postgres_put_back_to_an_earlier_point_is_noticed_and_folded_anew(
@@ -216,4 +216,4 @@ async def test_postgres_put_back_to_an_earlier_point_is_noticed_and_folded_anew(
         await following.close()
         await quiet.close()
         await copiers.close()
-        print(copiers.said())
+        print(copiers.logs())

@@ -158,7 +158,7 @@ async def test_a_snapshot_is_of_the_moment_and_the_loop_goes_on(writer: Writer, 
     assert ticks >= 10
 
 
-async def test_a_state_that_cannot_be_encoded_is_said_and_stops_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_state_that_cannot_be_encoded_is_logged_and_stops_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     class Broken(CopyState):
         def encode(self) -> bytes:
             raise ValueError("no such thing")

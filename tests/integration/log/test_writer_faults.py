@@ -25,7 +25,7 @@ HOLDER = """
 @pytest.fixture(autouse=True)
 def _say_what_they_logged(copiers: Copiers, request: pytest.FixtureRequest) -> object:
     yield
-    print(copiers.said())  # shown when the test has failed
+    print(copiers.logs())  # shown when the test has failed
 
 
 async def wait_for_leader(url: str, replica: str) -> None:

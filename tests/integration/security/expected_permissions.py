@@ -46,7 +46,7 @@ SLO = "koord.node.{}.slo"
 
 LOGINS = (*(one.name for one in members()), "operator", "auditor", *TOKENS.values())
 
-ASKED = tuple(
+REQUESTED = tuple(
     dict.fromkeys(
         subject.replace("*", context) for one in members() for subject in one.serves for context in ("cluster", "audit")
     )
@@ -64,11 +64,11 @@ def user_of(login: str) -> str:
     return login if login in {"operator", "auditor", *TOKENS.values()} else f"koord.{login}"
 
 
-def catalogue() -> Rights:
+def all_permissions() -> Rights:
     """Everything that is tried."""
     publish = {f"koord.{kind}.{context}" for kind in ("log", "head") for context in (*CONTEXTS, "quota", "read")}
     publish |= {f"koord.event.{context}.koord.cluster.PodBound.v1.a/b" for context in CONTEXTS}
-    publish |= {f"koord.log.read.{context}" for context in (*CONTEXTS, "quota")} | set(ASKED)
+    publish |= {f"koord.log.read.{context}" for context in (*CONTEXTS, "quota")} | set(REQUESTED)
     publish |= {f"koord.node.{token}.{kind}" for token in (*TOKENS.values(), "other") for kind in KINDS}
     publish |= {f"_INBOX.{user_of(login)}.x" for login in LOGINS} | {"_INBOX.x", "_INBOX.koord.x", "_R_.x", "anything"}
     publish |= {f"$JS.API.STREAM.{verb}.{stream}" for verb in STREAM_VERBS for stream in STREAMS}
@@ -146,7 +146,7 @@ def of_service(one: Manifest) -> tuple[set[str], set[str]]:
 
 def expected(login: str) -> Rights:
     """What a login may do, of the catalogue."""
-    everything = catalogue()
+    everything = all_permissions()
     user = user_of(login)
     publish: set[str] = set()
     subscribe: set[str] = set()
@@ -213,7 +213,7 @@ class Tried(Client):
 
 async def may(url: str) -> Rights:
     """Tries the whole catalogue."""
-    everything = catalogue()
+    everything = all_permissions()
     client = await Tried().meet(url)
     for subject in sorted(everything.subscribe):
         await client.subscribe(subject)

@@ -28,14 +28,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.mark.parametrize("login", LOGINS)
 async def test_a_login_may_use_the_subjects_of_its_declaration_and_no_other(secured: Secured, login: str) -> None:
-    found, wanted = await may(secured.env(login)["KOORD_NATS"]), expected(login)
-    assert found.publish - wanted.publish == set(), "it may publish what nobody declared"
-    assert found.subscribe - wanted.subscribe == set(), "it may hear what nobody declared"
-    assert wanted.publish - found.publish == set(), "it may not publish what is declared"
-    assert wanted.subscribe - found.subscribe == set(), "it may not hear what is declared"
+    found, desired = await may(secured.env(login)["KOORD_NATS"]), expected(login)
+    assert found.publish - desired.publish == set(), "it may publish what nobody declared"
+    assert found.subscribe - desired.subscribe == set(), "it may hear what nobody declared"
+    assert desired.publish - found.publish == set(), "it may not publish what is declared"
+    assert desired.subscribe - found.subscribe == set(), "it may not hear what is declared"
 
 
-async def test_the_scheduler_says_and_hears_this() -> None:
+async def test_the_scheduler_publishes_and_subscribes_to_these() -> None:
     """One row of the matrix in full: an error in how expectations are worked out would show here."""
     assert {one for one in expected("scheduler").publish if one.startswith("koord.")} == {
         "koord.log.scheduling",
@@ -56,39 +56,39 @@ async def test_the_scheduler_says_and_hears_this() -> None:
 )
 async def test_who_has_no_login_or_a_wrong_password_is_not_let_in(secured: Secured, userinfo: str) -> None:
     place = secured.bus
-    said: list[str] = []
+    reported: list[str] = []
 
     async def on_error(error: Exception) -> None:
-        said.append(str(error).lower())
+        reported.append(str(error).lower())
 
     client = Client()
     with pytest.raises((nats.errors.Error, OSError)):
         await client.connect(f"nats://{userinfo}{place}", allow_reconnect=False, connect_timeout=2, error_cb=on_error)
     client._transport._io_writer.transport.abort()  # type: ignore[union-attr]
-    assert any("authorization violation" in text for text in said)
+    assert any("authorization violation" in text for text in reported)
 
 
 async def test_an_announcement_reaches_those_that_follow_the_log_and_nobody_else(secured: Secured) -> None:
     clients = {login: await Tried().meet(secured.env(login)["KOORD_NATS"]) for login in LOGINS}
-    heard: dict[str, set[str]] = {login: set() for login in LOGINS}
+    received: dict[str, set[str]] = {login: set() for login in LOGINS}
     for login, client in clients.items():
 
-        async def hear(message: Msg, login: str = login) -> None:
-            heard[login].add(message.data.decode())
+        async def receive(message: Msg, login: str = login) -> None:
+            received[login].add(message.data.decode())
 
         for context in CONTEXTS:
-            await client.subscribe(f"koord.log.{context}", cb=hear)
+            await client.subscribe(f"koord.log.{context}", cb=receive)
         await client.flush()
     for one in members():
         await clients[one.name].publish(f"koord.log.{one.writes}", f"{one.name} of {one.writes}".encode())
         await clients[one.name].flush()
-    wanted = {
+    desired = {
         login: set() if login in {"auditor", *TOKENS.values()} else {f"{one.name} of {one.writes}" for one in members()}
         for login in LOGINS
     }
     for one in members():
-        wanted[one.name] = {f"{other.name} of {other.writes}" for other in members() if other.writes in one.follows}
-    await until(lambda: heard, holds=lambda heard: heard == wanted)
+        desired[one.name] = {f"{other.name} of {other.writes}" for other in members() if other.writes in one.follows}
+    await until(lambda: received, holds=lambda received: received == desired)
     for client in clients.values():
         await client.close()
 
@@ -101,28 +101,28 @@ async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: S
 
     ingest = Bus(secured.env("metrics-ingest-0")["KOORD_NATS"], name="ingest")
     await ingest.start()
-    asked: list[bytes] = []
+    requested: list[bytes] = []
 
     async def attend(question: object) -> None:
-        asked.append(question.data)  # type: ignore[attr-defined]
+        requested.append(question.data)  # type: ignore[attr-defined]
         await question.respond(b"accepted")  # type: ignore[attr-defined]
 
     await ingest.handle("koord.node.*.report", attend)
-    heard: list[bytes] = []
+    received: list[bytes] = []
     spies = [await Tried().meet(secured.spy(account)) for account in ACCOUNTS]
 
-    async def hear(message: Msg) -> None:
-        heard.append(message.data)
+    async def receive(message: Msg) -> None:
+        received.append(message.data)
 
     for spy in spies:
-        await spy.subscribe("koord.log.cluster", cb=hear)
+        await spy.subscribe("koord.log.cluster", cb=receive)
         await spy.flush()
     agent = await Tried().meet(secured.env("node-a")["KOORD_NATS"])
     await agent.publish("koord.node.node-a.report", b"forged", reply="koord.log.cluster")
     await agent.flush()
     answer = await agent.request("koord.node.node-a.report", b"true", timeout=10)
     assert answer.data == b"accepted"
-    assert (asked, heard) == ([b"true"], [])
+    assert (requested, received) == ([b"true"], [])
     await agent.close()
     for spy in spies:
         await spy.close()
@@ -140,26 +140,26 @@ async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_a
     """JetStream lets a stream's maker choose its subjects and where they are repeated, and a consumer's where it
     delivers.
     """
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
-    async def hear(message: Msg) -> None:
-        heard.append(message.data)
+    async def receive(message: Msg) -> None:
+        received.append(message.data)
 
     scheduler = await Tried().meet(secured.env("scheduler")["KOORD_NATS"])
     for subject in ("koord.log.cluster", "koord.head.cluster"):
-        await scheduler.subscribe(subject, cb=hear)
+        await scheduler.subscribe(subject, cb=receive)
     await scheduler.flush()
     for login, stream in (("audit", "KOORD_EVENTS_CLUSTER"), ("metrics-ingest-0", "KOORD_NODE_SLO")):
         maker = await Tried().meet(secured.env(login)["KOORD_NATS"])
         subject = "koord.event.cluster.>" if login == "audit" else "koord.node.*.slo"
-        said = subject.replace("*", "x").replace(">", "x")
+        reported = subject.replace("*", "x").replace(">", "x")
         config = {
             "name": stream,
             "subjects": [subject, "koord.simulator.>"],
-            "republish": {"src": said, "dest": "koord.log.cluster"},
+            "republish": {"src": reported, "dest": "koord.log.cluster"},
         }
         assert "error" not in await api(maker, f"STREAM.CREATE.{stream}", config)
-        await maker.publish(said, b"forged")
+        await maker.publish(reported, b"forged")
         await maker.settle()
         await maker.close()
     auditor = await Tried().meet(secured.env("auditor")["KOORD_NATS"])
@@ -178,8 +178,8 @@ async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_a
     assert seen["state"]["messages"] == 1, "the event, and not the question"  # type: ignore[index]
     gateway = await Tried().meet(secured.env("gateway")["KOORD_NATS"])
     await gateway.publish("koord.log.cluster", b"told")
-    await until(lambda: heard)
-    assert heard == [b"told"]
+    await until(lambda: received)
+    assert received == [b"told"]
     for client in (scheduler, auditor, operator, gateway):
         await client.close()
 
@@ -200,7 +200,7 @@ async def test_a_question_crosses_to_who_answers_it(secured: Secured) -> None:
     await operator.close()
 
 
-async def test_a_question_or_a_subject_that_is_not_permitted_is_an_error_at_once_and_said(secured: Secured) -> None:
+async def test_a_request_or_a_subject_that_is_not_permitted_is_an_error_at_once_and_logged(secured: Secured) -> None:
     from shared.bus import Bus, NotPermitted
 
     bus = Bus(secured.env("scheduler")["KOORD_NATS"], name="scheduler")

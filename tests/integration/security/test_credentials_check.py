@@ -39,8 +39,8 @@ def test_what_was_changed_by_hand_or_is_gone_is_named(folder: Path) -> None:
         ("nats/users.conf", "is"),
         ("env/scheduler.env", "is"),
     }
-    told = CliRunner().invoke(koord, ["credentials", "check", str(folder)])
-    assert (told.exit_code, "koord credentials init" in told.output) == (1, True)
+    reported = CliRunner().invoke(koord, ["credentials", "check", str(folder)])
+    assert (reported.exit_code, "koord credentials init" in reported.output) == (1, True)
     init(folder)
     assert check(folder) == []
 

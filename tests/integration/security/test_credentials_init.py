@@ -136,17 +136,17 @@ async def test_every_service_meets_the_bus_over_tls_with_its_nkey(installation: 
 
 
 async def test_the_answer_to_a_question_passes_over_tls_and_nkeys(installation: Installation) -> None:
-    answering, asking = installation.bus("simulator"), installation.bus("operator")
+    answering, requesting = installation.bus("simulator"), installation.bus("operator")
     await answering.start()
-    await asking.start()
+    await requesting.start()
 
     async def answer(data: bytes) -> bytes:
         return data[::-1]
 
     await answering.respond("koord.simulator.get", answer)
-    assert await asking.request("koord.simulator.get", b"abc", deadline_s=20) == b"cba"
+    assert await requesting.request("koord.simulator.get", b"abc", deadline_s=20) == b"cba"
     await answering.close()
-    await asking.close()
+    await requesting.close()
 
 
 async def test_a_bus_with_another_authority_nkey_or_none_is_not_met(installation: Installation, tmp_path: Path) -> None:
@@ -222,12 +222,12 @@ async def test_a_node_gets_its_login_and_speaks_for_itself_alone(installation: I
         assert made.exit_code == 0, made.output
     installation.nats.send(signal.SIGHUP)
     first, second = installation.env("node-1", node=True), installation.env("rack%2E2", node=True)
-    heard: list[tuple[str, bytes]] = []
+    received: list[tuple[str, bytes]] = []
     ingest = installation.bus("metrics-ingest-0")
     await ingest.start()
 
     async def attend(question: object) -> None:
-        heard.append((question.subject, question.data))  # type: ignore[attr-defined]
+        received.append((question.subject, question.data))  # type: ignore[attr-defined]
         await question.respond(b"taken")  # type: ignore[attr-defined]
 
     await ingest.handle("koord.node.*.report", attend)
@@ -251,7 +251,7 @@ async def test_a_node_gets_its_login_and_speaks_for_itself_alone(installation: I
         await over_mqtt.publish("koord/node/rack%2E2/report", b"own", qos=1)
         await until(lambda: b"own" in spied)
     assert spied == [b"own"]
-    assert heard == [("koord.node.node-1.report", b"mine")]
+    assert received == [("koord.node.node-1.report", b"mine")]
     await agent.close()
     await ingest.close()
 

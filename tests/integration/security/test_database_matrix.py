@@ -159,12 +159,12 @@ def statements_on(context: str) -> Iterator[tuple[str, str]]:
 async def test_a_role_reads_the_logs_it_follows_and_appends_to_its_own_alone(roles: Roles, login: str) -> None:
     tried = [(context, kind, text) for context in CONTEXTS for kind, text in statements_on(context)]
     found = await roles.may(login, *(text for _, _, text in tried))
-    wanted = [
+    expected = [
         context in reads(login) if kind == "read" else context == writes(login) if kind == "append" else False
         for context, kind, _ in tried
     ]
     differ = [
-        (text, is_, should) for (_, _, text), is_, should in zip(tried, found, wanted, strict=True) if is_ != should
+        (text, is_, should) for (_, _, text), is_, should in zip(tried, found, expected, strict=True) if is_ != should
     ]
     assert not differ
 
@@ -224,7 +224,7 @@ async def test_a_role_sees_and_changes_its_own_rows_beside_the_logs_alone(roles:
             "followers": f"insert into followers values ('{service}', '{{}}', '{{}}') on conflict (service) "
             "do update set seen_at = now()",
         }
-        wanted = {
+        expected = {
             fresh["snapshots"]: mine,
             fresh["parked"]: mine,
             fresh["skips"]: operates,
@@ -238,8 +238,8 @@ async def test_a_role_sees_and_changes_its_own_rows_beside_the_logs_alone(roles:
             f"update skips set reason = '' where service = '{service}'": False,
             f"update parked set error = '' where service = '{service}'": False,
         }
-        found = dict(zip(wanted, await roles.may(login, *wanted), strict=True))
-        assert found == wanted
+        found = dict(zip(expected, await roles.may(login, *expected), strict=True))
+        assert found == expected
 
 
 async def _visible(roles: Roles, login: str, table: str) -> set[str] | None:

@@ -65,8 +65,8 @@ def may_publish(login: str) -> set[str]:
         f"koord/{kind}/{login.replace('metrics-ingest', 'metrics').replace('action-ingest', 'nodes')}"
         for kind in ("log", "head")
     }
-    said = {"refused", "slo"} if login.startswith("metrics-") else {"refused"}
-    found = own | {f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other") for kind in said}
+    reported = {"refused", "slo"} if login.startswith("metrics-") else {"refused"}
+    found = own | {f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other") for kind in reported}
     if login.startswith("metrics-"):
         found |= {"$JS/API/STREAM/DELETE/KOORD_NODE_SLO", "$JS/API/STREAM/INFO/KOORD_NODE_SLO"}
     return found & set(TOPICS)
@@ -85,14 +85,14 @@ def may_subscribe(login: str) -> set[str]:
 
 @pytest.mark.parametrize("login", MQTT_LOGINS)
 async def test_a_login_may_use_the_topics_of_its_declaration_and_no_other(secured: Secured, login: str) -> None:
-    heard: set[str] = set()
+    received: set[str] = set()
     spy = await Tried().meet(secured.spy("FIELD"))
 
-    async def hear(message: Msg) -> None:
+    async def receive(message: Msg) -> None:
         if message.data == login.encode():
-            heard.add(message.subject.replace(".", "/"))
+            received.add(message.subject.replace(".", "/"))
 
-    await spy.subscribe(">", cb=hear)
+    await spy.subscribe(">", cb=receive)
     await spy.flush()
     async with client(secured, login) as mqtt:
         granted = [int((await mqtt.subscribe(topic, qos=1))[0].value) for topic in FILTERS]  # type: ignore[union-attr]
@@ -103,13 +103,13 @@ async def test_a_login_may_use_the_topics_of_its_declaration_and_no_other(secure
             except TimeoutError:
                 pytest.fail(f"{topic} is neither taken nor dropped")
     await spy.publish("spy.done", login.encode())
-    await until(lambda: heard, holds=lambda heard: "spy/done" in heard)
+    await until(lambda: received, holds=lambda received: "spy/done" in received)
     await spy.close()
-    wanted = may_subscribe(login)
+    expected = may_subscribe(login)
     found = {topic for topic, code in zip(FILTERS, granted, strict=True) if code != REFUSED}
-    assert found == wanted
+    assert found == expected
     inside = {
-        topic for topic in heard if not topic.startswith(("$MQTT/", "$JS/EVENT"))
+        topic for topic in received if not topic.startswith(("$MQTT/", "$JS/EVENT"))
     }  # what the server keeps for its sessions
     assert inside - {"spy/done"} == may_publish(login)
 
@@ -135,7 +135,7 @@ async def test_no_login_and_a_wrong_password_are_refused_by_mqtt(
             pass
 
 
-async def test_a_node_that_takes_anothers_client_id_hears_nothing_meant_for_it(secured: Secured) -> None:
+async def test_a_node_that_takes_the_client_id_of_another_receives_none_of_its_messages(secured: Secured) -> None:
     """A session is found by the client's id alone: who takes it over must still not get its subscriptions or what
     waited in it.
     """

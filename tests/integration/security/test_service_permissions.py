@@ -203,8 +203,8 @@ async def test_every_service_runs_with_its_own_login_and_is_refused_nothing(
 async def test_a_node_that_is_added_while_the_system_runs_is_let_in(secured: Secured) -> None:
     command = [sys.executable, "-m", "cli", "credentials", "node", "late.node", "--dir", str(secured.folder.parent)]
     added = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    said, _ = await added.communicate()
-    assert (added.returncode, b"late%2Enode.env" in said) == (0, True)
+    reported, _ = await added.communicate()
+    assert (added.returncode, b"late%2Enode.env" in reported) == (0, True)
     async with part(secured, "scheduler") as bystander:
         reconnects = bystander.bus.reconnects
         assert await secured.servers.mend() == []

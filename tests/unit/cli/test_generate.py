@@ -57,7 +57,7 @@ def test_every_reference_within_the_asyncapi_document_leads_somewhere() -> None:
             assert target in document["components"]["messages"]
 
 
-def test_the_same_types_give_the_same_bytes() -> None:
+def test_the_same_types_yield_the_same_bytes() -> None:
     program = "import hashlib; from tools.generate import documents; print(hashlib.sha256(repr(documents()).encode()).hexdigest())"
     runs = [
         subprocess.run(

@@ -19,7 +19,7 @@ from shared.errors import KoordError
 @pytest.mark.parametrize(
     ("group", "name"), [*((koord, name) for name in COMMANDS), *((bench, name) for name in BENCHES)]
 )
-def test_a_group_says_of_a_command_what_the_command_says_of_itself(group: LazyGroup, name: str) -> None:
+def test_the_help_of_a_group_has_the_first_line_of_each_command(group: LazyGroup, name: str) -> None:
     command = group.get_command(click.Context(group), name)
     assert command is not None
     assert (command.help or "").splitlines()[0] == group.entries[name].help
@@ -61,8 +61,8 @@ def imports_of(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, set[s
 
 
 def test_completion_offers_commands_without_importing_them() -> None:
-    asked = {"_KOORD_COMPLETE": "bash_complete", "COMP_WORDS": "koord e", "COMP_CWORD": "1"}
-    printed, imported = imports_of([], asked)
+    requested = {"_KOORD_COMPLETE": "bash_complete", "COMP_WORDS": "koord e", "COMP_CWORD": "1"}
+    printed, imported = imports_of([], requested)
     assert printed.split() == ["plain,events"]
     assert imported == {"cli", "shared", "click"}
 
@@ -73,5 +73,5 @@ def test_help_is_there_at_once_because_nothing_but_click_is_imported_for_it() ->
     assert imported == {"cli", "shared", "click"}
 
 
-def test_it_says_its_version() -> None:
+def test_it_prints_its_version() -> None:
     assert CliRunner().invoke(koord, ["--version"]).stdout.startswith("koord 0.")

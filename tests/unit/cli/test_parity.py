@@ -52,7 +52,7 @@ THREE_IS_SEVEN = Rule(
 )
 
 
-def test_the_first_difference_is_told_with_its_place(tmp_path: Path) -> None:
+def test_the_first_difference_is_reported_with_its_path(tmp_path: Path) -> None:
     tally = tally_file(cases(tmp_path, (1, 2), (2, 5), (3, 9)), Domain(doubled))
     assert (tally.cases, tally.equal, tally.different, tally.holds) == (3, 1, 2, False)
     assert tally.first_different is not None
@@ -70,13 +70,13 @@ def test_more_than_two_percent_argued_does_not_hold() -> None:
     assert not Tally(cases=100, equal=97, argued=3).holds
 
 
-def test_the_share_says_nothing_of_fewer_cases_than_one_argued_case_is_the_share_of() -> None:
+def test_the_share_does_not_apply_to_too_few_cases_for_one_argued_case() -> None:
     assert Tally(cases=49, argued=49).holds
     assert not Tally(cases=50, equal=48, argued=2).holds
     assert not Tally(cases=1, different=1).holds
 
 
-def test_a_domain_can_allow_a_larger_share_and_says_which(tmp_path: Path) -> None:
+def test_a_domain_can_allow_a_larger_share_and_prints_it(tmp_path: Path) -> None:
     tally = tally_file(cases(tmp_path, (3, 7), (1, 2)), Domain(doubled, (THREE_IS_SEVEN,), argued_share=0.5))
     assert (tally.argued, tally.argued_share, tally.holds) == (1, 0.5, True)
 
@@ -90,9 +90,9 @@ def test_a_case_that_our_code_cannot_take_is_a_difference(tmp_path: Path) -> Non
 
 @pytest.fixture
 def estimates(tmp_path: Path) -> Path:
-    asked = {"args": {}, "node": {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "2"}}}}
-    told = {"allocatable": {"cpu": 2000, "memory": 0}}
-    case = {"case": "x", "op": "estimate_node", "input": asked, "output": told}
+    requested = {"args": {}, "node": {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "2"}}}}
+    reported = {"allocatable": {"cpu": 2000, "memory": 0}}
+    case = {"case": "x", "op": "estimate_node", "input": requested, "output": reported}
     (tmp_path / "loadaware.jsonl").write_text(json.dumps(case) + "\n")
     return tmp_path
 

@@ -19,7 +19,7 @@ def test_a_signal_is_named() -> None:
     assert why_it_ended(-9, "") == "killed by SIGKILL"
 
 
-def test_the_last_error_in_the_log_says_why() -> None:
+def test_the_last_error_in_the_log_is_the_reason() -> None:
     tail = (
         '{"level":"error","message":"Postgres closed the connection","error":"LostHead"}\n'
         '{"level":"info","message":"bye"}\n'
@@ -27,11 +27,11 @@ def test_the_last_error_in_the_log_says_why() -> None:
     assert why_it_ended(1, tail) == "LostHead: Postgres closed the connection"
 
 
-def test_a_traceback_says_why_by_its_last_line() -> None:
+def test_the_last_line_of_a_traceback_is_the_reason() -> None:
     tail = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    1 / 0\nZeroDivisionError: division by zero\n'
     assert why_it_ended(1, tail) == "ZeroDivisionError: division by zero"
 
 
-def test_without_a_word_the_exit_code_says_what_there_is_to_say() -> None:
+def test_without_a_message_the_exit_code_is_the_reason() -> None:
     assert why_it_ended(3, "") == "exit code 3"
     assert why_it_ended(0, '{"level":"info","message":"bye"}') == "ended by itself"
