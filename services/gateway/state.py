@@ -51,7 +51,7 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 7
+    SCHEMA: ClassVar[int] = 8
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}

@@ -16,7 +16,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _JSON = msgspec.json.Encoder()
 _SORTED = msgspec.json.Encoder(order="sorted")
 
-DIGEST_BYTES = 16
+# With a packed uid and Python's header of 33 bytes an identity then takes 64 bytes, a size class of the allocator.
+DIGEST_BYTES = 15
 UUID_BYTES = 16
 
 UNSCHEDULABLE, TERMINATING = 1, 2
