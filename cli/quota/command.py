@@ -96,20 +96,22 @@ def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder:
 @folder_option
 @click.pass_context
 def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
-    """Add up the whole ledger: debits are credits after every event, and every runtime follows from what was asked.
+    """Add up the whole ledger: debits are credits after every event, and every runtime follows from the requests.
 
     Exits with 1 when something does not hold, and names the event.
     """
     folded = _folded(folder, None)
-    trial = verify_log(folded.own, folded.settings.new_state().projection)
+    report = verify_log(folded.own, folded.settings.new_state().projection)
     if output == "table":
-        click.echo(f"{trial.events} events to seq {trial.seq}: {'balanced' if not trial.findings else 'NOT balanced'}")
-        for finding in trial.findings:
+        click.echo(
+            f"{report.events} events to seq {report.seq}: {'balanced' if not report.findings else 'NOT balanced'}"
+        )
+        for finding in report.findings:
             click.echo(f"  quota/{finding.seq} {finding.event} {finding.rule}: {finding.what}")
     else:
-        findings = [finding._asdict() for finding in trial.findings]
-        show({"events": trial.events, "seq": trial.seq, "findings": findings}, output)
-    if trial.findings:
+        findings = [finding._asdict() for finding in report.findings]
+        show({"events": report.events, "seq": report.seq, "findings": findings}, output)
+    if report.findings:
         ctx.exit(1)
 
 

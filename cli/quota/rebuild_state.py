@@ -1,4 +1,4 @@
-"""The ledger's state as the log has it, at its head or at an instant; no service needs to run."""
+"""Rebuilds the ledger's State from the log, at its head or at an instant; no service needs to run."""
 
 import time
 from datetime import datetime
@@ -19,13 +19,13 @@ from shared.log.reader import LogReader, recorded
 
 
 class Folded(NamedTuple):
-    """What was read.
+    """The State after the last event read.
 
     Attributes:
-        settings: what the ledger decided by.
-        weigh_their_max: quotas whose objects say nothing of their weight.
-        own: the events of the `quota` context; made up where the log has none.
-        is_computed: no ledger has written: the numbers are what it would have recorded.
+        settings: of the ledger.
+        weigh_their_max: quotas whose objects have no weight of their own.
+        own: the events of the `quota` context; computed where the log has none.
+        is_computed: no ledger has written; the numbers are those that it would have recorded.
     """
 
     state: LedgerState
@@ -36,13 +36,13 @@ class Folded(NamedTuple):
 
 
 async def fold(postgres: str, until: datetime | None = None) -> Folded:
-    """Read and fold what the ledger follows."""
+    """Reads and folds the contexts that the ledger follows."""
     async with reading(postgres) as log:
         return await fold_log(log, until)
 
 
 async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
-    """As `fold`, from an open log."""
+    """Does the same from an open log."""
     there = set(await log.contexts())
     settings = LedgerSettings.of_text(await _config(log, until) if "quota" in there else "")
     state, own = settings.new_state(), []
@@ -71,7 +71,7 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
 
 
 async def _config(log: LogReader, until: datetime | None) -> str:
-    """The settings that the ledger decided by, as it last recorded them."""
+    """Returns the settings that the ledger recorded last."""
     text = ""
     async for row in log.rows(context="quota", kind="ConfigApplied.v1"):
         if until is None or row.at <= until:

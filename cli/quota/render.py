@@ -38,7 +38,7 @@ def rows(lines: Iterable[OverviewRow]) -> Iterator[tuple[str, ...]]:
 
 
 def bar(line: OverviewRow) -> str:
-    """What is used, free and beyond the runtime, on a scale of the largest of max, runtime and used.
+    """Returns the used, free and exceeding part of the runtime, on a scale of the largest of max, runtime and used.
 
     Cells are rounded up, so that what is not zero is seen.
     """
@@ -146,10 +146,10 @@ def _level(level: LevelShares) -> Iterator[str]:
 
 
 def _terms(step: ChildShare, of: Callable[[int], str]) -> str:
-    """What a child's share rests on."""
-    asks = f"asks {of(step.request)}"
+    """Returns request, min and weight of a child."""
+    request = f"asks {of(step.request)}"
     if step.demand != step.request:
-        asks += (
+        request += (
             f", of which {of(step.demand)} count"
             if step.demand < step.request
             else f", at least {of(step.demand)} count"
@@ -159,11 +159,11 @@ def _terms(step: ChildShare, of: Callable[[int], str]) -> str:
         effective_min += f", in force {of(step.effective_min)}" + (
             " as it is used" if step.effective_min > step.min else ""
         )
-    return f"{asks}, {effective_min}, weight {of(step.weight)}" + ("" if step.lends else ", does not lend")
+    return f"{request}, {effective_min}, weight {of(step.weight)}" + ("" if step.lends else ", does not lend")
 
 
 def _left(level: LevelShares, of: Callable[[int], str]) -> str:
-    """What was left after that was certain, and how it was divided."""
+    """Returns the remainder and its division."""
     if level.remainder <= 0:
         return "nothing is left to share by weight"
     if not level.rounds:

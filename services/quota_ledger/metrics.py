@@ -1,8 +1,8 @@
 """The ledger's Prometheus metrics, under upstream's names. Source: spec/quota.md 8; upstream elasticquota/metrics.go.
 
-Thousands of quotas have hundreds of thousands of series, too many to be kept as objects and formatted at each scrape. So the series
-of each quota are kept as text, and formatted again when its numbers change, MAX_QUOTAS at a time: neither an update nor a scrape
-blocks the event loop for long.
+Thousands of quotas have hundreds of thousands of series, too many to be kept as objects and formatted at each scrape.
+So the series of each quota are kept as text, and formatted again when its numbers change, MAX_QUOTAS at a time:
+neither an update nor a scrape blocks the event loop for long.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ HEAD = f"# HELP {STATUS} Each number of each quota\n# TYPE {STATUS} gauge\n".enc
 
 
 class QuotaMetrics:
-    """Series in a service's registry, and those of quotas as text; cpu in milli-cores, everything else in whole units."""
+    """Series of the registry, and those of quotas as text; cpu in milli-cores, everything else in whole units."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._status_s = Histogram(

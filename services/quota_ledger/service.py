@@ -1,4 +1,4 @@
-"""The quota ledger's process: records what follows from the followed logs, decides charge requests, checks overuse at intervals.
+"""The quota ledger's process: catches up with the followed logs, decides charge requests, checks overuse at intervals.
 
 Source: architecture.md, Charging quota.
 """
@@ -73,13 +73,13 @@ class Leader:
                 await runtime.changed(self._settings.poll_interval_s)
 
     async def _record_settings(self) -> None:
-        """Records the settings of all later decisions: the scheduler predicts charges by them, and `koord quota` computes by them."""
+        """Records the settings: the scheduler predicts charges by them, and `koord quota` computes by them."""
         text = self._settings.text()
         digest = sha256(text.encode()).hexdigest()
         await self._append([Draft(ConfigApplied(source="environment", digest=digest, text=text))])
 
     async def _catch_up(self) -> bool:
-        """Appends until the ledger's log is up to date with the positions read at the call; returns whether it appended."""
+        """Appends until the log is up to date with the positions read at the call; returns whether it appended."""
         state, worked = self._state, False
         while drafts := structure(state, self._settings):
             worked = await self._append(drafts)

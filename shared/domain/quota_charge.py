@@ -1,5 +1,4 @@
-"""What a scheduler asks the quota ledger, and what it is told: the pods of one cycle, charged before the cycle is
-recorded.
+"""The charge request of a scheduler and the quota ledger's response, before a cycle is recorded.
 
 Source: architecture.md, Charging quota.
 """
@@ -15,8 +14,8 @@ class ChargeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """The pods that a cycle wants to place, in the order in which it placed them.
 
     Attributes:
-        epoch, cycle: who asks. A charge belongs to the newest that asked.
-        seen: what the cycle rests on; the ledger answers once it has read that far.
+        epoch, cycle: of the scheduler. A charge belongs to the newest cycle that requested it.
+        seen: positions that the cycle rests on; the ledger responds once it has read them.
         groups: pods by uid; the pods of a group (a gang) are charged together or not at all.
     """
 
@@ -27,13 +26,13 @@ class ChargeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QuotaShort(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a pod was not charged.
+    """The reason why a pod was not charged.
 
     Attributes:
-        quota: the account that is short.
+        quota: the quota that is short.
         stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above.
-        short: resource -> what is missing.
-        message: as schedulers and people know it.
+        short: resource -> missing amount.
+        message: upstream's text.
     """
 
     quota: str
@@ -43,14 +42,14 @@ class QuotaShort(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChargeResponse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of an ask.
+    """The outcome of a request.
 
     Attributes:
         charged_at: `quota` seq at which all of it was recorded.
-        late: the cycle was over; nothing was charged for it.
-        charged: uid -> the quota that was charged. A pod that is neither here nor in `refused` belongs to no quota, or
-            is gone.
-        refused: uid -> why it was not; of a group, all of its pods.
+        late: the cycle was decided already; nothing was charged for it.
+        charged: uid -> the quota that was charged. A pod in neither `charged` nor `refused` belongs to no quota,
+            or is deleted.
+        refused: uid -> the reason; of a group, all of its pods.
     """
 
     epoch: int
@@ -62,19 +61,19 @@ class ChargeResponse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BadChargeMessage(KoordError):
-    """A message that is no ask, or no answer."""
+    """A message that is no charge request, or no response."""
 
 
 def encode(message: ChargeRequest | ChargeResponse) -> bytes:
-    """For the bus."""
+    """Encodes a message for the bus."""
     return _ENCODER.encode(message)
 
 
 def decode_request(data: bytes) -> ChargeRequest:
-    """Read an ask.
+    """Reads a request.
 
     Raises:
-        BadChargeMessage: it is none.
+        BadChargeMessage: the message is none.
     """
     try:
         return _REQUEST.decode(data)
@@ -83,10 +82,10 @@ def decode_request(data: bytes) -> ChargeRequest:
 
 
 def decode_response(data: bytes) -> ChargeResponse:
-    """Read an answer.
+    """Reads a response.
 
     Raises:
-        BadChargeMessage: it is none.
+        BadChargeMessage: the message is none.
     """
     try:
         return _RESPONSE.decode(data)

@@ -1,14 +1,14 @@
-"""What a pod's request is compared with, as the ledger's log says it: part of its configuration, by which others can foresee an answer."""
+"""The part of the ledger's recorded settings by which others can predict whether a pod fits into its quota."""
 
 import msgspec
 
 
 class QuotaCheckOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How room is found.
+    """The options of the comparison.
 
     Attributes:
-        compare_runtime: pods are held to the runtime quota; else to max.
-        check_parents: every ancestor must have room too.
+        compare_runtime: compare with the runtime quota; else with max.
+        check_parents: compare every ancestor, too.
     """
 
     compare_runtime: bool = True
@@ -16,7 +16,7 @@ class QuotaCheckOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def options_of(text: str) -> QuotaCheckOptions:
-    """Read the configuration that the ledger has recorded; fields of no interest here pass."""
+    """Reads recorded settings; other fields are ignored."""
     return _DECODER.decode(text)
 
 

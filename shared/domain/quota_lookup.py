@@ -1,4 +1,4 @@
-"""Which quota a pod belongs to, by the quotas that there are.
+"""Finds the quota of a pod among the declared ones.
 
 Source: spec/quota.md 2.1; upstream pkg/scheduler/plugins/elasticquota/plugin_helper.go.
 """
@@ -9,7 +9,7 @@ from shared.kube.elastic_quota import DEFAULT, QUOTA_NAME, DeclaredQuota
 
 
 class QuotaLookup:
-    """The quotas that pods may name, by any of the three ways.
+    """The declared quotas: found by label, by namespace, or by a binding to a namespace.
 
     Attributes:
         quotas: by name.
@@ -21,23 +21,24 @@ class QuotaLookup:
         self._of_namespace: dict[str, dict[str, None]] = {}
 
     def put(self, quota: DeclaredQuota) -> None:
-        """A quota's object is this."""
+        """Adds or replaces a quota."""
         self.drop(quota.name)
         self.quotas[quota.name] = quota
         for namespace in quota.namespaces:
             self._of_namespace.setdefault(namespace, {})[quota.name] = None
 
     def drop(self, name: str) -> None:
-        """A quota's object is gone."""
+        """Removes a quota."""
         if (quota := self.quotas.pop(name, None)) is not None:
             for namespace in quota.namespaces:
                 self._of_namespace[namespace].pop(name, None)
 
     def resolve(self, namespace: str, labels: Mapping[str, str] | None) -> tuple[str, str]:
-        """The quota of a pod, and how it was found: `label`, `namespace`, `binding`, `default`; both empty when
-        nobody's.
+        """Returns the quota of a pod and the rule that found it; empty texts where it has none.
 
-        A label that names no quota leads to the default group, not to the rules of namespaces.
+        The rule is `label`, `namespace`, `binding` or `default`.
+
+        A label that names no quota leads to the default group, without a look at the namespace.
         """
         named = (labels or {}).get(QUOTA_NAME, "")
         if not self._default_group:

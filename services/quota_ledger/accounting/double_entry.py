@@ -1,8 +1,8 @@
 """Double-entry accounting: every event as postings that sum to zero, and the balances of all accounts.
 
-A tree has two books. *Supply*: the capacity that each quota holds (`supply`, `hold:QUOTA`; a runtime moves capacity from the
-parent's account to the child's). *Consumption*: requests and use of pods (`pending:QUOTA`, `usedP:QUOTA`, and `usedN:QUOTA` for
-pods that must not be preempted, against `pods`).
+A tree has two books. *Supply*: the capacity that each quota holds (`supply`, `hold:QUOTA`; a runtime moves capacity
+from the parent's account to the child's). *Consumption*: requests and use of pods (`pending:QUOTA`, `usedP:QUOTA`, and
+`usedN:QUOTA` for pods that must not be preempted, against `pods`).
 
 Source: spec/quota.md 7.2.
 """
@@ -14,7 +14,7 @@ from shared.domain.amounts import Amounts, negated
 SUPPLY, CONSUMPTION = "supply", "consumption"
 
 PODS = "pods"
-"""Account on the other side of all requests. One for all pods: one for each would hold what the pod's entry holds already."""
+"""Account on the other side of all requests. One for all pods: the pod's entry holds its request already."""
 
 Account = tuple[str, str, str]
 """(tree, book, name)."""

@@ -67,7 +67,8 @@ def verify(
 ) -> VerifyReport:
     """Folds a log and checks it after every event; stops after `most` findings.
 
-    After an event of pods the quota's accounts are checked, at a RuntimeRecomputed its runtimes, and at the end everything.
+    After an event of pods the quota's accounts are checked, at a RuntimeRecomputed its runtimes, and at the end
+    everything.
     """
     projection = projection or LedgerProjection()
     findings: list[Finding] = []

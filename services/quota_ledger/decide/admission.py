@@ -84,8 +84,9 @@ def shortfall(
 ) -> Shortfall | None:
     """Returns the first comparison that fails; None when the pod fits.
 
-    The pod's own quota is compared in every resource: overused memory stops even a pod that requests only cpu. Its min is
-    compared for a pod that is not preemptible, in the resources of min. Ancestors are compared only in the pod's own resources.
+    The pod's own quota is compared in every resource: overused memory stops even a pod that requests only cpu. Its min
+    is compared for a pod that is not preemptible, in the resources of min. Ancestors are compared only in the pod's
+    own resources.
 
     Args:
         request: the pod's, in the resources that its quota counts.

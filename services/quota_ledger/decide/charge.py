@@ -1,7 +1,7 @@
 """Charges the pods of a scheduler's cycle, before the cycle is recorded.
 
-A charge counts for the requests behind it in the same append. A request that is repeated charges nothing twice: its pods pass to
-the newest cycle. A request of a cycle that is decided is late and changes nothing.
+A charge counts for the requests behind it in the same append. A request that is repeated charges nothing twice: its
+pods pass to the newest cycle. A request of a cycle that is decided is late and changes nothing.
 
 Source: architecture.md, Charging quota; spec/quota.md 6.1, 7.3.
 """
@@ -22,12 +22,12 @@ def charge(
 ) -> tuple[list[Draft], list[ChargeResponse]]:
     """Decides requests in the order of their arrival.
 
-    The State must have read the positions `seen` by the requests and have no update left for their pods; runtimes must be
-    recomputed.
+    The State must have read the positions `seen` by the requests and have no update left for their pods; runtimes must
+    be recomputed.
 
     Returns:
-        The events to append in one transaction, and a response for each request, to be sent once they are committed. The
-        caller, who knows it then, fills in `charged_at`.
+        The events to append in one transaction, and a response for each request, to be sent once they are committed.
+        The caller, who knows it then, fills in `charged_at`.
     """
     charges = _Charges(state, rules)
     responses = [charges.respond(request) for request in requests]

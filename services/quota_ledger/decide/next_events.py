@@ -1,4 +1,4 @@
-"""The events that the ledger records next: the difference between what follows from all logs and what its own log holds.
+"""The events that the ledger records next: the difference between the desired state and its own log.
 
 In steps; each rests on the events of the one before: quotas, then capacities and pods, then runtimes, then overuse.
 

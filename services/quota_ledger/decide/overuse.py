@@ -60,8 +60,9 @@ def is_overdue(since_ns: int, now_ns: int, delay_ns: int) -> bool:
 def victims(used: Mapping[str, int], limit: Mapping[str, int], candidates: Sequence[Candidate]) -> list[str]:
     """Chooses the pods whose eviction brings `used` within `limit`.
 
-    Pods are taken until it is, the least important first (lower priority, then the later start); then pods are spared again from
-    the most important on, as far as there is capacity. When all preemptible pods are not enough, all of them are chosen.
+    Pods are taken until it is, the least important first (lower priority, then the later start); then pods are spared
+    again from the most important on, as far as there is capacity. When all preemptible pods are not enough, all of
+    them are chosen.
 
     Returns:
         Pods in the order of their eviction.

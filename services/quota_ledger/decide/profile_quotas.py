@@ -36,8 +36,8 @@ RECREATE_AFTER_S = 10.0
 def profile_quotas(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S) -> list[Draft]:
     """Returns the desired labels of profiles and their desired quotas, where they differ from the published ones.
 
-    Called at intervals. An unreadable profile creates nothing; `state.profiles.problems` has the reason. The quota of a deleted
-    profile stays.
+    Called at intervals. An unreadable profile creates nothing; `state.profiles.problems` has the reason. The quota of
+    a deleted profile stays.
     """
     drafts: list[Draft] = []
     view, patches = state.profiles, state.published.patches
@@ -78,7 +78,7 @@ def body_of(profile: Profile, sums: NodeTotals) -> dict[str, Any]:
 
 
 def scaled(one: Amounts, ratio: str | None) -> Amounts:
-    """Returns each amount times the ratio, truncated, in double precision as upstream; a ratio outside (0, 1] is ignored."""
+    """Returns each amount times the ratio, truncated, in double precision as upstream; only for a ratio in (0, 1]."""
     try:
         factor = float(ratio or "1")
     except ValueError:

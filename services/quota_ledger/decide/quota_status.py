@@ -1,8 +1,8 @@
 """The numbers written to quota objects: annotations and `status.used`, as upstream's controller writes them.
 
-They are written on change only, to each object at most once in INTERVAL_S. A number that is zero is written only where the object
-has another one, from the ledger or from others: the webhook raises `child-request` for each pod that it admits, even if the pod is
-never created, and upstream's scheduler may have left its numbers.
+They are written on change only, to each object at most once in INTERVAL_S. A number that is zero is written only where
+the object has another one, from the ledger or from others: the webhook raises `child-request` for each pod that it
+admits, even if the pod is never created, and upstream's scheduler may have left its numbers.
 
 Source: spec/quota.md 6.6, 7.6; upstream pkg/scheduler/plugins/elasticquota/controller.go.
 """
@@ -67,7 +67,7 @@ def patch_of(
     """Returns an object's numbers as a merge patch; empty when all are zero and none has to be reset.
 
     Args:
-        present: the numbers that the object has already, whoever wrote them.
+        present: the numbers that the object has already, also from other writers.
     """
     before = published.patch if published else {}
     known = before.get("metadata", {}).get("annotations", {})

@@ -1,4 +1,4 @@
-"""The standing of a pod in its quota: the quota that is short, the pods that use it, and the quotas that borrow from it."""
+"""The standing of a pod in its quota: the quota that is short, its users, and the borrowers beside it."""
 
 import msgspec
 
@@ -32,9 +32,10 @@ class PodExplanation(msgspec.Struct, frozen=True):
         short_of: the quota that is short: the pod's own or one above.
         missing: resource -> excess over the limit of `short_of`.
         used_by: the pods that use that quota.
-        bounded_by: `max` or `min` where this bound of `short_of` stops the pod whatever others release, with its amount in `bound`.
-        borrowers: quotas at the same level or above it whose runtime exceeds their effective min, with the excess: as their demand
-            falls, it is shared again.
+        bounded_by: `max` or `min` where this bound of `short_of` stops the pod whatever others release, with its
+            amount in `bound`.
+        borrowers: quotas at the same level or above it whose runtime exceeds their effective min, with the excess: as
+            their demand falls, it is shared again.
     """
 
     pod: str

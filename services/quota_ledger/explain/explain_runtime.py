@@ -57,7 +57,8 @@ class LevelShares(msgspec.Struct, frozen=True):
     """The children of one parent in one resource.
 
     Attributes:
-        total: of the parent; `reserved`: the use of the system and default groups; `capacity`: the difference, which is shared.
+        total: of the parent; `reserved`: the use of the system and default groups; `capacity`: the difference, which
+            is shared.
         minima: sum of the children's min.
         remainder: capacity less all base shares; below zero where the minima exceed the capacity and are not scaled.
         rounds: the division of the remainder.

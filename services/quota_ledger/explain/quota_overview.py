@@ -36,7 +36,7 @@ class OverviewRow(msgspec.Struct, frozen=True):
 
 
 def overview(projection: LedgerProjection) -> list[OverviewRow]:
-    """Returns every quota in every resource, parents before children; the first rows of a tree, at depth 0, are its sums."""
+    """Returns every quota in every resource, parents first; a tree begins with its sums, at depth 0."""
     found: list[OverviewRow] = []
     for name, tree in sorted(projection.trees.items()):
         waiting: dict[str, Amounts] = {}

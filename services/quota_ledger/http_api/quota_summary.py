@@ -1,4 +1,7 @@
-"""Quotas in the form of upstream's debug API. Source: spec/quota.md 8; upstream core/quota_summary.go, plugin_service.go."""
+"""Quotas in the form of upstream's debug API.
+
+Source: spec/quota.md 8; upstream core/quota_summary.go, plugin_service.go.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +15,7 @@ Json = dict[str, Any]
 
 
 def quota(projection: LedgerProjection, name: str, *, version: int, pods: bool = False) -> Json | None:
-    """Returns one quota's summary; None when no quota has that name. `koordinator-root-quota` is the default tree's root.
+    """Returns one quota's summary; None for an unknown name. `koordinator-root-quota` is the default tree's root.
 
     Args:
         version: seq of the newest event folded; shown as the runtime's version.

@@ -7,7 +7,8 @@ class AttachedPod(msgspec.Struct, frozen=True, eq=False, weakref=True, omit_defa
     """Quota, request and charge of one pod, or of many alike: `PodTable` stores each combination once.
 
     Attributes:
-        request: the amounts frozen when the pod was attached or resized, so that a release reverses exactly what was posted.
+        request: the amounts frozen when the pod was attached or resized, so that a release reverses exactly what was
+            posted.
         matched_by: the rule that found the quota: `label`, `namespace`, `binding` or `default`.
         epoch, cycle: of the scheduler's newest charge request; 0 for a pod that another scheduler placed.
     """

@@ -9,9 +9,9 @@ SMALLEST = 1_000
 class PodGroups:
     """Uids by a key such as the namespace.
 
-    Looked up when quotas change or are explained, which is rare: built by one pass at a look-up, kept up to date, and dropped
-    once as many changes as it holds pods went by without another look-up. So it costs nothing in a steady cluster, and at most
-    one step for each change of a pod.
+    Looked up when quotas change or are explained, which is rare: built by one pass at a look-up, kept up to date, and
+    dropped once as many changes as it holds pods went by without another look-up. So it costs nothing in a steady
+    cluster, and at most one step for each change of a pod.
     """
 
     def __init__(self, pairs: Callable[[], Iterable[tuple[str, str]]]) -> None:

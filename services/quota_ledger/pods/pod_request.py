@@ -1,4 +1,4 @@
-"""Which quota a pod belongs to, and what it counts with there.
+"""The request with which a pod counts in its quota, and whether it may be preempted.
 
 Source: spec/quota.md 2.1, 2.2; upstream pkg/scheduler/plugins/elasticquota/plugin_helper.go.
 """
@@ -13,7 +13,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 def counted_request(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
-    """What a pod asks for by its spec; what it was resized to does not matter.
+    """Returns a pod's request by its spec; a resize in progress does not count.
 
     Returns:
         resource -> amount; cpu in milli-cores, everything else in whole units.
@@ -22,13 +22,13 @@ def counted_request(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
         pod = msgspec.structs.replace(pod, status=PodStatus())
     if not overhead and pod.spec.overhead:
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, overhead=None))
-    asked = whole(pod_requests(pod))
+    request = whole(pod_requests(pod))
     for old, new in RENAMED.items():
-        if old in asked:
-            asked[new] = asked.pop(old)
-    return asked
+        if old in request:
+            request[new] = request.pop(old)
+    return request
 
 
 def is_preemptible(pod: Pod) -> bool:
-    """Whether a pod may be taken away for others: everything not marked otherwise."""
+    """Returns whether a pod may be preempted: unless its label says no."""
     return (pod.metadata.labels or {}).get(PREEMPTIBLE) != "false"

@@ -1,7 +1,7 @@
 """All pods by uid: what `cluster` shows of each, and its entry in the accounting.
 
-Memory decides here: 200,000 pods are ordinary. A pod has one entry and one place in one dictionary; all that pods of a workload
-have in common is stored once, and indexes by quota, label and namespace exist only while they are used.
+Memory decides here: 200,000 pods are ordinary. A pod has one entry and one place in one dictionary; all that pods of a
+workload have in common is stored once, and indexes by quota, label and namespace exist only while they are used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,8 +22,8 @@ class PodEntry(msgspec.Struct, gc=False):
 
     Attributes:
         name: namespace/name.
-        started_s: seconds since the epoch, 0 before its start. Kubernetes has whole seconds; a float is half as large as an integer
-            of nanoseconds.
+        started_s: seconds since the epoch, 0 before its start. Kubernetes has whole seconds; a float is smaller
+            than an integer of nanoseconds.
         observed: None for a pod that `cluster` does not show (any more).
         attached: None for a pod that counts in no quota.
     """
@@ -40,7 +40,8 @@ class PodTable:
     Attributes:
         entries: a pod that is neither observed nor attached is absent.
         attached: the attached ones, as a mapping.
-        by_quota, by_label, by_namespace: uids of the attached pods of a quota; of the observed pods with a label, or in a namespace.
+        by_quota, by_label, by_namespace: uids of the attached pods of a quota; of the observed pods with a label, or
+            in a namespace.
     """
 
     def __init__(self) -> None:

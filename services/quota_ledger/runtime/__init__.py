@@ -1,1 +1,1 @@
-"""The arithmetic of runtime quotas: how one level shares its capacity, one resource at a time and many levels at once."""
+"""The arithmetic of runtime quotas: the shares of one level in one resource, and of many levels at once."""

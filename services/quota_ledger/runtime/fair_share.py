@@ -1,7 +1,8 @@
-"""How the capacity of a parent is shared among its children, one resource at a time. Integers in, integers out.
+"""The fair share of each child of a parent, one resource at a time. Integers in, integers out.
 
-Each child first gets what is certain: its floor where it asks for more, else what it asks for (or its floor, when it does not
-lend). What is left goes to those who ask for more, by weight, largest remainder first, until nobody asks or nothing is left.
+Each child first has a base: its effective min where its demand is larger, else its demand (or its effective min, when
+it does not lend). The remainder of the capacity goes to the children with more demand, by weight, whole units by the
+largest fraction, round by round, until it is used up or all demand is met.
 
 Source: spec/quota.md 3.1; upstream pkg/scheduler/plugins/elasticquota/core/runtime_quota_calculator.go.
 """
@@ -16,10 +17,10 @@ class Child(NamedTuple):
     """One child at a level, in one resource.
 
     Attributes:
-        floor: what it is guaranteed here: its scaled min, or what is allocated below it.
-        ask: its request limited by its max.
-        weight: its share of what is left; 0 never gets more than the floor.
-        lends: whether what it does not ask for of its floor goes to others.
+        effective_min: its scaled min, or the use below it where that is guaranteed and larger.
+        demand: its request, at most its max.
+        weight: its part of the remainder; a child with 0 gets no more than its effective min.
+        lends: whether the part of its effective min beyond its demand goes to others.
     """
 
     name: str
@@ -30,64 +31,64 @@ class Child(NamedTuple):
 
 
 def share(capacity: int, children: Sequence[Child]) -> list[int]:
-    """Runtime of each child, in the given order; the result does not depend on that order.
+    """Returns the runtime of each child, in the given order, on which the result does not depend.
 
-    The sum is at most max(capacity, sum of what is certain).
+    The sum is at most max(capacity, sum of all bases).
     """
     allocation = [0] * len(children)
     unsatisfied: list[int] = []
-    left = capacity
+    remainder = capacity
     for index, (_, effective_min, demand, _, lends) in enumerate(children):
         if demand > effective_min:
             allocation[index] = effective_min
             unsatisfied.append(index)
         else:
             allocation[index] = demand if lends else effective_min
-        left -= allocation[index]
+        remainder -= allocation[index]
     demands, sizes = [child.demand for child in children], [child.weight for child in children]
-    share_out(allocation, left, unsatisfied, demands, sizes, [child.name for child in children])
+    distribute(allocation, remainder, unsatisfied, demands, sizes, [child.name for child in children])
     return allocation
 
 
-def share_out(
+def distribute(
     allocation: list[int],
-    left: int,
+    remainder: int,
     unsatisfied: list[int],
     demands: Sequence[int],
     weights: Sequence[int],
     ranks: Sequence[Rank],
 ) -> None:
-    """Add what is left to what is given, by weight, until nobody asks or nothing is left.
+    """Adds the remainder to the allocation by weight, round by round, until it is used up or all demand is met.
 
     Args:
-        hungry: indices of those who ask for more than they were given.
-        ranks: who comes first of equal remainders.
+        unsatisfied: indices of the children whose demand exceeds their allocation.
+        ranks: order of children with equal fractions.
     """
-    while left > 0 and unsatisfied:
+    while remainder > 0 and unsatisfied:
         weight_sum = sum([weights[index] for index in unsatisfied])
         if weight_sum <= 0:
             return
-        portions = apportion(left, weight_sum, [(weights[index], ranks[index]) for index in unsatisfied])
+        portions = apportion(remainder, weight_sum, [(weights[index], ranks[index]) for index in unsatisfied])
         remaining: list[int] = []
-        left = 0
+        remainder = 0
         for index, portion in zip(unsatisfied, portions, strict=True):
-            got, demand = allocation[index] + portion, demands[index]
-            if got < demand:
+            size, demand = allocation[index] + portion, demands[index]
+            if size < demand:
                 remaining.append(index)
             else:
-                left += got - demand
-                got = demand
-            allocation[index] = got
+                remainder += size - demand
+                size = demand
+            allocation[index] = size
         unsatisfied = remaining
 
 
 def apportion(amount: int, weights: int, parts: Sequence[tuple[int, Rank]]) -> list[int]:
-    """Divide an amount by weight, whole units to the largest remainders, equal ones by rank.
+    """Divides an amount by weight, whole units to the largest fractions, equal ones by rank.
 
     Args:
         amount: > 0.
         weights: sum of the weights, > 0.
-        parts: (weight, rank) of each; a weight of 0 or less gets nothing.
+        parts: (weight, rank) of each; one with a weight of 0 or less gets nothing.
     """
     portions = [0] * len(parts)
     remainders: list[tuple[int, Rank, int]] = []
@@ -105,7 +106,7 @@ def apportion(amount: int, weights: int, parts: Sequence[tuple[int, Rank]]) -> l
 
 
 def scaled_min(capacity: int, own: int, min_sum: int) -> int:
-    """A child's min where the minima of all children (`siblings`, itself included) exceed the capacity: its part of what there is."""
+    """Returns a child's min, in proportion where the sum of all children's minima exceeds the capacity."""
     if capacity >= min_sum:
         return own
     if capacity <= 0:
@@ -114,7 +115,7 @@ def scaled_min(capacity: int, own: int, min_sum: int) -> int:
 
 
 def scaled_minima(capacity: Mapping[str, int], minima: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
-    """The effective minima of all children of one parent, over all resources. A resource that is no key of the capacity is not scaled."""
+    """Returns the scaled minima of all children of a parent. A resource that the capacity lacks is not scaled."""
     sums: dict[str, int] = {}
     for own in minima:
         for name, size in own.items():

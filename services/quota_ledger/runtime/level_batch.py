@@ -1,4 +1,4 @@
-"""Levels of one depth and one width that are shared at once."""
+"""Levels of one depth and one width, computed at once."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ Bools = NDArray[np.bool_]
 
 
 class LevelBatch:
-    """Some columns of one pool, what each has to share, and what came out.
+    """Some columns of one pool, the capacity of each, and the results.
 
     Attributes:
-        columns: the columns of one level follow each other.
-        scaled_mins, runtimes: int64[width, columns], and what they were before.
+        columns: those of one level are adjacent.
+        scaled_mins, runtimes: int64[width, columns]; `_before`: their values before.
     """
 
     def __init__(self, pool: MatrixPool, columns: Int64, capacity: Int64, scales: Bools) -> None:
@@ -26,13 +26,13 @@ class LevelBatch:
         first = first[order]
         self.columns = columns[order]
         self._starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
-        self.scaled_mins, self.runtimes = pool.shared(self.columns, capacity[order], scales[order])
+        self.scaled_mins, self.runtimes = pool.compute(self.columns, capacity[order], scales[order])
         self.scaled_mins_before = pool.scaled_mins.take(self.columns, 1)
         self.runtimes_before = pool.runtimes.take(self.columns, 1)
         self._changed = self.runtimes != self.runtimes_before
 
     def below(self) -> Iterator[tuple[int, Int64, Int64]]:
-        """The levels whose parents have another runtime: number of the pool, columns, what each has to share."""
+        """Yields the levels whose parents' runtimes change: number of the pool, columns, capacities."""
         below = self.pool.below.take(self.columns, 1)
         reached = self._changed & (below != NEVER)
         numbers, columns = address(below[reached])
@@ -42,23 +42,25 @@ class LevelBatch:
             yield number, columns[chosen], capacity[chosen]
 
     def apply(self) -> int:
-        """These are the shares now; the accounts read them when they are asked. How many accounts changed."""
+        """Writes the results into the pool, from where quotas read them; returns the number of quotas that changed."""
         differ = self._changed | (self.scaled_mins != self.scaled_mins_before)
         pool = self.pool
         pool.scaled_mins[:, self.columns], pool.runtimes[:, self.columns] = self.scaled_mins, self.runtimes
-        changed = np.logical_or.reduceat(differ, self._starts, axis=1)  # in several resources: counts once
+        changed = np.logical_or.reduceat(
+            differ, self._starts, axis=1
+        )  # a quota that changes in several resources counts once
         for at in self.columns[self._starts[changed.any(axis=0)]].tolist():
             if (level := pool.levels[at]) is not None:
                 level.version += 1
         return int(np.count_nonzero(changed))
 
     def runtimes_changed(self) -> Iterator[tuple[str, list[str], list[int], list[int]]]:
-        """Resource, quotas, their runtimes and what these were before; 0 where there was none."""
+        """Yields resource, quotas, their runtimes, and the runtimes before; 0 without one."""
         for resource, names, now, before in self._by_resource(self._changed, self.runtimes, self.runtimes_before):
             yield resource, names, now.tolist(), np.maximum(before, 0).tolist()
 
     def scaled_mins_changed(self) -> Iterator[tuple[str, list[str], list[int]]]:
-        """Resource, quotas, their minima in force."""
+        """Yields resource, quotas, their scaled minima."""
         differ = self.scaled_mins != self.scaled_mins_before
         for resource, names, now, _ in self._by_resource(differ, self.scaled_mins, self.scaled_mins_before):
             yield resource, names, now.tolist()

@@ -1,4 +1,4 @@
-"""Where the levels of one tree lie, and how the accounts' numbers come there: many levels at once, each account looked at few times."""
+"""The assignment of a tree's levels to matrices, and the transfer of the quotas' amounts into them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ WIDE = 32
 
 
 class MatrixLayout:
-    """Where the levels of one tree lie.
+    """The matrices of one tree.
 
     Attributes:
         levels: parent -> its children.
@@ -29,28 +29,28 @@ class MatrixLayout:
         self._of_width: dict[int, MatrixPool] = {}
 
     def add(self, found: Iterable[tuple[QuotaInfo, Sequence[QuotaInfo], Sequence[str]]]) -> None:
-        """Lay out levels: parent, children, resources."""
-        fresh: dict[int, list[SiblingMatrix]] = {}
-        shared: dict[int, list[Sequence[str]]] = {}
+        """Assigns columns to levels (parent, children, resources) and fills them."""
+        new: dict[int, list[SiblingMatrix]] = {}
+        resources_of: dict[int, list[Sequence[str]]] = {}
         for parent, quotas, resources in found:
             pool = self._pool(width_for(len(quotas)))
             level = self.levels[parent.name] = SiblingMatrix(parent, quotas, pool)
-            fresh.setdefault(pool.number, []).append(level)
-            shared.setdefault(pool.number, []).append(resources)
-        for number, levels in fresh.items():
-            self.pools[number].take(levels, shared[number])
+            new.setdefault(pool.number, []).append(level)
+            resources_of.setdefault(pool.number, []).append(resources)
+        for number, levels in new.items():
+            self.pools[number].take(levels, resources_of[number])
             _fill(self.pools[number], levels, self._demand_matrix)
-        made = [level for levels in fresh.values() for level in levels]
+        made = [level for levels in new.values() for level in levels]
         for level in made:
             level.link()
-        if len(made) < len(self.levels):  # some below are older than their parent's
+        if len(made) < len(self.levels):  # some levels below existed before their parent's: link them again
             for level in made:
                 for info in level.quotas:
                     if info.children and (own := self.levels.get(info.name)) is not None:
                         own.link()
 
     def drop(self, name: str) -> None:
-        """The level below this parent is laid out anew when it is needed."""
+        """Frees the level below a parent; the next computation builds it again."""
         if (level := self.levels.pop(name, None)) is not None:
             level.release()
 
@@ -62,18 +62,18 @@ class MatrixLayout:
 
 
 def width_for(children: int) -> int:
-    """How wide the rows of so many children are: few widths, so that many levels share a pool, and little of it unused."""
+    """Returns the rows for a number of children: few different widths, so that many levels share a pool."""
     if children <= WIDE:
         return max(NARROWEST, -(-children // NARROWEST) * NARROWEST)
     return 1 << (children - 1).bit_length()
 
 
 def _fill(pool: MatrixPool, levels: Sequence[SiblingMatrix], demand_matrix: DemandMatrix) -> None:
-    """What the accounts of new levels ask for, have and are, in their cells."""
-    alike: dict[tuple[str, ...], list[SiblingMatrix]] = {}
+    """Fills the cells of new levels."""
+    same: dict[tuple[str, ...], list[SiblingMatrix]] = {}
     for level in levels:
-        alike.setdefault(tuple(level.columns), []).append(level)
-    for resources, some in alike.items():
+        same.setdefault(tuple(level.columns), []).append(level)
+    for resources, some in same.items():
         if resources:
             _fill_alike(pool, some, resources, demand_matrix)
 
@@ -81,7 +81,7 @@ def _fill(pool: MatrixPool, levels: Sequence[SiblingMatrix], demand_matrix: Dema
 def _fill_alike(
     pool: MatrixPool, levels: Sequence[SiblingMatrix], resources: tuple[str, ...], demand_matrix: DemandMatrix
 ) -> None:
-    """The same for levels that share the same resources. Accounts are looked at as little as can be: they do not fit a cache."""
+    """Fills levels with the same resources; reads each quota few times, since quotas do not fit into a CPU cache."""
     columns = np.array([list(level.columns.values()) for level in levels])
     for each in (pool.demands, pool.minima, pool.weights, pool.scaled_mins, pool.runtimes):
         each[:, columns] = 0
@@ -90,21 +90,21 @@ def _fill_alike(
     counts = np.array([len(level.quotas) for level in levels])
     rows = np.arange(len(quotas)) - np.repeat(np.cumsum(counts) - counts, counts)
     cells = rows[:, None], np.repeat(columns, counts, axis=0)
-    lines = np.fromiter((info.demand_row for info in quotas), np.intp, len(quotas))
-    minima = demand_matrix.read(MINIMA, lines, resources)
+    matrix_rows = np.fromiter((info.demand_row for info in quotas), np.intp, len(quotas))
+    minima = demand_matrix.read(MINIMA, matrix_rows, resources)
     is_new = all(info.is_new for info in quotas)
-    pool.demands[cells] = demand_matrix.read(DEMANDS, lines, resources)
-    pool.weights[cells] = demand_matrix.read(WEIGHTS, lines, resources)
+    pool.demands[cells] = demand_matrix.read(DEMANDS, matrix_rows, resources)
+    pool.weights[cells] = demand_matrix.read(WEIGHTS, matrix_rows, resources)
     pool.minima[cells] = minima
-    pool.scaled_mins[cells] = minima if is_new else _kept([info.cached_scaled_min for info in quotas], resources, 0)
-    pool.runtimes[cells] = NEVER if is_new else _kept([info.cached_runtime for info in quotas], resources, NEVER)
+    pool.scaled_mins[cells] = minima if is_new else _cached([info.cached_scaled_min for info in quotas], resources, 0)
+    pool.runtimes[cells] = NEVER if is_new else _cached([info.cached_runtime for info in quotas], resources, NEVER)
     pool.lends[cells] = np.array([info.lends for info in quotas])[:, None]
     names = np.empty(len(quotas), np.object_)
     names[:] = [info.name for info in quotas]
     pool.names[cells] = names[:, None]
 
 
-def _kept(shares: Sequence[Mapping[str, int]], resources: tuple[str, ...], absent: int) -> Int64:
-    """[accounts, resources] of shares as they were last read; what is too large for the matrices as the largest that they hold."""
+def _cached(shares: Sequence[Mapping[str, int]], resources: tuple[str, ...], absent: int) -> Int64:
+    """Returns int64[quotas, resources] of the last read amounts, at most LARGEST."""
     sizes = [min(each.get(name, absent), LARGEST) for each in shares for name in resources]
     return np.array(sizes, np.int64).reshape(len(shares), len(resources))

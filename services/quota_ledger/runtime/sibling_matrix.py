@@ -1,8 +1,9 @@
-"""The children of each parent laid out for sharing: one row a child, sorted by name, one column a resource.
+"""The children of each parent in matrices: one row a child, sorted by name, one column a resource.
 
-Levels of about equal width lie in one pool of matrices, so that many are shared at once. Each cell knows the column of its own children's
-level, so that what moved is followed downwards without a look at any account. What is shared is what `sharing.share` and
-`sharing.scaled_minima` say; they are also asked themselves where an amount is too large for the matrices.
+Levels of about equal width lie in one pool of matrices, so that many are computed at once. Each cell has the address
+of the child's own level, so that changes are followed downwards without visiting a quota. The results equal
+`fair_share.share` and `fair_share.scaled_minima`, which compute the levels whose amounts are too large for the
+matrices.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +19,11 @@ from services.quota_ledger.tree.quota_info import QuotaInfo
 
 Int64 = NDArray[np.int64]
 NEVER = -1
-"""Runtime of a child that has none yet; column of the children of one that has none."""
+"""Runtime of a child that has none yet; address of the level of a child without children."""
 
 _MATRICES = ("demands", "minima", "weights", "scaled_mins", "runtimes", "below", "lends", "names")
 _NAME = attrgetter("name")
-_SHIFT = 40  # an address is the number of a pool, shifted so far, and a column
+_SHIFT = 40  # an address is the number of a pool, shifted left by this, plus a column
 
 
 class MatrixPool:
@@ -30,11 +31,11 @@ class MatrixPool:
 
     Attributes:
         number: of this pool among all.
-        demands, minima, weights, scaled_mins, runtimes: int64[width, columns], zeros behind a level's last child.
-        below: int64[width, columns], address of the child's own level in that resource; NEVER for none.
+        demands, minima, weights, scaled_mins, runtimes: int64[width, columns], zeros below a level's last child.
+        below: int64[width, columns], address of the child's own level in that resource; NEVER without one.
         lends: bool[width, columns].
         names: str[width, columns], of the children.
-        first: int64[columns], the level's first column, which stands for the level.
+        first: int64[columns], the level's first column, which identifies the level.
         resources, levels: of each column.
     """
 
@@ -52,19 +53,19 @@ class MatrixPool:
         self.levels: list[SiblingMatrix | None] = []
 
     def take(self, levels: Sequence["SiblingMatrix"], resources: Sequence[Sequence[str]]) -> None:
-        """Free columns for levels, each with its resources."""
-        wanted = [(level, resource) for level, each in zip(levels, resources, strict=True) for resource in each]
-        columns = [self._free.pop() for _ in range(min(len(self._free), len(wanted)))]
-        more = len(wanted) - len(columns)
+        """Assigns free columns to levels, each with its resources."""
+        needed = [(level, resource) for level, each in zip(levels, resources, strict=True) for resource in each]
+        columns = [self._free.pop() for _ in range(min(len(self._free), len(needed)))]
+        more = len(needed) - len(columns)
         columns += range(self._columns, self._columns + more)
         self._columns += more
         self.levels += [None] * more
         while len(self.first) < self._columns:
             self._widen()
-        for (level, resource), column in zip(wanted, columns, strict=True):
+        for (level, resource), column in zip(needed, columns, strict=True):
             self.levels[column] = level
             level.columns[resource] = column
-        self.resources[columns] = [resource for _, resource in wanted]
+        self.resources[columns] = [resource for _, resource in needed]
 
     def _widen(self) -> None:
         for name in _MATRICES:
@@ -74,19 +75,19 @@ class MatrixPool:
         self.resources = np.concatenate([self.resources, np.zeros_like(self.resources)])
 
     def release(self, column: int) -> None:
-        """A column is free again."""
+        """Frees a column."""
         self._free.append(column)
         self.levels[column] = None
 
-    def shared(self, columns: Int64, capacity: Int64, scales: NDArray[np.bool_]) -> tuple[Int64, Int64]:
-        """Floors and runtimes of some levels; changes nothing."""
+    def compute(self, columns: Int64, capacity: Int64, scales: NDArray[np.bool_]) -> tuple[Int64, Int64]:
+        """Computes scaled minima and runtimes of some levels; changes nothing."""
         found = None
         if len(columns) > fair_share_batch.FEW:
             demands, minima, weights = (each.take(columns, 1) for each in (self.demands, self.minima, self.weights))
-            found = fair_share_batch.shared(capacity, demands, minima, weights, self.lends.take(columns, 1), scales)
-        return found or self._one_by_one(columns, capacity.tolist(), scales.tolist())
+            found = fair_share_batch.compute(capacity, demands, minima, weights, self.lends.take(columns, 1), scales)
+        return found or self._compute_each(columns, capacity.tolist(), scales.tolist())
 
-    def _one_by_one(self, columns: Int64, capacity: list[int], scales: list[bool]) -> tuple[Int64, Int64]:
+    def _compute_each(self, columns: Int64, capacity: list[int], scales: list[bool]) -> tuple[Int64, Int64]:
         scaled_mins, runtimes = (np.zeros((self.width, len(columns)), np.int64) for _ in range(2))
         for at, column in enumerate(columns.tolist()):
             minima = self.minima[:, column].tolist()
@@ -100,12 +101,12 @@ class MatrixPool:
 
 
 class SiblingMatrix:
-    """All children of one parent, and the resources that they share.
+    """The children of one parent and their columns.
 
     Attributes:
-        accounts: sorted by name; the row of each is its `row`.
+        quotas: sorted by name; `row` of each is its row.
         columns: resource -> column of `pool`.
-        version: another one whenever a share is.
+        version: increases whenever a runtime or a scaled min changes.
     """
 
     __slots__ = ("columns", "parent", "pool", "quotas", "version")
@@ -120,12 +121,12 @@ class SiblingMatrix:
             info.matrix, info.row, info.version = self, row, 0
 
     def set_demand(self, info: QuotaInfo) -> None:
-        """One child asks for something else."""
+        """Writes the demand of one child."""
         for resource, column in self.columns.items():
             self.pool.demands[info.row, column] = min(info.demand.get(resource, 0), LARGEST)
 
-    def shares(self, info: QuotaInfo) -> tuple[dict[str, int], dict[str, int]]:
-        """Runtime and scaled min of one child: as the columns have them, else as they were."""
+    def read(self, info: QuotaInfo) -> tuple[dict[str, int], dict[str, int]]:
+        """Returns runtime and scaled min of one child: of the columns, and of other resources as they were."""
         runtime, scaled_min = dict(info.cached_runtime), dict(info.cached_scaled_min)
         runtimes, scaled_mins, row = self.pool.runtimes.item, self.pool.scaled_mins.item, info.row
         for resource, column in self.columns.items():
@@ -134,8 +135,8 @@ class SiblingMatrix:
                 scaled_min[resource] = scaled_mins(row, column)
         return runtime, scaled_min
 
-    def put(self, info: QuotaInfo, runtime: Mapping[str, int], scaled_min: Mapping[str, int]) -> None:
-        """One child has other shares."""
+    def write(self, info: QuotaInfo, runtime: Mapping[str, int], scaled_min: Mapping[str, int]) -> None:
+        """Writes runtime and scaled min of one child."""
         for resource, column in self.columns.items():
             if (size := runtime.get(resource)) is not None:
                 self.pool.runtimes[info.row, column] = size
@@ -144,14 +145,14 @@ class SiblingMatrix:
         self.version += 1
 
     def link(self) -> None:
-        """What the parent's runtime reaches: these columns."""
+        """Writes the addresses of these columns into the parent's cells."""
         if (above := self.parent.matrix) is not None:
             for resource, column in self.columns.items():
                 if (cell := above.columns.get(resource)) is not None:
                     above.pool.below[self.parent.row, cell] = self.pool.number << _SHIFT | column
 
     def release(self) -> None:
-        """The layout is no more; who reads its shares from here keeps them."""
+        """Frees all columns; each child keeps its newest runtime."""
         if (above := self.parent.matrix) is not None:
             for resource in self.columns:
                 if (cell := above.columns.get(resource)) is not None:
@@ -164,5 +165,5 @@ class SiblingMatrix:
 
 
 def address(value: Int64) -> tuple[Int64, Int64]:
-    """Numbers of pools and columns, of `MatrixPool.below`."""
+    """Splits addresses of `MatrixPool.below` into numbers of pools and columns."""
     return value >> _SHIFT, value & (1 << _SHIFT) - 1

@@ -1,4 +1,4 @@
-"""The half of the State that follows pods: their objects, the scheduler's placements, and the desired charge of each."""
+"""The half of the State that follows pods: their objects, placements, and desired charges."""
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ class PodFold(StateFields):
     """Folds pods and placements."""
 
     def desired(self, uid: str) -> AttachedPod | None:
-        """Returns the quota, request and charge that follow for a pod from all contexts; None when it counts nowhere."""
+        """Returns the quota, request and charge that a pod should have; None when it counts in no quota."""
         return self._desired(uid, self.pods.entries.get(uid))
 
     def _desired(self, uid: str, entry: PodEntry | None) -> AttachedPod | None:

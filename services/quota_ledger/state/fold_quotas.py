@@ -26,8 +26,8 @@ class QuotaFold(StateFields):
     def total(self, tree: str) -> Amounts:
         """Returns the desired total of a tree.
 
-        The default tree has the allocatable amounts of all nodes, less the totals of trees that take part of them; another tree
-        has the total that its root quota is annotated with.
+        The default tree has the allocatable amounts of all nodes, less the totals of trees that take part of them;
+        another tree has the total that its root quota is annotated with.
         """
         roots = self.declared_roots()
         if tree:

@@ -1,7 +1,7 @@
-"""The State of the quota ledger: quotas, nodes and pods of `cluster`, placements of `scheduling`, and the ledger's own log.
+"""The State of the quota ledger: quotas, nodes and pods, the scheduler's placements, and the ledger's own log.
 
-Each context writes its own fields. `desired` computes from them what follows for one pod; where the ledger's log differs, the pod is
-in `pods_to_update`.
+Each context writes its own fields. `desired` computes from them the charge of one pod; where the ledger's log
+differs, the pod is in `pods_to_update`.
 """
 
 from typing import ClassVar

@@ -69,8 +69,8 @@ class ProfileResources:
 
     Attributes:
         profiles: by `namespace/name`.
-        problems: `namespace/name` -> the reason why a profile is not followed. Its earlier version is not followed either: which
-            nodes the new one selects is not known.
+        problems: `namespace/name` -> the reason why a profile is not followed. Its earlier version is not followed
+            either: which nodes the new one selects is not known.
         sums: resources of the nodes of each profile.
         changed: profiles whose quota may differ from the published one.
     """

@@ -58,8 +58,10 @@ class PublishedStatus:
     """A fold over the ledger's own log.
 
     Attributes:
-        patches: `resource/namespace/name` of an object -> its newest patch; with a `#` appended, the body that it was created with.
-        changed: names of quotas whose numbers may differ from their patch; `metrics_changed`: from their metrics. They only limit
+        patches: `resource/namespace/name` of an object -> its newest patch; with a `#` appended, the body that it was
+            created with.
+        changed: names of quotas whose numbers may differ from their patch; `metrics_changed`: from their metrics. They
+            only limit
             the search: the numbers themselves are compared.
     """
 
@@ -82,7 +84,7 @@ class PublishedStatus:
         self._note((ROOT, *projection.lookup.quotas))
 
     def note_affected(self, event: Event, projection: LedgerProjection) -> None:
-        """Notes the quotas whose numbers an event changes; called before and after it is folded, for a quota that moves or goes."""
+        """Notes the quotas whose numbers an event changes; called before and after the event is folded."""
         match event:
             case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
                 for names in (*runtimes.values(), *dropped.values()):
@@ -124,7 +126,7 @@ class PublishedStatus:
 
 
 def numbers_on(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns which of `NUMBERS` and `USED` an object has that are not zero or unreadable, whoever wrote them."""
+    """Returns which of `NUMBERS` and `USED` an object has that are not zero or unreadable, from any writer."""
     metadata = raw.get("metadata") or {}
     used = (raw.get("status") or {}).get("used") or {}
     found = [number for number in NUMBERS if _is_present(partial(resource_list, metadata, number))]

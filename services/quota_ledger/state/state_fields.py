@@ -1,4 +1,4 @@
-"""The fields of the ledger's State. `fold_pods.py` and `fold_quotas.py` fold its halves, `ledger_state.py` joins them."""
+"""The fields of the ledger's State: `fold_pods.py` and `fold_quotas.py` fold halves, `ledger_state.py` joins them."""
 
 from typing import NamedTuple
 
@@ -41,15 +41,15 @@ class StateFields:
         placements: the scheduler's, by uid.
         projection: the fold of the ledger's own log; published: the numbers that it last wrote to objects.
         profiles: ElasticQuotaProfiles and the resources of their nodes.
-        objects: key of an ElasticQuota -> its newest declaration that is valid in itself; object_errors: key -> error of an
-            object that came after that.
-        present_numbers: key of an ElasticQuota -> the numbers on its object that are not zero, whoever wrote them.
-        epoch, cycle: of the scheduler's newest WriterStarted and CycleDecided. A request of an earlier epoch, or of a cycle that
-            is decided, is late.
+        objects: key of an ElasticQuota -> its newest declaration that is valid in itself; object_errors: key -> error
+            of an object that came after that.
+        present_numbers: key of an ElasticQuota -> the numbers on its object that are not zero, from any writer.
+        epoch, cycle: of the scheduler's newest WriterStarted and CycleDecided. A request of an earlier epoch, or of a
+            cycle that is decided, is late.
         pods_to_update: uids of pods whose attachment or charge differs from the desired one.
         quotas_to_update: names of quotas whose declaration may differ from the recorded one.
-        structure_changes, structure_decided_at: number of changes to quotas and their objects in this process, and the number at
-            which there was last nothing to record.
+        structure_changes, structure_decided_at: number of changes to quotas and their objects in this process, and the
+            number at which there was last nothing to record.
     """
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:

@@ -1,6 +1,6 @@
-"""What quotas ask for and use, summed from the leaves to the root.
+"""Requests and use of quotas, summed from the leaves to the root.
 
-A change moves the sums along one path, by the difference; it marks the levels on it.
+A pod changes the sums along one path by its difference, and marks the levels on it whose demand changed.
 
 Source: spec/quota.md 2.3; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
 """
@@ -14,10 +14,10 @@ from shared.kube.elastic_quota import RESERVED, ROOT
 
 
 class Aggregation(Hierarchy):
-    """The half of a tree that adds up."""
+    """The sums of a tree."""
 
     def add_request(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
-        """Pods of a quota ask for more (or less)."""
+        """Adds to the requests of a quota's pods; a negative delta subtracts."""
         if (info := self.quotas.get(name)) is None:
             return
         info.self_request = add_clamped(info.self_request, delta)
@@ -25,7 +25,7 @@ class Aggregation(Hierarchy):
         self._raise_request(self.path(name), delta, np_delta)
 
     def add_used(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
-        """Pods of a quota use more (or less)."""
+        """Adds to the use of a quota's pods; a negative delta subtracts."""
         if (info := self.quotas.get(name)) is None:
             return
         raise_clamped(info.self_used, delta)
@@ -67,7 +67,7 @@ class Aggregation(Hierarchy):
                 raise_clamped(info.np_used, np_delta)
 
     def _raise_guaranteed(self, path: Sequence[QuotaInfo], delta: Mapping[str, int]) -> None:
-        """The first of the path has `delta` more allocated below it; each is guaranteed that, and at least its min."""
+        """Adds to the allocation below the first of the path; each quota is guaranteed that, and at least its min."""
         if not self._guarantees:
             return
         for info in path:

@@ -1,4 +1,4 @@
-"""Who is in a tree of quotas, how the quotas hang together, and at which levels something moved.
+"""The quotas of a tree, their parents and children, and the levels whose runtimes must be computed again.
 
 Source: spec/quota.md 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
 """
@@ -19,9 +19,9 @@ class Hierarchy:
 
     Attributes:
         accounts: by name, the root included.
-        total: what the tree may share, with what the reserved groups use.
-        capacity: `total` without that; what the first level shares.
-        levels: names of parents at whose level something moved since `settle`.
+        total: capacity of the tree, including the use of the reserved groups.
+        capacity: `total` without that use, shared by the first level.
+        changed_levels: parents whose children's runtimes must be computed again.
     """
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False) -> None:
@@ -32,17 +32,17 @@ class Hierarchy:
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
         self._demand_matrix = DemandMatrix()
         self.quotas: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, self._demand_matrix, lends=False)}
-        self._orphans: dict[str, dict[str, None]] = {}  # a parent that is not there -> those that name it
+        self._orphans: dict[str, dict[str, None]] = {}  # an unknown parent -> quotas that name it
         self._resource_counts: dict[str, int] = {}
         self.changed_levels: set[str] = set()
         self._matrices = MatrixLayout(self._demand_matrix)
-        self._without_matrix: dict[str, None] = {}  # parents whose children are to be laid out
+        self._without_matrix: dict[str, None] = {}  # parents whose children need columns
         self._computed: tuple[RuntimeDelta, list[LevelBatch]] | None = None
         self._paths: dict[str, tuple[QuotaInfo, ...]] = {}
-        self._resources_changed = False  # resources came or went, so shares may have to lose some
+        self._resources_changed = False  # then runtimes may have to lose a resource
 
     def path(self, name: str) -> tuple[QuotaInfo, ...]:
-        """From a quota to the root, both included; shorter when a parent is unknown."""
+        """Returns the quotas from one to the root, both included; fewer when a parent is unknown."""
         found = self._paths.get(name)
         if found is None:
             path, above = [], name
@@ -53,15 +53,15 @@ class Hierarchy:
         return found
 
     def sharing_children(self, parent: str) -> list[QuotaInfo]:
-        """The quotas that share what a parent may use; the reserved groups are none of them."""
+        """Returns the children that share a parent's runtime: all but the reserved groups."""
         return [self.quotas[name] for name in self.quotas[parent].children if name not in RESERVED]
 
     def level_resources(self, parent: str) -> list[str]:
-        """The resources that are shared at a level."""
+        """Returns the resources that a level shares."""
         return sorted(self._resource_counts if parent == ROOT else self.quotas[parent].declared.max)
 
     def level_capacity(self, parent: str) -> Mapping[str, int]:
-        """What a level shares."""
+        """Returns the capacity that a level shares."""
         return self.capacity if parent == ROOT else self.quotas[parent].runtime
 
     def _lends(self, quota: DeclaredQuota) -> bool:
@@ -73,7 +73,7 @@ class Hierarchy:
             if name in self.quotas:
                 capacity = sub(capacity, self.quotas[name].used)
         for resource in self.capacity:
-            capacity.setdefault(resource, 0)  # a resource that the tree once had stays one that min is scaled in
+            capacity.setdefault(resource, 0)  # a resource that the tree once had stays: min is scaled in it to zero
         if capacity != self.capacity:
             self.capacity = capacity
             self._mark_changed(ROOT)

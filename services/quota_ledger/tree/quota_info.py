@@ -1,4 +1,4 @@
-"""One quota's numbers."""
+"""One quota with its sums and its runtime; upstream's QuotaInfo."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,22 +12,23 @@ if TYPE_CHECKING:
 
 
 class QuotaInfo:
-    """What a quota declares, what its pods ask for and use, and what it may use at the moment.
+    """A quota's declaration, the requests and use of its pods, and its runtime.
 
     Attributes:
         declared: of its object.
         lends: as declared; never with guaranteed usage.
-        self_request, self_used, self_np_request, self_np_used: of its own pods; np: those that must not be preempted.
-        child_request: what its pods and the limited requests of its children add up to.
-        request: `child_request`, at least min when it does not lend.
+        self_request, self_used, self_np_request, self_np_used: of its own pods; np: of those that must not be
+            preempted.
+        child_request: sum of its pods' requests and the limited requests of its children.
+        request: `child_request`; at least min when it does not lend.
         used, np_request, np_used: of its whole subtree.
-        allocated, guaranteed: with guaranteed usage, what is used below and what it is floored to; empty without.
-        asked: what the sharing at its parent's level counts as its request.
+        allocated, guaranteed: with guaranteed usage, the use below it, and that amount at least min; empty without.
+        demand: its request in the shares of its parent's level.
         children: names of the quotas under it.
-        line: of the tree's sheet, where what it declares and asks for stands again.
-        laid_out, row: where its shares lie together with its siblings'.
-        is_new: it never had a runtime, and its scaled min is what it declares.
-        version: of those shares, up to which `kept_runtime` and `kept_floor` are its runtime and its scaled min.
+        demand_row: its row of `demand_matrix`, which repeats min, weight and demand.
+        matrix, row: the matrix of its siblings, and its row there.
+        is_new: it never had a runtime, and its scaled min is the declared one.
+        version: of the matrix when `cached_runtime` and `cached_scaled_min` were copied from there.
     """
 
     __slots__ = (
@@ -57,18 +58,18 @@ class QuotaInfo:
         self.clear_sums()
 
     def set_declared(self, declared: DeclaredQuota, *, lends: bool) -> None:
-        """It declares this from now on."""
+        """Replaces the declaration."""
         self.declared, self.lends, self.is_new = declared, lends, False
         self.demand_matrix.put(MINIMA, self.demand_row, declared.min)
         self.demand_matrix.put(WEIGHTS, self.demand_row, declared.weight)
 
     def set_demand(self, amounts: Amounts) -> None:
-        """The sharing at its parent's level counts this as its request from now on."""
+        """Replaces the demand at its parent's level."""
         self.demand = amounts
         self.demand_matrix.put(DEMANDS, self.demand_row, amounts)
 
     def clear_sums(self) -> None:
-        """Forget what is summed over the subtree."""
+        """Resets the sums over the subtree."""
         self.child_request: Amounts = {}
         self.request: Amounts = {}
         self.used: Amounts = {}
@@ -79,7 +80,7 @@ class QuotaInfo:
 
     @property
     def runtime(self) -> Amounts:
-        """What it may use at the moment."""
+        """The amounts that it may use now."""
         if self.matrix is not None and self.version != self.matrix.version:
             self.refresh()
         return self.cached_runtime
@@ -90,7 +91,7 @@ class QuotaInfo:
 
     @property
     def scaled_min(self) -> Mapping[str, int]:
-        """Min in force at its level."""
+        """Its min, scaled down where the minima of its level exceed the capacity."""
         if self.matrix is not None and self.version != self.matrix.version:
             self.refresh()
         return self.cached_scaled_min
@@ -100,17 +101,17 @@ class QuotaInfo:
         self.cached_scaled_min, self.is_new = scaled_min, False
 
     def refresh(self) -> None:
-        """Take over the shares that lie with its siblings', if they are newer."""
-        shares = self.matrix
-        if shares is None or self.version == shares.version:
+        """Copies runtime and scaled min from the matrix if they are newer."""
+        matrix = self.matrix
+        if matrix is None or self.version == matrix.version:
             return
-        self.version, self.is_new = shares.version, False
-        self.cached_runtime, self.cached_scaled_min = shares.shares(self)
+        self.version, self.is_new = matrix.version, False
+        self.cached_runtime, self.cached_scaled_min = matrix.read(self)
 
     def limited_request(self) -> Amounts:
-        """What it asks its parent for: its request, at most its max."""
+        """Returns its request, at most its max."""
         return capped(self.request, self.declared.max)
 
     def update_request(self) -> None:
-        """Request anew from what is asked for below."""
+        """Computes the request from the requests below."""
         self.request = self.child_request if self.lends else largest(self.child_request, self.declared.min)

@@ -1,4 +1,4 @@
-"""One tree of quotas: sums from the leaves to the root, shares from the root to the leaves.
+"""One tree of quotas: sums from the leaves to the root, runtimes from the root to the leaves.
 
 Source: spec/quota.md 2.3, 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
 """
@@ -11,15 +11,15 @@ from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 
 class QuotaTree(Aggregation, RuntimeUpdate):
-    """The quotas of one tree id, their sums and their runtimes: how they come, change and go."""
+    """The quotas of one tree id: added, updated and deleted, with their sums and runtimes."""
 
     def set_total(self, total: Amounts) -> None:
-        """The tree's total is another one."""
+        """Replaces the total."""
         self.total = total
         self._recount_capacity()
 
     def add_quota(self, quota: DeclaredQuota) -> None:
-        """A quota is new. Its children may be there already."""
+        """Adds a quota. Its children may exist already."""
         info = QuotaInfo(quota, self._demand_matrix, lends=self._lends(quota))
         self.quotas[quota.name] = info
         self._count_resources(quota, +1)
@@ -31,7 +31,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
             self._propagate(info)
 
     def update_quota(self, quota: DeclaredQuota) -> None:
-        """A quota declares something else."""
+        """Replaces a quota's declaration."""
         info = self.quotas[quota.name]
         before = info.declared
         lends = self._lends(quota)
@@ -53,7 +53,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
             self._update_amounts(info, quota)
 
     def delete_quota(self, name: str) -> None:
-        """A quota is gone; what was counted for it leaves its parent with it."""
+        """Deletes a quota, and subtracts its sums from its parent."""
         info = self.quotas.pop(name)
         self._detach(info)
         if info.children:
@@ -63,7 +63,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
         self.changed_levels.discard(name)
 
     def rebuild(self) -> None:
-        """All sums and shares from what each quota's own pods ask for and use."""
+        """Computes all sums again from the requests and use of each quota's own pods; marks all levels."""
         self._mark_changed(*self.quotas)
         for info in self.quotas.values():
             info.clear_sums()
@@ -114,7 +114,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
         self._raise_guaranteed(above, negated(info.guaranteed))
 
     def _propagate(self, info: QuotaInfo) -> None:
-        """A quota without pods: what its min alone asks for and guarantees."""
+        """Adds the request and guarantee of a quota's min to the sums above it."""
         if info.name == ROOT:
             return
         before = info.limited_request()

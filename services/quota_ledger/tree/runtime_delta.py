@@ -1,4 +1,4 @@
-"""What sharing anew has changed: by resource, each quota whose share is another one, and nothing else."""
+"""The difference between two states of a tree's runtimes: the content of RuntimeRecomputed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -14,12 +14,12 @@ ByResource = dict[str, dict[str, int]]
 
 
 class RuntimeDelta(msgspec.Struct, eq=False):
-    """RuntimeUpdate that are to be others.
+    """The runtimes and scaled minima that change.
 
     Attributes:
-        runtimes, scaled_mins: what they are to be, names sorted.
-        dropped: resource -> quotas that no longer have a share of it.
-        differences: by how much the runtimes move; known to whom has computed them, and of no account for equality.
+        runtimes, scaled_mins: the new amounts, names sorted.
+        dropped: resource -> quotas that no longer have a runtime in it.
+        differences: increase of each runtime; only where it was computed here, and not compared.
     """
 
     runtimes: ByResource
@@ -37,20 +37,20 @@ class RuntimeDelta(msgspec.Struct, eq=False):
             other.dropped,
         )
 
-    __hash__ = None  # type: ignore[assignment]  # what moved is compared, never kept in a set
+    __hash__ = None  # type: ignore[assignment]  # compared, never kept in a set
 
     def event(self, tree: str) -> RuntimeRecomputed:
-        """As it is recorded."""
+        """Returns the event that records it."""
         return RuntimeRecomputed(tree=tree, runtimes=self.runtimes, scaled_mins=self.scaled_mins, dropped=self.dropped)
 
     @classmethod
     def from_event(cls, event: RuntimeRecomputed) -> "RuntimeDelta":
-        """As an event has it."""
+        """Reads an event."""
         return cls(event.runtimes, event.scaled_mins, event.dropped)
 
     @classmethod
     def from_batches(cls, batches: Iterable[LevelBatch]) -> "RuntimeDelta":
-        """Of levels that were shared together."""
+        """Collects the changes of batches of levels."""
         runtimes: ByResource = {}
         scaled_mins: ByResource = {}
         differences: ByResource = {}
@@ -67,7 +67,7 @@ class RuntimeDelta(msgspec.Struct, eq=False):
     def from_runtimes(
         cls, shares: Mapping[str, tuple[Mapping[str, int], Amounts]], quotas: Mapping[str, QuotaInfo]
     ) -> "RuntimeDelta":
-        """Of quotas with their whole scaled_mins and runtimes."""
+        """Compares whole scaled minima and runtimes with the present ones."""
         found = cls({}, {}, {})
         for name, (scaled_min, runtime) in sorted(shares.items()):
             info = quotas[name]
@@ -83,7 +83,7 @@ class RuntimeDelta(msgspec.Struct, eq=False):
         return found
 
     def by_quota(self) -> Iterator[tuple[str, Amounts, Amounts]]:
-        """Quota, its runtimes and its scaled_mins that are others."""
+        """Yields each quota with its changed runtimes and scaled minima."""
         found: dict[str, tuple[Amounts, Amounts]] = {}
         for index, shares in enumerate((self.runtimes, self.scaled_mins)):
             for resource, sizes in shares.items():

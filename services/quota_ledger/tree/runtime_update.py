@@ -1,5 +1,4 @@
-"""What quotas may use, shared from the root to the leaves: anew at the marked levels and below every child whose runtime moved, and
-nowhere else.
+"""Runtimes, computed from the root to the leaves: at the marked levels and below every child whose runtime changes.
 
 Source: spec/quota.md 3.1; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
 """
@@ -20,35 +19,35 @@ from shared.domain.amounts import Amounts
 
 Int64 = NDArray[np.int64]
 Shares = dict[str, tuple[Mapping[str, int], Amounts]]
-"""Quota -> its floor at its level, and its runtime."""
+"""Quota -> its scaled min and its runtime."""
 
 
 class RuntimeUpdate(Hierarchy):
-    """The half of a tree that shares."""
+    """The runtimes of a tree."""
 
     def refresh_runtimes(self) -> int:
-        """Share anew wherever something moved.
+        """Computes and applies the runtimes of all changed levels.
 
         Returns:
-            How many quotas have another runtime or scaled min.
+            The number of quotas whose runtime or scaled min changed.
         """
         if not self._guarantees and not self._resources_changed:
             delta = sum(batch.apply() for batch in self._level_batches())
             self.changed_levels.clear()
             self._computed = None
             return delta
-        shares = self._proposed_by_level()
+        shares = self._compute_by_level()
         self.restore_runtimes(shares)
         return len(shares)
 
     def compute_delta(self) -> RuntimeDelta:
-        """What sharing anew would change. No share is another one before it is accepted."""
+        """Computes the new runtimes without applying them."""
         if not self._guarantees and not self._resources_changed:
             batches = list(self._level_batches())
             delta = RuntimeDelta.from_batches(batches)
             self._computed = (delta, batches)
         else:
-            delta = RuntimeDelta.from_runtimes(self._proposed_by_level(), self.quotas)
+            delta = RuntimeDelta.from_runtimes(self._compute_by_level(), self.quotas)
         if not delta:
             self.changed_levels.clear()
             self._resources_changed = False
@@ -56,10 +55,10 @@ class RuntimeUpdate(Hierarchy):
         return delta
 
     def apply_delta(self, delta: RuntimeDelta) -> Mapping[str, Mapping[str, int]]:
-        """These are the shares now; every level is as it should be.
+        """Applies recorded changes; no level is marked any more.
 
         Returns:
-            resource -> quota -> by how much its runtime is another one.
+            resource -> quota -> increase of its runtime.
         """
         if self._computed is not None and self._computed[0] == delta:
             for batch in self._computed[1]:
@@ -75,7 +74,7 @@ class RuntimeUpdate(Hierarchy):
         return differences
 
     def restore_runtimes(self, shares: Shares) -> None:
-        """These quotas have these scaled_mins and runtimes, in all resources; every level is as it should be."""
+        """Sets scaled min and runtime of quotas in all resources; no level is marked any more."""
         for name, (scaled_min, runtime) in shares.items():
             if (info := self.quotas.get(name)) is not None:
                 self._mark_changed(info.declared.parent)
@@ -86,7 +85,7 @@ class RuntimeUpdate(Hierarchy):
         self.changed_levels.clear()
 
     def _apply_recorded(self, delta: RuntimeDelta) -> dict[str, dict[str, int]]:
-        """As recorded, whatever we would have come to."""
+        """Applies changes as recorded, even if they differ from the computed ones."""
         differences: dict[str, dict[str, int]] = {}
         for resource, shares in delta.runtimes.items():
             found = differences.setdefault(resource, {})
@@ -101,7 +100,7 @@ class RuntimeUpdate(Hierarchy):
         for name, runtime, scaled_min in delta.by_quota():
             if (info := self.quotas.get(name)) is not None:
                 if info.matrix is not None:
-                    info.matrix.put(info, runtime, scaled_min)
+                    info.matrix.write(info, runtime, scaled_min)
                 info.runtime = {**info.runtime, **runtime}
                 info.scaled_min = {**info.scaled_min, **scaled_min}
         for resource, names in delta.dropped.items():
@@ -111,9 +110,9 @@ class RuntimeUpdate(Hierarchy):
         return differences
 
     def _level_batches(self) -> Iterator[LevelBatch]:
-        """Every level and resource whose shares are others now, parents before children, many at once.
+        """Yields batches of levels to compute, parents before children.
 
-        A level is shared anew where it was marked, or where its parent has another runtime in that resource.
+        A level is computed where it is marked, or in the resources in which its parent's runtime changes.
         """
         self._build_matrices()
         marked: dict[int, dict[int, list[int]]] = {}
@@ -134,7 +133,7 @@ class RuntimeUpdate(Hierarchy):
             reached, depth = below, depth + 1
 
     def _level_batch(self, pool: MatrixPool, marked: list[int], reached: list[tuple[Int64, Int64]]) -> LevelBatch:
-        """Hierarchy that were reached by another capacity, and those that were marked and keep theirs."""
+        """Computes levels whose capacity changes, and marked ones whose capacity stays."""
         columns = [each for each, _ in reached]
         capacity = [each for _, each in reached]
         scales = [np.full(len(each), self._scales_min) for each in columns]
@@ -164,7 +163,7 @@ class RuntimeUpdate(Hierarchy):
         if found:
             self._matrices.add(found)
 
-    def _proposed_by_level(self) -> Shares:
+    def _compute_by_level(self) -> Shares:
         shares: Shares = {}
         by_depth: dict[int, dict[str, None]] = {}
         for name in self.changed_levels:

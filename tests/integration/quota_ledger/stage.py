@@ -1,4 +1,4 @@
-"""A log with a gateway that only says what it sees, and the quota ledger, with or without the scheduler, as processes."""
+"""A log, a gateway that only records observations, and the quota ledger as a process, with or without a scheduler."""
 
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,8 @@ class Stage:
     """What a test says and reads.
 
     Attributes:
-        cluster, scheduling: writers of what gateway and scheduler would say; `scheduling` is None where a scheduler runs.
+        cluster, scheduling: writers of what gateway and scheduler would say; `scheduling` is None where a scheduler
+            runs.
     """
 
     def __init__(self, supervisor: Supervisor, bus: Bus, log: LogReader, cluster: LogWriter) -> None:

@@ -1,4 +1,4 @@
-"""Scheduler and quota ledger as processes, on real servers: pods are charged before they are placed, and wait where there is no room."""
+"""Scheduler and quota ledger as processes: pods are charged before they are placed, and wait where they do not fit."""
 
 import asyncio
 from pathlib import Path

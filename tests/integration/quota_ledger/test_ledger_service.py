@@ -1,4 +1,4 @@
-"""The quota ledger as a process of its own, on real servers: it books what is observed and charges what it is asked to."""
+"""The quota ledger as a process, on real servers: it records observed pods and decides charge requests."""
 
 import asyncio
 import time

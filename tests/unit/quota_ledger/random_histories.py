@@ -1,4 +1,4 @@
-"""Random histories of the `quota` context: quotas come, change, move and go; pods ask, use and leave; runtimes are recomputed."""
+"""Random histories of the `quota` context: quotas and pods that are created, changed, moved and deleted."""
 
 from hypothesis import strategies as st
 

@@ -31,7 +31,7 @@ def test_every_invariant_holds_after_every_event(history: History) -> None:
 @settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History) -> None:
-    """RuntimeRecomputed names changes alone; folded one after the other they give every runtime and every min in force."""
+    """RuntimeRecomputed has changes alone; folded one after the other they give every runtime and scaled min."""
     follower = LedgerProjection()
     for record in history.records:
         follower.apply(record.event)
@@ -44,7 +44,7 @@ def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History
 @settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
-    """I12, I13, I15: sums and runtimes after any history are those of a tree that is built at once, in another order."""
+    """I12, I13, I15: sums and runtimes after any history equal those of a tree built at once, in another order."""
     found = history.projection.trees[""]
     fresh = QuotaTree()
     fresh.set_total(found.total)
@@ -56,7 +56,7 @@ def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history
         fresh.add_used(info.name, info.self_used, info.self_np_used)
     fresh.refresh_runtimes()
     fresh.changed_levels.update(fresh.quotas)
-    assert fresh._proposed_by_level() == {}  # level by level, as it is written down, comes to the same
+    assert fresh._compute_by_level() == {}  # level by level, as it is written down, comes to the same
     assert found.capacity == fresh.capacity
     for name, info in found.quotas.items():
         other = fresh.quotas[name]

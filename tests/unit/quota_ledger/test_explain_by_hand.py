@@ -1,7 +1,7 @@
 """What `koord quota` prints, read back and worked out again by plain rules: spec/quota.md 3.1 in a few lines, from the printed numbers alone.
 
-A contended tree of three levels in two resources, with a lender, a borrower, one that does not lend, pods of no quota, and a quota of weight 0;
-then a node is lost, so that minima shrink, and a max is lowered below what is used.
+A contended tree of three levels in two resources, with a lender, a borrower, one that does not lend, pods of no quota,
+and a quota of weight 0; then a node is lost, so that minima shrink, and a max is lowered below what is used.
 """
 
 import re

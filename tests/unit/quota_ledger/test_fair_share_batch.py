@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.quota_ledger.runtime.fair_share import Child, scaled_minima, share
-from services.quota_ledger.runtime.fair_share_batch import LARGEST, shared
+from services.quota_ledger.runtime.fair_share_batch import LARGEST, compute
 from tests.support.hypothesis_examples import examples
 
 SIZES = st.one_of(st.integers(0, 12), st.integers(0, 2**33), st.integers(0, 2**44))
@@ -36,7 +36,7 @@ def test_a_batch_is_its_levels_one_by_one(
             lends[row, column] = lend
     capacity = np.array([level[0] for level in levels], np.int64)
     scales = np.array([level[2] for level in levels], np.bool_)
-    found = shared(capacity, cells[0], cells[1], cells[2], lends, scales)
+    found = compute(capacity, cells[0], cells[1], cells[2], lends, scales)
     assert found is not None
     for column, (amount, children, scaled) in enumerate(levels):
         minima = [{"cpu": own} for _, own, _, _ in children]
@@ -55,4 +55,4 @@ def test_a_batch_is_its_levels_one_by_one(
 @pytest.mark.parametrize("large", [LARGEST + 1, 2**62])
 def test_what_is_too_large_is_left_to_the_caller(large: int) -> None:
     one = np.ones((1, 1), np.int64)
-    assert shared(np.array([large]), one, one, one, one > 0, np.array([True])) is None
+    assert compute(np.array([large]), one, one, one, one > 0, np.array([True])) is None

@@ -1,4 +1,4 @@
-"""Where no webhook has seen to it: an ElasticQuota that breaks a rule is marked, and its last good declaration stays in force."""
+"""An ElasticQuota that breaks a rule is rejected without a webhook, too, and its last valid declaration stays."""
 
 from typing import Any
 

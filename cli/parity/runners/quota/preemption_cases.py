@@ -36,7 +36,7 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 
 
 def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Tries a pod in one round, and returns the verdict of its quota, of the nodes, and the victims that are to make room for it."""
+    """Tries a pod in one cycle; returns the results of its quota and of the nodes, and its victims."""
     ledger = RecordedLedger.after(given)
     key = pod_key(given["pod"])
     ledger.take({"type": "podAdd", "pod": given["pod"]})
