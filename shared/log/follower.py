@@ -174,18 +174,18 @@ class Follower:
         For the writer, around a decision that awaits something. The decision then reads, before and after the wait, the
         State at the positions that it records. Holds do not nest, and must end before an append that has to be folded.
         """
-        folding = self._projection
-        folding.hold()
+        projection = self._projection
+        projection.hold()
         self._released.clear()
         try:
             yield
         finally:
-            self._released.set()
-            self._changed.set()
             try:
-                folding.release()
+                projection.release()
             except Unreadable as error:
                 self._tasks.stop_at(error)
+            self._released.set()
+            self._changed.set()
 
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Waits until an event was folded since the last call; returns False on a timeout."""
