@@ -206,15 +206,15 @@ def _agent(folder: Path, nats: EmbeddedNats, parent: str, transport: str, report
 async def _watch(process: Process, http: str, seconds: float) -> tuple[float, float, float, float]:
     """Returns cpu percent, RSS in MiB, milliseconds a cycle, seconds between cycles."""
     assert process.pid is not None
-    began, rounds, cycle_s = time.monotonic(), *await asyncio.to_thread(_rounds, http)
+    began, cycles, cycle_s = time.monotonic(), *await asyncio.to_thread(_cycles, http)
     cpu_s, rss_mib = _used(process.pid).cpu_s, 0.0
     while (left := began + seconds - time.monotonic()) > 0:
         await asyncio.sleep(min(POLL_INTERVAL_S, left))
         rss_mib = max(rss_mib, _used(process.pid).rss_mib)
     used_s = _used(process.pid).cpu_s - cpu_s
     elapsed_s = time.monotonic() - began
-    more, more_s = await asyncio.to_thread(_rounds, http)
-    done = more - rounds
+    more, more_s = await asyncio.to_thread(_cycles, http)
+    done = more - cycles
     if not done:
         raise NothingMeasured(f"the agent made no round in {seconds:g} s; its log ends with:\n{process.tail()}")
     return (
@@ -260,14 +260,14 @@ def _ready(http: str) -> bool:
         return False
 
 
-def _rounds(http: str) -> tuple[float, float]:
+def _cycles(http: str) -> tuple[float, float]:
     """Returns the number of the agent's cycles, and the seconds they took."""
     with urllib.request.urlopen(f"http://{http}/metrics", timeout=5) as page:
         lines = page.read().decode().splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     label = f'{{node="{NODE}"}}'
-    rounds, seconds = (float(values[f"koord_node_agent_{name}_total{label}"]) for name in ("rounds", "rounds_seconds"))
-    return rounds, seconds
+    cycles, seconds = (float(values[f"koord_node_agent_{name}_total{label}"]) for name in ("cycles", "cycles_seconds"))
+    return cycles, seconds
 
 
 def _check(received: list[bytes], pods: int) -> None:

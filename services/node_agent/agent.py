@@ -47,7 +47,7 @@ class Figures(NamedTuple):
     started_s: float
     usage: Usage | None
     pods: int
-    rounds: int
+    cycles: int
     cycle_s: float
     reports: int
     sent: int
@@ -87,7 +87,7 @@ class Agent:
         self._started_s = time.time()
         self._usage: Usage | None = None
         self._applications: Mapping[str, Usage] = {}
-        self._rounds = 0
+        self._cycles = 0
         self._cycle_ns = 0
         self._reports = 0
         self._actions = 0
@@ -97,21 +97,21 @@ class Agent:
         interval_s = self._settings.collect_interval_s
         begun_s = time.monotonic()
         due_s = begun_s + min(self._settings.first_report_s, self._settings.report_interval_s)
-        found, ticks = self._measure(), 0
-        interval = ReportBuilder(found.at_ns)
+        snapshot, ticks = self._collect(), 0
+        builder = ReportBuilder(snapshot.at_ns)
         try:
             while True:
                 # Missed cycles are not made up for: a machine that was held up must not get more work.
                 ticks = max(ticks + 1, int((time.monotonic() - begun_s) / interval_s))
                 await asyncio.sleep(begun_s + ticks * interval_s - time.monotonic())
-                found = self._measure()
-                interval.add(found)
-                if found.at_ns >= int(due_s * SECOND_NS) - SECOND_NS // 100:
-                    interval = self._report(interval, found.at_ns)
+                snapshot = self._collect()
+                builder.add(snapshot)
+                if snapshot.at_ns >= int(due_s * SECOND_NS) - SECOND_NS // 100:
+                    builder = self._report(builder, snapshot.at_ns)
                     due_s = self._next_due(time.monotonic())
         finally:
-            if found.at_ns > interval.begin_ns:
-                self._report(interval, found.at_ns)
+            if snapshot.at_ns > builder.begin_ns:
+                self._report(builder, snapshot.at_ns)
 
     def report_action(self, action: AnyAction) -> None:
         """Queues an action, ahead of all reports."""
@@ -127,7 +127,7 @@ class Agent:
             started_s=self._started_s,
             usage=self._usage,
             pods=self._collector.pods,
-            rounds=self._rounds,
+            cycles=self._cycles,
             cycle_s=self._cycle_ns / SECOND_NS,
             reports=self._reports,
             sent=self._outbox.sent,
@@ -159,20 +159,20 @@ class Agent:
                     labels = {"predictor": "minPredictor", "resource": resource, "unit": unit}
                     yield Gauge(f"koordlet_node_predicted_resource_{name}", labels, size / scale)
 
-    def _measure(self) -> UsageSnapshot:
+    def _collect(self) -> UsageSnapshot:
         slo = self.slo_informer.in_force
-        found = self._collector.collect(self.slo_informer.applications, "" if slo is None else slo.memory_policy)
-        self._applications = found.applications
+        snapshot = self._collector.collect(self.slo_informer.applications, "" if slo is None else slo.memory_policy)
+        self._applications = snapshot.applications
         if self.predictor is not None:
-            self._predict(self.predictor, found)
+            self._predict(self.predictor, snapshot)
         if self.qos_manager is not None:
-            self._run_strategies(self.qos_manager, found)
-        self._cycle_ns += time.monotonic_ns() - found.at_ns
-        self._rounds += 1
-        if found.node is not None:
-            self._usage = found.node
+            self._run_strategies(self.qos_manager, snapshot)
+        self._cycle_ns += time.monotonic_ns() - snapshot.at_ns
+        self._cycles += 1
+        if snapshot.node is not None:
+            self._usage = snapshot.node
             self.measured.set()
-        return found
+        return snapshot
 
     def _run_strategies(self, qos_manager: QosManager, snapshot: UsageSnapshot) -> None:
         """Runs the strategies.
@@ -203,16 +203,14 @@ class Agent:
             self._failed.add(str(error))
             log.error(text, extra={"why": str(error)})
 
-    def _report(self, interval: ReportBuilder, end_ns: int) -> ReportBuilder:
+    def _report(self, builder: ReportBuilder, end_ns: int) -> ReportBuilder:
         """Queues the interval's report; returns the builder of the next interval."""
-        if not interval.empty:
+        if not builder.empty:
             self._reports += 1
             # Cycles run by the monotonic clock, which does not jump; only the end is converted to wall time.
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
             forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
-            made = interval.report(
-                self._sender, self._reports, end_ns, at_ns, self.slo_informer.applications, forecasts
-            )
+            made = builder.build(self._sender, self._reports, end_ns, at_ns, self.slo_informer.applications, forecasts)
             self._outbox.put(Message(REPORT, made.seq, report.encode(made)))
         return ReportBuilder(end_ns)
 

@@ -117,7 +117,7 @@ class ReportBuilder:
         """Reports whether there is nothing to report."""
         return not (self._node.offset_ms or self._pods)
 
-    def report(
+    def build(
         self,
         sender: Sender,
         seq: int,

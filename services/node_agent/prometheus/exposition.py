@@ -95,8 +95,8 @@ class AgentMetrics(Collector):
                 ("koord_node_agent_known_pods", "Pods of the node that the agent has received", enforcement.pods)
             )
         counters: list[tuple[str, str, float]] = [
-            ("koord_node_agent_rounds", "Collection cycles", now.rounds),
-            ("koord_node_agent_rounds_seconds", "Time that they took", now.cycle_s),
+            ("koord_node_agent_cycles", "Collection cycles", now.cycles),
+            ("koord_node_agent_cycles_seconds", "Time that they took", now.cycle_s),
             ("koord_node_agent_reports", "Reports made", now.reports),
             ("koord_node_agent_sent", "Reports and actions accepted", now.sent),
             ("koord_node_agent_refused", "Reports and actions refused for good", now.refused),

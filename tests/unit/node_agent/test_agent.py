@@ -51,8 +51,8 @@ async def test_reports_follow_each_other_without_gap_and_the_last_one_comes_at_t
     async with asyncio.timeout(60):
         while len(reports) < 2:
             await take()
-        rounds = made.agent.figures().rounds
-        while made.agent.figures().rounds < rounds + 2:
+        cycles = made.agent.figures().cycles
+        while made.agent.figures().cycles < cycles + 2:
             await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -81,7 +81,7 @@ async def test_actions_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
 
 def test_its_figures_begin_empty(made: Made) -> None:
     figures = made.agent.figures()
-    assert (figures.node, figures.usage, figures.slo, figures.rounds) == ("worker-1", None, None, 0)
+    assert (figures.node, figures.usage, figures.slo, figures.cycles) == ("worker-1", None, None, 0)
 
 
 def test_its_page_shows_what_was_measured_besides_usage_with_its_labels(made: Made) -> None:

@@ -10,15 +10,17 @@ BEGIN_NS = 5 * SECOND_NS
 WALL_NS = 1_800_000_000 * SECOND_NS
 
 
-def a_round(second: int, node: Usage | None, pods: dict[str, Usage], best_effort: Usage | None = None) -> UsageSnapshot:
+def snapshot(
+    second: int, node: Usage | None, pods: dict[str, Usage], best_effort: Usage | None = None
+) -> UsageSnapshot:
     return UsageSnapshot(BEGIN_NS + second * SECOND_NS, node, node, best_effort, pods)
 
 
 def test_samples_keep_their_time_and_pods_add_up() -> None:
-    interval = ReportBuilder(BEGIN_NS)
-    interval.add(a_round(1, Usage(300, 10), {"b": Usage(100, 7)}))
-    interval.add(a_round(2, Usage(500, 11), {"b": Usage(300, 5), "a": Usage(1, 2)}, Usage(40, 3)))
-    made = interval.report(SENDER, 4, BEGIN_NS + 2 * SECOND_NS, WALL_NS)
+    builder = ReportBuilder(BEGIN_NS)
+    builder.add(snapshot(1, Usage(300, 10), {"b": Usage(100, 7)}))
+    builder.add(snapshot(2, Usage(500, 11), {"b": Usage(300, 5), "a": Usage(1, 2)}, Usage(40, 3)))
+    made = builder.build(SENDER, 4, BEGIN_NS + 2 * SECOND_NS, WALL_NS)
     assert made.node_usage == Series((1_000, 2_000), (300, 500), (10, 11))
     assert made.best_effort_usage == Series((2_000,), (40,), (3,))
     assert made.pods == (PodSum("a", 1, 1, 1, 2, 1, 2), PodSum("b", 400, 2, 300, 12, 2, 5))
@@ -27,36 +29,36 @@ def test_samples_keep_their_time_and_pods_add_up() -> None:
 
 
 def test_unmeasured_values_are_absent() -> None:
-    interval = ReportBuilder(BEGIN_NS)
-    interval.add(a_round(1, Usage(None, 10), {"a": Usage(None, 2)}))
-    made = interval.report(SENDER, 1, BEGIN_NS + SECOND_NS, WALL_NS)
+    builder = ReportBuilder(BEGIN_NS)
+    builder.add(snapshot(1, Usage(None, 10), {"a": Usage(None, 2)}))
+    made = builder.build(SENDER, 1, BEGIN_NS + SECOND_NS, WALL_NS)
     assert made.node_usage == Series((1_000,), (), (10,))
     assert made.pods == (PodSum("a", 0, 0, 0, 2, 1, 2),)
     assert decode(encode(made), "worker-1") == made
 
 
 def test_a_value_that_some_samples_lack_is_left_out() -> None:
-    interval = ReportBuilder(BEGIN_NS)
-    interval.add(a_round(1, None, {}, Usage(None, 10)))
-    interval.add(a_round(2, None, {}, Usage(5, 11)))
-    made = interval.report(SENDER, 1, BEGIN_NS + 2 * SECOND_NS, WALL_NS)
+    builder = ReportBuilder(BEGIN_NS)
+    builder.add(snapshot(1, None, {}, Usage(None, 10)))
+    builder.add(snapshot(2, None, {}, Usage(5, 11)))
+    made = builder.build(SENDER, 1, BEGIN_NS + 2 * SECOND_NS, WALL_NS)
     assert made.best_effort_usage == Series((1_000, 2_000), (), (10, 11))
     assert decode(encode(made), "worker-1") == made
 
 
 def test_nothing_measured_is_nothing_to_report() -> None:
-    interval = ReportBuilder(BEGIN_NS)
-    interval.add(a_round(1, None, {}))
-    assert interval.empty
-    interval.add(a_round(2, Usage(1, 1), {}))
-    assert not interval.empty
+    builder = ReportBuilder(BEGIN_NS)
+    builder.add(snapshot(1, None, {}))
+    assert builder.empty
+    builder.add(snapshot(2, Usage(1, 1), {}))
+    assert not builder.empty
 
 
 def test_host_applications_and_zones_add_up_and_predictions_come_along() -> None:
     nginx = HostApplication(name="nginx", priority="koord-prod", qos="LS")
-    interval = ReportBuilder(BEGIN_NS)
+    builder = ReportBuilder(BEGIN_NS)
     for second, cpu in ((1, 100), (2, 300)):
-        interval.add(
+        builder.add(
             UsageSnapshot(
                 BEGIN_NS + second * SECOND_NS,
                 Usage(1, 1),
@@ -68,7 +70,7 @@ def test_host_applications_and_zones_add_up_and_predictions_come_along() -> None
             )
         )
     forecasts = Forecasts(Forecast(250, None), None)
-    made = interval.report(SENDER, 1, BEGIN_NS + 2 * SECOND_NS, WALL_NS, (nginx, nginx), forecasts)
+    made = builder.build(SENDER, 1, BEGIN_NS + 2 * SECOND_NS, WALL_NS, (nginx, nginx), forecasts)
     assert made.applications == (ApplicationSum("nginx", "koord-prod", "LS", 400, 2, 18, 2),)
     assert made.zones == (ZoneSum(0, 400, 2, 10, 2, 0, 0, 6, 2),)
     assert (made.reclaimable, made.peak) == (Forecast(250, None), None)

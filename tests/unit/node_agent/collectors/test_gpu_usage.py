@@ -74,10 +74,10 @@ def test_gpu_usage_of_a_process_counts_for_its_pod_and_the_node(library: str, cg
     usage = GpuUsage("GPU-1", 40, 4 * GIB, 16 * GIB)
     assert gpus.sample({UID: "folder"}) == {("", 3): usage, (UID, 3): usage}
     assert gpus.sample({}) == {("", 3): usage}  # no pod of this node
-    interval = ReportBuilder(0)
+    builder = ReportBuilder(0)
     for second in (1, 2):
-        interval.add(UsageSnapshot(second * 10**9, None, None, None, {}, gpus=gpus.sample({UID: ""})))
-    made = interval.report(Sender("n", "b"), 1, 2 * 10**9, 10**18)
+        builder.add(UsageSnapshot(second * 10**9, None, None, None, {}, gpus=gpus.sample({UID: ""})))
+    made = builder.build(Sender("n", "b"), 1, 2 * 10**9, 10**18)
     assert made.gpus == (
         GpuSum("", 3, "GPU-1", 80, 8 * GIB, 2, 16 * GIB),
         GpuSum(UID, 3, "GPU-1", 80, 8 * GIB, 2, 16 * GIB),
