@@ -23,7 +23,8 @@ from shared.events.scheduling import PodPlaced, PodUnschedulable
 class IntentIndex:
     """Intents by cause, object and field group.
 
-    Contexts have no order among each other: an outcome (in `cluster`) may be read before the intent (in `scheduling`) that
+    Contexts have no order among each other: an outcome (in `cluster`) may be read before the intent (in `scheduling`)
+        that
     it answers, so `early_outcomes` keeps such outcomes until their intents arrive.
 
     Attributes:

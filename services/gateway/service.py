@@ -1,4 +1,4 @@
-"""Entry point of the gateway: connects watches, appends and effects, and runs them while this replica writes `cluster`."""
+"""Entry point of the gateway: runs watches, appends and effects while this replica writes `cluster`."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ DRAIN_TIMEOUT_S = 5.0
 
 APPENDS_PER_S = 125
 STARTS_PER_S = 250
-"""Upper limits: under load an append then has the events of several pods. A single event after a pause does not wait."""
+"""Upper limits: under load an append has the events of several pods. A single event after a pause does not wait."""
 
 POLL_INTERVAL_S = 1.0
 """Interval of checks for drift whose pause has ended, when nothing else wakes the loop."""

@@ -41,7 +41,7 @@ async def system(
     postgres: EmbeddedPostgres,
     template: str,
 ) -> AsyncIterator[System]:
-    """Starts the gateway on a kube-apiserver, or the simulator, without a scheduler: the test appends the placements."""
+    """Starts the gateway on a kube-apiserver, or the simulator, without a scheduler: tests append the placements."""
     side: str = request.param
     folder: Path = tmp_path_factory.mktemp(f"contract-{side}")
     cluster: Cluster | None = request.getfixturevalue("kube_cluster") if side == "kube" else None

@@ -60,7 +60,7 @@ class Client(Protocol):
 
 
 class Log:
-    """Reads `cluster`, written by the gateway or the simulator, and writes `scheduling` in reference of the scheduler."""
+    """Reads `cluster`, written by the gateway or the simulator, and writes `scheduling` for the scheduler."""
 
     def __init__(self, postgres: str, nats: str) -> None:
         self._database = Database(postgres, application="contract")

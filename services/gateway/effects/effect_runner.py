@@ -146,7 +146,7 @@ class EffectRunner:
                 free -= 1
 
     def _to_rewrite(self, state: GatewayState) -> Iterator[tuple[Cause, DesiredState]]:
-        """Yields desired states that have an outcome and must be written: after drift, or after shadow mode has ended."""
+        """Yields desired states with an outcome that must be written: after drift, or after shadow mode."""
         for cause in self._write_tracker.drifted(self._now_s()):
             if cause in state.intents.applied and cause not in self.in_flight:
                 yield cause, state.intents.applied[cause]

@@ -140,7 +140,7 @@ async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: 
 
 
 def _applied(resource: Resource, intent: ObjectDesired, version: str) -> dict[str, Any]:
-    """Returns the body of a server-side apply: with apiVersion, kind and name, and with resourceVersion if it is known."""
+    """Returns the body of a server-side apply: with apiVersion, kind, name and, if known, resourceVersion."""
     body = dict(intent.body or {})
     namespace, _, name = intent.name.rpartition("/")
     metadata: dict[str, Any] = {"name": name, **body.get("metadata", {})}

@@ -19,7 +19,7 @@ from shared.events import Cause
 from shared.events.intents import FieldsDesired, ObjectDesired
 
 REWRITE_PAUSE_MAX_S = 64.0
-"""A desired state that is overwritten again and again is rewritten at once, then after 1, 2, 4, ... up to this many seconds."""
+"""A desired state that is always overwritten is rewritten at once, then after 1, 2, 4, ... up to this many seconds."""
 
 REWRITE_RESET_S = 600.0
 """After this long without drift the next one is answered at once again."""

@@ -111,7 +111,7 @@ def _container(container: Container) -> Container:
 
 
 def _plain(resource: Resource, found: dict[str, Any]) -> ObservedObject:
-    """Returns an untyped object without dropped metadata, and with the `apiVersion` and `kind` that items of a list lack."""
+    """Returns an untyped object without dropped metadata; items of a list get the `apiVersion` and `kind` they lack."""
     if resource.keep:
         found = _kept(found, resource.keep)
     metadata = {name: value for name, value in found["metadata"].items() if name not in _DROPPED_METADATA}

@@ -176,11 +176,11 @@ _ALL = (
 )
 
 RESOURCES: Mapping[str, Resource] = {resource.name: resource for resource in _ALL}
-"""Every resource that is watched and may be written. Source: spec/api.md 1.1 and the core objects that decisions read."""
+"""Resources that are watched and may be written. Source: spec/api.md 1.1 and the core objects that decisions read."""
 
 
 def watched_resources(config_namespace: str) -> tuple[Resource, ...]:
-    """Returns the resources to list and watch: ConfigMaps of `config_namespace` only (empty: of all), others everywhere."""
+    """Returns the resources to list and watch; ConfigMaps of `config_namespace` only, unless it is empty."""
     return tuple(
         resource._replace(namespace=config_namespace) if resource is CONFIG_MAPS else resource for resource in _ALL
     )

@@ -15,7 +15,7 @@ CLOSE_TIMEOUT_S = 1.0
 
 
 class SessionSockets:
-    """Creates the sockets of sessions (`socket_factory` of a connector), and closes those that outlive their session."""
+    """Creates sockets of sessions (`socket_factory` of a connector), and closes those that outlive their session."""
 
     def __init__(self) -> None:
         self._made: WeakSet[socket.socket] = WeakSet()

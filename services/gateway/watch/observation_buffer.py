@@ -1,6 +1,6 @@
 """Buffer of observations that are not in the log yet: the newest of each object.
 
-What arrives while an append runs is merged into one change of the object.
+Observations that arrive while an append runs are merged into one change of the object.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from shared.events import Draft
 from shared.events.cluster import WatchResumed
 
 MAX_BATCH = 2_000
-"""Objects compared at a time: the first list of a large cluster must block neither the event loop nor a transaction for long."""
+"""Objects compared at a time: the first list of a large cluster must not block the event loop for long."""
 
 ESSENTIAL = frozenset({PODS.name, NODES.name})
 """Resources without whose list nothing is decided; every other one may be not installed."""

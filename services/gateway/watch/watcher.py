@@ -84,7 +84,7 @@ class Watcher:
     # -- list
 
     async def _list_once_possible(self) -> set[str]:
-        """Lists, with pauses while the server is busy, and longer ones while the resource is not installed or permitted."""
+        """Lists, with pauses while the server is busy, and longer ones while the resource is absent or forbidden."""
         settings = self._settings
         while True:
             try:

@@ -111,7 +111,7 @@ class AdmissionHandlers:
         pod_admission.check(self.world(), pod, old, request.namespace)
 
     def _is_late_admission(self, request: Request, pod: Raw, old: Raw) -> bool:
-        """Returns whether this is the gateway's own write of late_admission.py, which may set the pod's classes once."""
+        """Returns whether this is the gateway's own late admission, which may set the pod's classes once."""
         by_us = bool(self.settings.account) and request.user_info.username == self.settings.account
         return by_us and APPLIED_PROFILES in annotations_of(pod) and APPLIED_PROFILES not in annotations_of(old)
 

@@ -32,7 +32,7 @@ ANSWER_TIMEOUT_S = 1.8
 """Less than the API server's own time-out (`timeoutSeconds`), so that it receives an answer."""
 
 REFUSAL_RECHECK_S = 1.0
-"""Time for which a refusal that depends on other objects is re-evaluated: an object created just before is observed within it."""
+"""Time for which a refusal that depends on other objects is re-evaluated: an object created before is observed by then."""
 
 POLL_INTERVAL_S = 0.02
 MAX_BODY_BYTES = 8 << 20

@@ -157,7 +157,7 @@ class WebhookService:
 
 @asynccontextmanager
 async def lifespan(runtime: Runtime) -> AsyncIterator[WebhookService | None]:
-    """Serves the webhooks, if configured, for as long as the process runs; none in shadow mode, which writes nothing."""
+    """Serves the webhooks, if configured, while the process runs; none in shadow mode, which writes nothing."""
     settings: GatewaySettings = runtime.settings
     if not settings.webhook_listen:
         yield None

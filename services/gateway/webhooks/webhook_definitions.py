@@ -6,7 +6,8 @@ Source: spec/api.md 5.1. Names and paths are upstream's.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from services.gateway.webhooks.handlers import AdmissionHandlers, Handler
+from services.gateway.webhooks.handlers import AdmissionHandlers as Handlers
+from services.gateway.webhooks.handlers import Handler
 from shared.admission.feature_gates import Gates
 from shared.admission.quota.quota_evaluation import GATE as EVALUATION_GATE
 
@@ -54,23 +55,23 @@ class Webhook(NamedTuple):
 
 WEBHOOKS = (
     Webhook("mpod-create.koordinator.sh", "/mutate-pod", "PodMutatingWebhook", ("",), "v1", "pods", "Namespaced",
-         ("CREATE",), AdmissionHandlers.mutate_pod, mutates=True, code=500, exempts=True),
+            ("CREATE",), Handlers.mutate_pod, mutates=True, code=500, exempts=True),
     Webhook("melasticquota.koordinator.sh", f"/mutate-{_QUOTA}", "ElasticMutatingWebhook", _QUOTA_GROUPS,
-         "v1alpha1", "elasticquotas", "Namespaced", ("CREATE",), AdmissionHandlers.mutate_quota, mutates=True),
+            "v1alpha1", "elasticquotas", "Namespaced", ("CREATE",), Handlers.mutate_quota, mutates=True),
     Webhook("mnode-status.koordinator.sh", "/mutate-node-status", "NodeMutatingWebhook", ("",), "v1", "nodes/status",
-         "Cluster", ("UPDATE",), AdmissionHandlers.mutate_node_status, mutates=True, code=500),
+            "Cluster", ("UPDATE",), Handlers.mutate_node_status, mutates=True, code=500),
     Webhook("mreservation-create.koordinator.sh", "/mutate-reservation", "ReservationMutatingWebhook",
-         ("scheduling.koordinator.sh",), "v1alpha1", "reservations", "Cluster", ("CREATE",), AdmissionHandlers.mutate_reservation,
-         mutates=True, code=500),
+            ("scheduling.koordinator.sh",), "v1alpha1", "reservations", "Cluster", ("CREATE",), Handlers.mutate_reservation,
+            mutates=True, code=500),
     Webhook("vpod.koordinator.sh", "/validate-pod", "PodValidatingWebhook", ("",), "v1", "pods", "Namespaced",
-         ("CREATE", "UPDATE"), AdmissionHandlers.validate_pod, exempts=True, evaluates_quota=True),
+            ("CREATE", "UPDATE"), Handlers.validate_pod, exempts=True, evaluates_quota=True),
     Webhook("velasticquota.koordinator.sh", f"/validate-{_QUOTA}", "ElasticValidatingWebhook", _QUOTA_GROUPS,
-         "v1alpha1", "elasticquotas", "Namespaced", ("CREATE", "UPDATE", "DELETE"), AdmissionHandlers.validate_quota),
+            "v1alpha1", "elasticquotas", "Namespaced", ("CREATE", "UPDATE", "DELETE"), Handlers.validate_quota),
     Webhook("vnode.koordinator.sh", "/validate-node", "NodeValidatingWebhook", ("",), "v1", "nodes", "Cluster",
-         ("UPDATE",), AdmissionHandlers.validate_node),
+            ("UPDATE",), Handlers.validate_node),
     Webhook("vconfigmap.koordinator.sh", "/validate-configmap", "ConfigMapValidatingWebhook", ("",), "v1", "configmaps",
-         "Namespaced", ("CREATE", "UPDATE", "DELETE"), AdmissionHandlers.validate_config_map,
-         selector={"matchLabels": SLO_CONFIG_LABEL}),
+            "Namespaced", ("CREATE", "UPDATE", "DELETE"), Handlers.validate_config_map,
+            selector={"matchLabels": SLO_CONFIG_LABEL}),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Lists and watches of a real API server: pages, bookmarks, 410, connections that hang or break, objects over a mebibyte."""
+"""Lists and watches of a real API server: pages, bookmarks, 410, hanging or broken connections, objects over 1 MiB."""
 
 import asyncio
 import time
@@ -88,7 +88,7 @@ async def test_bookmarks_advance_the_version_from_which_a_watch_continues(
 
 
 async def test_an_expired_version_leads_to_a_new_list(own_cluster: StartCluster, tmp_path: Path) -> None:
-    """The API server restarts while it cannot be reached: it no longer has the changes of before, one of them a deletion."""
+    """The API server restarts while unreachable: it no longer has the changes of before, one of them a deletion."""
     cluster = own_cluster()
     pods = "/api/v1/namespaces/default/pods"
     for name in ("leaves", "stays"):

@@ -20,7 +20,7 @@ def as_account(cluster: Cluster, account: str) -> Api:
 
 
 def granted(api: Api, namespace: str) -> Grants:
-    """Returns the rules of the user of `api` in a namespace and on cluster-scoped resources, by its own rules review."""
+    """Returns the rules of the user of `api` in a namespace and on cluster-scoped resources."""
     review = {"spec": {"namespace": namespace}}
     answer = api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)["status"]
     assert not answer["incomplete"]

@@ -1,4 +1,4 @@
-"""k8s/overlays/complete on a real API server: every referenced object exists, and each service can read its variables."""
+"""k8s/overlays/complete on a real API server: referenced objects exist, and services can read their variables."""
 
 import json
 import ssl

@@ -1,4 +1,4 @@
-"""The HTTPS server: certificates change under open connections, refusals are re-evaluated, every failure is answered."""
+"""The HTTPS server: certificates change under open connections, refusals are re-evaluated, failures are answered."""
 
 import asyncio
 import socket
