@@ -114,6 +114,6 @@ decode_identity = msgspec.json.Decoder(EventIdentity).decode
 
 
 def time_text(at_us: int) -> str:
-    """RFC 3339 in UTC, always with six digits: a digest covers microseconds."""
+    """Formats an instant as RFC 3339 in UTC, always with six digits: a digest covers microseconds."""
     seconds, us = divmod(at_us, 1_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{us:06d}Z"

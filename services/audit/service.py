@@ -60,7 +60,9 @@ class Audit:
         self._lag = Gauge(
             "koord_audit_relay_lag_events", "Events not in the stream yet", ["context"], registry=registry
         )
-        self._rebuilds = Counter("koord_audit_stream_rebuilds", "Streams filled anew", ["context"], registry=registry)
+        self._rebuilds = Counter(
+            "koord_audit_stream_rebuilds", "Streams purged and filled again", ["context"], registry=registry
+        )
         self._counted = dict.fromkeys(self._relays, (0, 0))
 
     @property

@@ -12,7 +12,7 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def splitmix(counter: int) -> int:
-    """One step of splitmix64: 64 well mixed bits of a counter."""
+    """Takes one step of splitmix64: 64 well mixed bits of a counter."""
     mixed = (counter + _STEP) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * _MIX[0]) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * _MIX[1]) & _MASK

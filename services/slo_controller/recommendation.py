@@ -64,7 +64,7 @@ class Recommender:
         self._updated_ns = 0
 
     def update(self, state: SloState, now_ns: int) -> list[Draft]:
-        """Once a minute: adds the samples since the last call, and drafts the recommendations that changed."""
+        """Adds the samples since the last call, and drafts the recommendations that changed; at most once a minute."""
         if now_ns - self._updated_ns < UPDATE_INTERVAL_NS or not (state.recommendations or state.recommended):
             return []
         self._updated_ns = now_ns

@@ -23,7 +23,7 @@ class BadCpuList(KoordError):
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Read a list of CPUs; the empty text is the empty set, and so is a range that ends before it begins.
+    """Parses a list of CPUs; the empty text is the empty set, and so is a range that ends before it begins.
 
     Raises:
         BadCpuList: a part is neither a number nor a range, or a range ends above 4096.

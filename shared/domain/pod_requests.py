@@ -127,7 +127,7 @@ def _of_containers(containers: Iterable[Container], missing: Mapping[str, int]) 
 
 
 def _aggregated(pod: Pod, amounts_of: Callable[[Container], Nanos]) -> Nanos:
-    """max( containers + sidecars, per ordinary init container: it + the sidecars declared before it )."""
+    """Computes max( containers + sidecars, per ordinary init container: it + the sidecars declared before it )."""
     total = _sum(amounts_of(container) for container in pod.spec.containers)
     if not pod.spec.init_containers:
         return total

@@ -93,7 +93,7 @@ class ColocationConfig(ColocationStrategy, frozen=True):
 
 
 class RatioModel(Part, frozen=True):
-    """How fast a model's cpu is, by what is switched on; 1.0 is the slowest."""
+    """The speed of a cpu model by hyper-threads and turbo; 1.0 is the slowest."""
 
     base_ratio: float | None = None
     hyper_thread_enabled_ratio: float | None = None
@@ -143,7 +143,7 @@ class AmplificationConfig(AmplificationStrategy, frozen=True):
 
 
 class ResourceThreshold(Part, frozen=True):
-    """When best-effort pods are held back or evicted. Key `resource-threshold-config`."""
+    """Thresholds of the suppression and eviction of best-effort pods. Key `resource-threshold-config`."""
 
     enable: bool | None = None
     cpu_suppress_threshold_percent: int | None = None
@@ -216,7 +216,7 @@ class IoCfg(Part, frozen=True):
 
 
 class Block(Part, frozen=True):
-    """A block device, volume group or pod volume, and what may be done with it."""
+    """A block device, volume group or pod volume, with its limits."""
 
     name: str = ""
     type: str = ""
@@ -260,7 +260,7 @@ class QosClass(Part, frozen=True):
 
 
 class QosPolicies(Part, frozen=True):
-    """By which kernel feature classes are kept apart."""
+    """The kernel features that isolate the classes."""
 
     cpu_policy: str | None = None
     net_qos_policy: str | None = field(name="netQOSPolicy", default=None)
@@ -278,7 +278,7 @@ class ResourceQos(Part, frozen=True):
 
 
 class CpuBurst(Part, frozen=True):
-    """How far a container may go beyond its cpu limit for a while. Key `cpu-burst-config`."""
+    """Bursts of a container above its cpu limit. Key `cpu-burst-config`."""
 
     policy: str = ""
     cpu_burst_percent: int | None = None
@@ -303,7 +303,7 @@ class SystemStrategy(Part, frozen=True):
 
 
 class CgroupPath(Part, frozen=True):
-    """Where a host application's cgroup is."""
+    """The cgroup of a host application."""
 
     base: str = ""
     parent_dir: str = ""
@@ -311,7 +311,7 @@ class CgroupPath(Part, frozen=True):
 
 
 class HostApplication(Part, frozen=True):
-    """A process outside of pods that counts as one of a class."""
+    """A process outside of pods, with its priority and QoS class."""
 
     name: str = ""
     priority: str = ""

@@ -52,7 +52,7 @@ class PodPeaks:
         self._unreclaimable = self._reclaimable = self._unpredicted = ZERO
 
     def add(self, pod: Pod) -> None:
-        """Count a pod.
+        """Adds a pod.
 
         Raises:
             NoPrediction: it was counted before, or is old enough and has no model.
@@ -94,7 +94,7 @@ class ClassPeaks:
         self._request = ZERO
 
     def add(self, pod: Pod) -> None:
-        """Count a pod."""
+        """Adds a pod."""
         if priority(pod).value not in _PROD or pod.metadata.deletion_timestamp or pod.status.phase in _ENDED:
             return
         self._request = self._request.plus(_request(pod))

@@ -122,7 +122,7 @@ class ApiServer:
         return new
 
     def patch(self, resource: Resource, key: str, patch: Mapping[str, Any], *, status: bool, uid: str = "") -> Object:
-        """Apply a JSON merge patch to the object, or to its status alone; returned as stored.
+        """Applies a JSON merge patch to the object, or to its status alone. Returns the stored object.
 
         Raises:
             ApiError: there is no such object, it has another uid, or the patch is not allowed.

@@ -51,7 +51,7 @@ def normalization_ratio(config: NormalizationConfig, node: Metadata, topology: M
         topology: annotations of the node's NodeResourceTopology; None without one.
 
     Raises:
-        NoRatio: the label is no truth value, the cpu is not known, or its ratio is not configured or out of bounds.
+        RatioError: the label is no truth value, the cpu is not known, or its ratio is not configured or out of bounds.
     """
     labels = node.labels or {}
     strategy: NormalizationStrategy = first_match(config.node_configs, labels) or config

@@ -19,7 +19,7 @@ def amplification_ratios(config: AmplificationConfig, node: Metadata) -> str | N
     takes effect in the next calculation (quirk Q14).
 
     Raises:
-        NoRatio: a ratio below 1.
+        RatioError: a ratio below 1.
     """
     strategy: AmplificationStrategy = first_match(config.node_configs, node.labels or {}) or config
     ratios = dict(strategy.resource_amplification_ratio or {}) if strategy.enable else {}

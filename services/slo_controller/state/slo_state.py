@@ -1,4 +1,4 @@
-"""The inputs of over-commitment: nodes, their pods, usage reports, the configuration, and earlier decisions.
+"""The inputs of overcommitment: nodes, their pods, usage reports, the configuration, and earlier decisions.
 
 Each context writes fields of its own. Values that need two contexts (the pods that were on a node when its report was
 made) are computed on demand, in caches that are not part of the stored State.

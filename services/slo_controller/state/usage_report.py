@@ -31,7 +31,7 @@ class PodUsage(NamedTuple):
 
     @property
     def usage(self) -> Amount:
-        """Both amounts."""
+        """Cpu and memory as one amount."""
         return Amount(self.cpu, self.memory)
 
 

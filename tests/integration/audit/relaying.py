@@ -1,4 +1,4 @@
-"""A relay of `cluster` as the audit service runs one, and what its stream then holds."""
+"""A relay of `cluster` as in the audit service, and the content of its stream."""
 
 import asyncio
 import time
@@ -35,14 +35,14 @@ class Relaying:
         self.upto = 1
         self._writer = writer
         self._task: asyncio.Task[None] | None = None
-        self.relay = self._made()
+        self.relay = self._new_relay()
 
-    def _made(self, head: Callable[[], int] | None = None) -> Relay:
+    def _new_relay(self, head: Callable[[], int] | None = None) -> Relay:
         found = head or (lambda: self.upto)
         return Relay("cluster", self.settings, self.reader, self.streams, head=found, now_ns=time.time_ns)
 
     async def append(self, count: int, *, text: str = "x", size: int = 100) -> None:
-        """Append so many events; a running relay hears of them."""
+        """Appends events, and wakes the relay."""
         for start in range(0, count, size):
             events = [PodBound(pod=f"a.b/{text}-{n}", pod_uid="u", node="n1") for n in range(min(size, count - start))]
             records = await self._writer.log.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
@@ -50,22 +50,22 @@ class Relaying:
             self.relay.wake()
 
     def start(self) -> None:
-        """Relay in the background, as a new process would."""
-        self.relay = self._made()
+        """Starts a new relay in the background, as a new process does."""
+        self.relay = self._new_relay()
         self._task = asyncio.create_task(self.relay.run())
 
     async def stop(self) -> None:
-        """End the relay in the middle of what it does."""
+        """Cancels the relay."""
         if self._task is not None:
             await cancel_and_wait(self._task)
             self._task = None
 
-    async def stands_at(self, seq: int) -> None:
-        """Wait until the relay says that it has stored the log up to a seq."""
+    async def wait_until_published(self, seq: int) -> None:
+        """Waits until the relay has published the log up to a seq."""
         await until(lambda: self.relay.published_seq >= seq)
 
-    async def at_head(self) -> None:
-        """Wait until the stream ends with the log's last event."""
+    async def wait_for_head(self) -> None:
+        """Waits until the stream ends with the log's last event."""
         await until(self._is_at_head)
 
     async def _is_at_head(self) -> bool:

@@ -19,7 +19,7 @@ CONTEXTS = ("cluster", "audit")
 
 
 def programs(folder: Path) -> None:
-    """Write the guide's programs into a folder, by the names that they begin with."""
+    """Writes the guide's programs into a folder, under the names in their first lines."""
     found = re.findall(r"```python\n(# (\w+\.py):.*?)```", GUIDE.read_text(), re.DOTALL)
     assert [name for _, name in found] == ["chain.py", "follow.py"]
     for program, name in found:
@@ -73,7 +73,7 @@ async def head(system: System, context: str) -> int:
 
 
 async def reaches(system: System, client: Client) -> None:
-    """Wait until the client has printed what the log holds at this moment, and that nothing is missing or doubled."""
+    """Waits until the client has printed all current events of the log, each once and without a gap."""
     for context in CONTEXTS:
         upto = await head(system, context)
 

@@ -46,7 +46,7 @@ class Stage(NamedTuple):
     api: SimulatedApi
 
     async def configure(self, document: Mapping[str, Any], **keys: Any) -> None:
-        """Store the ConfigMap."""
+        """Stores the ConfigMap."""
         data = {"colocation-config": json.dumps(document)}
         data |= {key.replace("_", "-"): json.dumps(content) for key, content in keys.items()}
         try:

@@ -40,7 +40,7 @@ class World:
         return [json.loads(response) for response in step.responses]
 
     def append(self, context: str, event: Event, cause: Cause | None = None) -> Cause:
-        """Record an event of any context, and fold it."""
+        """Records an event of any context, and folds it."""
         log = self.logs.setdefault(context, [])
         log.append(RecordedEvent(context, len(log) + 1, event, self.now_ns, cause))
         self.state.apply(log[-1])
@@ -48,15 +48,15 @@ class World:
         return Cause(context, len(log))
 
     def request(self, verb: str, body: object) -> Any:
-        """One request in a step of its own."""
+        """Executes one request in a step of its own. Returns its response."""
         return self.step(Request(verb, json.dumps(body).encode()))[0]
 
     def create(self, *bodies: object) -> list[Any]:
-        """Create objects, each in a step of its own; returns them."""
+        """Creates objects, each in a step of its own. Returns them."""
         return [self.request("create", body) for body in bodies]
 
     def intend(self, intent: Event, context: str = "scheduling") -> list[Event]:
-        """Carry out an intent; returns its outcomes."""
+        """Executes an intent. Returns its outcomes."""
         cause = self.append(context, intent)
         self.step()
         return self.outcomes(cause)
@@ -66,7 +66,7 @@ class World:
         return [replace(record.event, now_ns=None) for record in self.logs["cluster"] if record.cause == cause]
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, then take a step."""
+        """Advances the time, then takes a step."""
         self.now_ns += int(seconds * SECOND)
         self.step()
 

@@ -172,7 +172,7 @@ def test_a_desired_state_of_an_absent_object_is_rejected_and_one_of_another_uid_
     world = a_world()
     absent = FieldsDesired(resource="nodes", name="n9", fields="f", patch={})
     another = FieldsDesired(resource="nodes", name="n1", fields="f", patch={"spec": {"unschedulable": True}}, uid="old")
-    assert [type(world.intend(level)[0]) for level in (absent, another)] == [
+    assert [type(world.intend(intent)[0]) for intent in (absent, another)] == [
         DesiredStateRejected,
         DesiredStateSuperseded,
     ]

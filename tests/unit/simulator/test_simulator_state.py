@@ -14,7 +14,7 @@ from tests.unit.simulator.simulated_world import World, node, pod, shuffled
 
 
 def a_history() -> World:
-    """Everything that the fold knows: objects of each kind, intents answered and open, levels in force and ended."""
+    """A history with objects of each kind, open and finished intents, current and ended desired states."""
     world = World(nodes=3, pods=4, pods_after_s=0.0, pods_per_s=1.0, report_interval_s=60)
     world.create(node("n9"), pod("a"), pod("b"))
     uids = {key: one.metadata.uid for key, one in world.state.pods().items()}
@@ -63,7 +63,7 @@ def test_any_interleaving_of_the_contexts_ends_in_the_same_state(order: list[int
 
 
 def test_an_outcome_that_is_read_before_its_intent_ends_it() -> None:
-    level = FieldsDesired(resource="nodes", name="n1", fields="f", patch={})
+    desired = FieldsDesired(resource="nodes", name="n1", fields="f", patch={})
     for outcomes, stands in (
         ([DesiredStateApplied], True),
         ([DesiredStateSuperseded], False),
@@ -72,7 +72,7 @@ def test_an_outcome_that_is_read_before_its_intent_ends_it() -> None:
         world = World()
         for outcome in outcomes:
             world.append("cluster", outcome(resource="nodes", name="n1", fields="f"), Cause("scheduling", 1))
-        world.append("scheduling", level)
+        world.append("scheduling", desired)
         assert not any(world.state.open_intents.values())
         assert bool(world.state.desired_states) is stands
         assert not any(world.state.early_outcomes.values())

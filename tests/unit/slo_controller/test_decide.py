@@ -83,7 +83,7 @@ def test_an_unchanged_node_is_not_decided_twice() -> None:
 
 
 def test_a_pod_that_starts_between_two_reports_causes_no_jump() -> None:
-    """Upstream takes its whole request off at once, and gives most of it back with the next report."""
+    """Upstream subtracts its whole request at once, and adds most of it back with the next report."""
     cluster = running()
     cluster.decide(31)
     cluster.pod("new", cpu="16", memory="16G", at_s=45)
@@ -97,7 +97,7 @@ def test_a_pod_that_starts_between_two_reports_causes_no_jump() -> None:
 
 
 def test_a_pod_that_ends_between_two_reports_causes_no_jump() -> None:
-    """Upstream drops what an LSE pod asked for at once to what was measured of it, then to nothing."""
+    """Upstream replaces an LSE pod's request at once by its measured usage, then by nothing."""
     cluster = Cluster()
     cluster.configure(ON | {"memoryCalculatePolicy": "request"})
     cluster.node()

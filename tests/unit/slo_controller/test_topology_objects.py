@@ -66,7 +66,7 @@ def test_the_object_is_created_as_the_agent_reports_it_also_without_overcommitme
 
 
 def test_zones_of_an_existing_object_are_a_field_group_of_their_own() -> None:
-    """Else what others write into zones would be taken back as a change of ours."""
+    """Otherwise values that other clients write into zones would be reverted."""
     cluster = Cluster()
     cluster.node()
     cluster.append("nodes-0", statement())
