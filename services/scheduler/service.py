@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT_S = 5.0
 LONGEST_PAUSE_S = 0.25
 
-QUESTIONS_INTERVAL_S = 1.0
+EXPLANATIONS_INTERVAL_S = 1.0
 """Between two evaluations of the ScheduleExplanation objects: each takes all nodes."""
 
 SETTLED_AT_ONCE = 2000
@@ -101,7 +101,7 @@ async def lead(runtime: Runtime) -> None:
     recorded_settings = settings.decision_settings().recorded()
     prepared: Prepared | None = runtime.prepared
     file = ConfigFile(settings)
-    questions_ns = 0
+    explained_ns = 0
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
         if drafts := config_drafts(view, await file.read(now_ns), recorded_settings):
@@ -123,9 +123,9 @@ async def lead(runtime: Runtime) -> None:
                 shadow.use_cache(cache, prepared.config_digest, prepared.settings.shadow_scheduler)
                 drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.
-                if not questions_ns <= now_ns < questions_ns + int(QUESTIONS_INTERVAL_S * SECOND):
+                if not explained_ns <= now_ns < explained_ns + int(EXPLANATIONS_INTERVAL_S * SECOND):
                     drafts += explanation_drafts(cache, now_ns)
-                    questions_ns = now_ns
+                    explained_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=prepared.config_digest)
         spent_s = (runtime.now_ns() - now_ns) / SECOND
@@ -143,9 +143,9 @@ async def lead(runtime: Runtime) -> None:
 
 
 def _wait_s(cache: SchedulingCache, now_ns: int) -> float:
-    """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where questions wait."""
+    """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where ScheduleExplanation objects wait."""
     next_ns = cache.queue.next_at_ns()
-    longest_s = QUESTIONS_INTERVAL_S if cache.view.explanations else LONGEST_WAIT_S
+    longest_s = EXPLANATIONS_INTERVAL_S if cache.view.explanations else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s
     return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)

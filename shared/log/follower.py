@@ -181,11 +181,12 @@ class Follower:
             yield
         finally:
             try:
-                projection.release()
+                # Only a fold is a change: the writer waits for one between its decisions, and would else never rest.
+                if projection.release():
+                    self._changed.set()
             except Unreadable as error:
                 self._tasks.stop_at(error)
             self._released.set()
-            self._changed.set()
 
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Waits until an event was folded since the last call; returns False on a timeout."""

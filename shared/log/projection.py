@@ -146,11 +146,16 @@ class Projection:
         assert self._held is None, "decisions are made one at a time"
         self._held = []
 
-    def release(self) -> None:
-        """Ends a hold, and folds the records received meanwhile, in the order of their arrival. Raises as `take` does."""
+    def release(self) -> bool:
+        """Ends a hold, and folds the records received meanwhile, in the order of their arrival. Raises as `take` does.
+
+        Returns:
+            False when nothing was received.
+        """
         held, self._held = self._held, None
         for name, records, end in held or ():
             self._fold(name, records, end)
+        return bool(held)
 
     def _fold(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
         apply, skips = self.state.apply if self.before_fold is None else self._apply_with_hook, self._skips

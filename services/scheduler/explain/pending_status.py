@@ -27,7 +27,7 @@ def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int
     if pod_record.placed_seq > pod_record.refused_seq:
         return Reason("BindingUnderWay", pod_record.placed_node)
     if pod_record.suppressed_seq and pod_record.suppressed_seq >= view.gateway_since:
-        return Reason("Withheld")
+        return Reason("BindingSuppressed")
     cache.queue.advance(now_ns)
     status = cache.queue.status_of(pod_record.uid)
     if status is None:

@@ -114,7 +114,7 @@ class PodHistory:
         return self._set("rejected", f"the binding failed and it is tried again: {event.reason}")
 
     def _bind_suppressed(self, _: BindSuppressed) -> str:
-        return self._set("suppressed", text("Withheld", language=self._language))
+        return self._set("suppressed", text("BindingSuppressed", language=self._language))
 
     def _compared(self, event: PlacementCompared) -> str:
         self.node = event.their_node

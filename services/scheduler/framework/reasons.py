@@ -54,7 +54,7 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
         "Scheduling is blocked due to non-empty scheduling gates", "Pod 带有调度门控，暂不调度"
     ),
     "Deleting": ReasonText("the pod is being deleted", "Pod 正在删除"),
-    "Withheld": ReasonText("placed in shadow mode; nothing is written", "影子模式下已决策，不写入集群"),
+    "BindingSuppressed": ReasonText("placed in shadow mode; nothing is written", "影子模式下已决策，不写入集群"),
     "OtherScheduler": ReasonText("it waits for scheduler {detail}", "由调度器 {detail} 负责"),
     "BindingUnderWay": ReasonText(
         "it is placed on {detail}; the binding is under way", "已选定节点 {detail}，正在绑定"

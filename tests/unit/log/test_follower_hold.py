@@ -51,7 +51,14 @@ async def test_a_hold_delays_the_fold_and_those_who_wait_for_it_but_not_the_rece
         assert not waiting.done()
     assert (following.state.count, following.positions["own"].seq) == (2, 2)  # type: ignore[attr-defined]
     await waiting
-    assert await following.changed(0), "the end of a hold is a change"
+    assert await following.changed(1), "the fold at the end of a hold is a change"
+
+
+async def test_a_hold_in_which_nothing_is_received_is_no_change() -> None:
+    following = follower()
+    with following.hold():
+        pass
+    assert not await following.changed(0.01)
 
 
 async def test_an_event_that_cannot_be_folded_when_the_hold_ends_stops_the_follower(

@@ -198,7 +198,7 @@ def test_a_pod_that_is_not_attempted_has_a_reason_at_each_stage() -> None:
     assert standing(world, "q") == ("BindingUnderWay", "n")
     world.answer(placed, "withheld")
     world.read()
-    assert standing(world, "q")[0] == "Withheld"
+    assert standing(world, "q")[0] == "BindingSuppressed"
     world.observe(WriterStarted(epoch=9, release="x"))
     world.read()
     world.wait(2)
