@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.parity.runners.scheduler.stock import StockCluster
-from services.scheduler.plugins.pod_topology_spread.plugin import ln
+from services.scheduler.plugins.pod_topology_spread.domain_counts import ln
 from tests.support.pods import written_pod
 
 HOST = "kubernetes.io/hostname"

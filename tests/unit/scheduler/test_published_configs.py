@@ -134,8 +134,8 @@ def test_an_old_guide_is_read_as_if_it_were_of_today_and_says_so(version: str) -
     (profile,) = configuration.profiles.values()
     (numa,) = (plugin for plugin in profile.plugins if isinstance(plugin, NodeNUMAResource))
     assert numa.args.bind == "SpreadByPCPUs"
-    assert (numa.strategies.of_node, numa.strategies.of_zones) == ("MostAllocated", "LeastAllocated")
-    assert numa.strategies.weights == (("cpu", 2), ("kubernetes.io/batch-cpu", 2))
+    assert (numa.args.strategies.of_node, numa.args.strategies.of_zones) == ("MostAllocated", "LeastAllocated")
+    assert numa.args.strategies.weights == (("cpu", 2), ("kubernetes.io/batch-cpu", 2))
     (load,) = (plugin for plugin in profile.plugins if isinstance(plugin, LoadAwareScheduling))
     assert load.args.usage_thresholds == {"cpu": 75, "memory": 85}
     read_as = [note for note in configuration.notes if "is read as" in note]

@@ -130,7 +130,7 @@ class NumaCluster(Cluster):
     def _tried(self, tried: Tried, *, alone: bool) -> dict[str, Any]:
         pod, evaluation, decided = tried
         plugin = self._plugin
-        class_requirements, refusals = plugin.class_requirements(evaluation.pod_class), evaluation.refusals(plugin)
+        class_requirements, refusals = plugin.requirements.of(evaluation.pod_class), evaluation.refusals(plugin)
         if class_requirements is None:
             return {"preFilter": {"code": "Skip"}}
         if isinstance(class_requirements, Rejection):
@@ -138,7 +138,7 @@ class NumaCluster(Cluster):
             return {"preFilter": _status(class_requirements)}
         requirements, admission = (
             class_requirements.requirements,
-            self._account.cached_node(self._row).admission(class_requirements, plugin.strategies),
+            self._account.cached_node(self._row).admission(class_requirements, plugin.args.strategies),
         )
         found: dict[str, Any] = {
             "preFilter": _SUCCESS,

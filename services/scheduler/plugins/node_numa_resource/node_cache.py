@@ -6,7 +6,6 @@ with equal options and without allocations share one CachedNode, which is evalua
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +16,10 @@ from services.scheduler.plugins.node_numa_resource import policies
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.api_view import node_view
+from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
-from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node
@@ -28,23 +27,6 @@ from shared.kube.node_resource_topology import NodeResourceTopology
 
 _MOST_KEPT = 64
 """Number of classes whose results a CachedNode keeps."""
-
-
-class ClassRequirements:
-    """The requirements of a class, with a key that is equal for equal ones."""
-
-    def __init__(self, requirements: PodRequirements) -> None:
-        self.requirements = requirements
-
-    @cached_property
-    def key(self) -> Hashable:
-        """A key that is equal for equal requirements."""
-        requirements, designated = self.requirements, self.requirements.designated
-        allocated = designated and (
-            designated.cpus,
-            tuple((numa, tuple(sorted(a.items()))) for numa, a in designated.zones),
-        )
-        return (tuple(sorted(requirements.requests.items())), *requirements[1:-1], allocated)
 
 
 class CachedNode:

@@ -7,33 +7,21 @@ changes.
 Source: spec/scheduler-core.md 4; upstream pkg/scheduler/plugins/nodenumaresource.
 """
 
-from collections.abc import Iterator, Mapping
-from copy import copy
 from typing import ClassVar
-
-import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.resources import filled
-from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource import SPEC
-from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
-from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
-from services.scheduler.plugins.node_numa_resource.node_cache import CachedNode, ClassRequirements, NumaCache
-from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
-from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection, read_requirements
-from services.scheduler.plugins.node_numa_resource.policies import MOST
+from services.scheduler.plugins.node_numa_resource.class_requirements import RequirementsByClass
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
+from services.scheduler.plugins.node_numa_resource.plugin_state import NumaState
 from services.scheduler.plugins.node_numa_resource.rejection_numbers import CycleRejections, RejectionNumbers
-from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, score
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
 class NodeNUMAResource(Plugin):
@@ -46,7 +34,7 @@ class NodeNUMAResource(Plugin):
 
     def __init__(self, args: NumaArgs) -> None:
         self.args = args
-        self.strategies = args.strategies
+        self.requirements = RequirementsByClass(args.bind)
         self.rejections = RejectionNumbers()
 
     def new_cache(self) -> PluginCache:
@@ -56,7 +44,8 @@ class NodeNUMAResource(Plugin):
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """The state, which counts the allocations of the cycle."""
         assert isinstance(plugin_cache, NumaCache), "the index hands back what new_cache made"
-        return _NodeNUMAResourceState(self, snapshot, plugin_cache)
+        rejections = CycleRejections(self.rejections)
+        return NumaState(self.args.strategies, self.requirements, rejections, snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """One reason for each insufficient resource, or the first that applies."""
@@ -65,238 +54,3 @@ class NodeNUMAResource(Plugin):
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Preemption does not change policies, topologies and fractions of CPUs."""
         return self.rejections[result].unresolvable
-
-    def class_requirements(self, pod_class: PodClass) -> ClassRequirements | Rejection | None:
-        """The requirements of a class; None for one without any requests."""
-        try:
-            class_requirements: ClassRequirements | Rejection | None = pod_class.cached[self]
-        except KeyError:
-            requirements = read_requirements(pod_class.pod, pod_class.request, self.args.bind)
-            class_requirements = (
-                ClassRequirements(requirements) if isinstance(requirements, PodRequirements) else requirements
-            )
-            pod_class.cached[self] = class_requirements
-        return class_requirements
-
-
-class _NodeNUMAResourceState(PluginState):
-    """State of NodeNUMAResource for one cycle."""
-
-    def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, numa_cache: NumaCache) -> None:
-        self._plugin = plugin
-        self._rejections = CycleRejections(plugin.rejections)
-        self.snapshot = snapshot
-        self._numa_cache = numa_cache
-        size = snapshot.size
-        self._alive: Bools = snapshot.table.alive[:size].copy()
-        plain, valid = numa_cache.sized(size)
-        self._not_plain = _some(self._alive & ~plain)
-        self._not_for_bound = _some(self._alive & ~(plain & valid))
-        names = dict.fromkeys(("cpu", *(name for name, _ in plugin.strategies.weights)))
-        self.columns = [(name, column) for name in names if (column := snapshot.column(name)) >= 0]
-        self._scored = tuple(snapshot.column(name) for name, _ in plugin.strategies.weights)
-        self._unscored = (-1,) * len(self._scored)
-        self._weights = tuple(weight for _, weight in plugin.strategies.weights)
-        self._more: dict[int, list[Allocation]] = {}
-        self._gone: dict[int, list[Allocation]] = {}
-        self._cached_nodes: dict[int, CachedNode] = {}
-
-    def applies_to(self, pod_class: PodClass) -> bool:
-        """Returns True where the class has requirements or a node has a policy, whatever the requested amounts."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        if class_requirements is None:
-            return False
-        return (
-            isinstance(class_requirements, Rejection)
-            or class_requirements.requirements.bind
-            or self._singly_evaluated(class_requirements.requirements) is not None
-        )
-
-    def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
-        """The allocation of nodes, where none has to be evaluated singly."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        if (
-            class_requirements is None
-            or isinstance(class_requirements, Rejection)
-            or self._singly_evaluated(class_requirements.requirements) is not None
-        ):
-            return None
-        return self._fullness(class_requirements.requirements)
-
-    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """The filter results; None when neither pods nor nodes have requirements."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        if class_requirements is None:
-            return None
-        count = len(self._alive[rows])
-        if isinstance(class_requirements, Rejection):
-            return np.full(count, self._rejections.number(class_requirements), np.int64)
-        singly = self._singly_evaluated(class_requirements.requirements)
-        if singly is None or not (singly := singly[rows]).any():
-            return None
-        results = np.zeros(count, np.int64)
-        for place, row in self._places(singly, rows):
-            results[place] = self._result(class_requirements, row)
-        return results
-
-    def filter_at(self, pod_class: PodClass, row: int) -> int:
-        """The filter result of one node."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        if class_requirements is None:
-            return 0
-        if isinstance(class_requirements, Rejection):
-            return self._rejections.number(class_requirements)
-        return (
-            self._result(class_requirements, row)
-            if self._is_singly_evaluated(class_requirements.requirements, row)
-            else 0
-        )
-
-    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
-        """Least or most allocated, of the node or of the zones of the pod's allocation."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        if class_requirements is None or isinstance(class_requirements, Rejection):
-            return None
-        scores = self._scores_of_nodes(class_requirements.requirements, rows)
-        singly = self._singly_evaluated(class_requirements.requirements)
-        if singly is not None:
-            for place, row in self._places(singly[rows], rows):
-                scores[place] = self._score(class_requirements, row)
-        return scores
-
-    def score_at(self, pod_class: PodClass, row: int) -> int:
-        """The score of one node."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        if class_requirements is None or isinstance(class_requirements, Rejection):
-            return 0
-        if self._is_singly_evaluated(class_requirements.requirements, row):
-            return self._score(class_requirements, row)
-        whole, strategies = _RowAmounts(self, row), self._plugin.strategies
-        requirements = class_requirements.requirements
-        return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, requirements.requests)
-
-    def can_predict(self, pod_class: PodClass) -> bool:
-        """Returns True where no node has to be evaluated singly."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        return class_requirements is None or not (
-            isinstance(class_requirements, Rejection)
-            or self._singly_evaluated(class_requirements.requirements) is not None
-        )
-
-    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
-        """The state with one more pod of the class on every node."""
-        if not self.can_predict(pod_class):
-            return None
-        fuller = copy(self)
-        fuller.snapshot = snapshot
-        return fuller
-
-    def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
-        """CPUs and zones for a pod of the class, as annotations; none where neither pod nor node requires them."""
-        class_requirements = self._plugin.class_requirements(pod_class)
-        if class_requirements is None or isinstance(class_requirements, Rejection):
-            return {}
-        if not class_requirements.requirements.bind and not self._is_singly_evaluated(
-            class_requirements.requirements, row
-        ):
-            return {}
-        admission = self._admission(class_requirements, row)
-        allocation = admission.reserve()
-        if isinstance(allocation, Rejection):
-            return self._rejections.number(allocation)
-        return (
-            annotations_for(pod_class.pod, allocation, admission.request.own_bind, required=admission.request.required)
-            if admission.allocates
-            else {}
-        )
-
-    def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Counts the allocation of the pod."""
-        allocation = allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations})
-        if allocation:
-            self._more.setdefault(row, []).append(allocation)
-            self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more[row], self._gone.get(row, ()))
-
-    def release(self, assignment: Assignment, row: int, sign: int) -> None:
-        """Frees the allocation of a running pod, or counts it again."""
-        allocation = allocation_of(
-            {**(assignment.pod_class.pod.metadata.annotations or {}), **(assignment.allocation or {})}
-        )
-        if not allocation:
-            return
-        gone = self._gone.setdefault(row, [])
-        gone.remove(allocation) if sign > 0 else gone.append(allocation)
-        self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more.get(row, ()), gone)
-
-    def _singly_evaluated(self, requirements: PodRequirements) -> Bools | None:
-        """bool[rows]: nodes that have to be evaluated one by one; None when there are none."""
-        if requirements.numa_policy or requirements.required or requirements.designated is not None:
-            return self._alive
-        return self._not_for_bound if requirements.bind else self._not_plain
-
-    @staticmethod
-    def _places(singly: Bools, rows: Rows) -> Iterator[tuple[int, int]]:
-        """(place among the rows, row) of the nodes to evaluate singly."""
-        for place in np.flatnonzero(singly).tolist():
-            yield place, place if isinstance(rows, slice) else int(rows[place])
-
-    def _is_singly_evaluated(self, requirements: PodRequirements, row: int) -> bool:
-        singly = self._singly_evaluated(requirements)
-        return singly is not None and bool(singly[row])
-
-    def _admission(self, class_requirements: ClassRequirements, row: int) -> NodeAdmission:
-        cached_node = self._cached_nodes.get(row) or self._numa_cache.cached_node(row)
-        return cached_node.admission(class_requirements, self._plugin.strategies)
-
-    def _result(self, class_requirements: ClassRequirements, row: int) -> int:
-        return self._rejections.number(self._admission(class_requirements, row).filter(_RowAmounts(self, row)))
-
-    def _score(self, class_requirements: ClassRequirements, row: int) -> int:
-        return self._admission(class_requirements, row).score(_RowAmounts(self, row))
-
-    def _scores_of_nodes(self, requirements: PodRequirements, rows: Rows) -> Int64:
-        """The scores of nodes as wholes, without policies and amplification."""
-        snapshot, part = self.snapshot, self._fullness(requirements)
-        arrays = (
-            *snapshot.which(rows),
-            snapshot.table.allocatable.T,
-            snapshot.requested.T,
-            snapshot.nonzero_requested.T,
-        )
-        return filled(*arrays, *part.arrays())
-
-    def _fullness(self, requirements: PodRequirements) -> AllocationTerm:
-        node_request = tuple([requirements.requests.get(name, 0) for name, _ in self._plugin.strategies.weights])
-        columns, weights = self._scored, self._plugin.strategies.weights
-        if 0 in node_request:
-            columns = tuple(
-                column if size > 0 or name in ALWAYS_SCORED else -1
-                for column, size, (name, _) in zip(columns, node_request, weights, strict=True)
-            )
-        return AllocationTerm(
-            columns, self._unscored, node_request, self._weights, self._plugin.strategies.of_node == MOST
-        )
-
-
-class _RowAmounts:
-    """Amounts of a whole node, of the resources that count; read on access."""
-
-    __slots__ = ("_row", "_state")
-
-    def __init__(self, state: _NodeNUMAResourceState, row: int) -> None:
-        self._state = state
-        self._row = row
-
-    @property
-    def allocatable(self) -> dict[str, int]:
-        item = self._state.snapshot.table.allocatable.item
-        return {name: item(self._row, column) for name, column in self._state.columns}
-
-    @property
-    def requested(self) -> dict[str, int]:
-        item = self._state.snapshot.requested.item
-        return {name: item(self._row, column) for name, column in self._state.columns}
-
-
-def _some(rows: Bools) -> Bools | None:
-    return rows if rows.any() else None

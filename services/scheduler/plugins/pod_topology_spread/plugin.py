@@ -11,32 +11,23 @@ Pods are counted by selector and node in the pod index, so that a class is evalu
 Source: spec/scheduler-core.md 2.6; upstream Kubernetes pkg/scheduler/framework/plugins/podtopologyspread.
 """
 
-from decimal import Context, Decimal
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cache.pod_index import RowCounts
-from services.scheduler.cache.selectors import Matcher, selects
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.plugins.helper.node_selectors import own_matches
-from services.scheduler.plugins.helper.tolerations import all_tolerated
-from services.scheduler.plugins.helper.topology_domains import domains
 from services.scheduler.plugins.pod_topology_spread import SPEC
-from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SYSTEM_DEFAULTS, SpreadArgs
-from services.scheduler.plugins.pod_topology_spread.constraints import Constraint, constraints_of, may_be_spread
+from services.scheduler.plugins.pod_topology_spread.args import SYSTEM_DEFAULTS, SpreadArgs
+from services.scheduler.plugins.pod_topology_spread.constraints import may_be_spread
+from services.scheduler.plugins.pod_topology_spread.domain_counts import MISSING_LABEL, ClassConstraints
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
-
-_MISSING_LABEL, _SKEWED = 1, 2
 
 
 class PodTopologySpread(Plugin):
@@ -53,11 +44,11 @@ class PodTopologySpread(Plugin):
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The reason of the first constraint that rejects the node."""
-        return (Reason("TopologyLabelMissing" if result == _MISSING_LABEL else "TopologySpreadViolated"),)
+        return (Reason("TopologyLabelMissing" if result == MISSING_LABEL else "TopologySpreadViolated"),)
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Preemption adds no label to a node."""
-        return result == _MISSING_LABEL
+        return result == MISSING_LABEL
 
 
 class PodTopologySpreadState(PluginState):
@@ -66,7 +57,7 @@ class PodTopologySpreadState(PluginState):
     def __init__(self, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
         self._args = args
         self._snapshot = snapshot
-        self._classes: dict[PodClass, _ClassConstraints | None] = {}
+        self._classes: dict[PodClass, ClassConstraints | None] = {}
         self._placed: list[tuple[PodClass, int, int]] = []
 
     def applies_to(self, pod_class: PodClass) -> bool:
@@ -119,162 +110,13 @@ class PodTopologySpreadState(PluginState):
         if not terminating:
             self._placed.append((pod_class, row, sign))
 
-    def _constraints_of(self, pod_class: PodClass) -> "_ClassConstraints | None":
+    def _constraints_of(self, pod_class: PodClass) -> "ClassConstraints | None":
         if pod_class not in self._classes:
             self._classes[pod_class] = None
             if may_be_spread(pod_class, self._snapshot.cluster_objects):
-                spread = _ClassConstraints(pod_class, self._args, self._snapshot)
+                spread = ClassConstraints(pod_class, self._args, self._snapshot)
                 self._classes[pod_class] = spread if spread.hard or spread.soft else None
         spread_of = self._classes[pod_class]
         if spread_of is not None and spread_of.upto < len(self._placed):
             spread_of.count(self._placed)
         return spread_of
-
-
-class _ClassConstraints:
-    """The constraints of one class, with the pods that they count at the moment.
-
-    Attributes:
-        has_keys: bool[rows]: the node has the keys of all soft constraints.
-        needs_keys: nodes without them are left out.
-        upto: number of the cycle's placements that are counted.
-        revision: number of those that concerned the class.
-    """
-
-    def __init__(self, pod_class: PodClass, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
-        cluster_objects = snapshot.cluster_objects
-        hard, _ = constraints_of(pod_class, HARD, args, cluster_objects)
-        soft, self.needs_keys = constraints_of(pod_class, SOFT, args, cluster_objects)
-        self._namespace = pod_class.namespace
-        self._matches: dict[PodClass, tuple[bool, ...]] = {}
-        self.upto = 0
-        self.revision = 0
-        self.hard: list[_ConstraintCounts] = []
-        self.soft: list[_ConstraintCounts] = []
-        self.has_keys: Bools = np.zeros(0, np.bool_)
-        if not hard and not soft:
-            return
-        nodes = _EligibleNodes(pod_class, snapshot)
-        self.hard = [_ConstraintCounts(each, nodes, nodes.with_keys(hard)) for each in hard]
-        self.has_keys = nodes.with_keys(soft)
-        everywhere = snapshot.table.alive[: snapshot.size]
-        self.soft = [_ConstraintCounts(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
-
-    def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
-        """Counts the pods that the cycle has placed since the last call."""
-        counted = (*self.hard, *self.soft)
-        for pod_class, row, sign in placed[self.upto :]:
-            matches = self._matches.get(pod_class)
-            if matches is None:
-                matches = self._matches[pod_class] = tuple(
-                    pod_class.namespace == self._namespace
-                    and (selector := each.constraint.selector) is not None
-                    and selects(selector, pod_class.labels)
-                    for each in counted
-                )
-            if any(matches):
-                self.revision += 1
-                for each, is_one in zip(counted, matches, strict=True):
-                    if is_one:
-                        each.add(row, sign)
-        self.upto = len(placed)
-
-
-class _EligibleNodes:
-    """The nodes that the constraints of a class count, each set computed once."""
-
-    def __init__(self, pod_class: PodClass, snapshot: CycleSnapshot) -> None:
-        self.pod_class = pod_class
-        self.snapshot = snapshot
-        self._matching: Bools | None = None
-        self._tolerated: Bools | None = None
-
-    def with_keys(self, constraints: tuple[Constraint, ...]) -> Bools:
-        """bool[rows]: nodes that have the keys of all the constraints."""
-        has = self.snapshot.table.alive[: self.snapshot.size].copy()
-        for constraint in constraints:
-            has &= domains(self.snapshot.table, constraint.key).known
-        return has
-
-    def included(self, constraint: Constraint, among: Bools) -> Bools:
-        """bool[rows]: the nodes whose pods count, by the constraint's inclusion policies."""
-        table = self.snapshot.table
-        spec = self.pod_class.pod.spec
-        if constraint.honors_affinity and (spec.node_selector or spec.affinity):
-            if self._matching is None:
-                self._matching = own_matches(table, self.pod_class)
-            among = among & self._matching
-        if constraint.honors_taints:
-            if self._tolerated is None:
-                self._tolerated = all_tolerated(table, self.pod_class)
-            among = among & self._tolerated
-        return among
-
-    def pods(self, constraint: Constraint) -> RowCounts:
-        """Number of pods on each row that the constraint counts."""
-        if constraint.selector is None:
-            return RowCounts()
-        matcher = Matcher(frozenset((self.pod_class.namespace,)), constraint.selector)
-        return self.snapshot.pod_index.counts((matcher,), with_terminating=False)
-
-
-class _ConstraintCounts:
-    """One constraint and the pods that it counts.
-
-    Attributes:
-        by_domain: int64[domains + 1], over the nodes that are included.
-        by_row: int64[rows] for a soft constraint on the host name, which counts each node for itself.
-    """
-
-    def __init__(self, constraint: Constraint, nodes: _EligibleNodes, among: Bools) -> None:
-        self.constraint = constraint
-        self.domains = domains(nodes.snapshot.table, constraint.key)
-        self.included = nodes.included(constraint, among)
-        pods = nodes.pods(constraint)
-        self.by_domain = self.domains.counted(pods, self.included)
-        self._met = self.domains.touched_by(self.included)[:-1]
-        self._pods = pods
-        self._by_row: Int64 | None = None
-        self._added: list[tuple[int, int]] = []
-
-    def add(self, row: int, by: int) -> None:
-        """Counts one more pod on the row, or one less."""
-        if self.included[row] and self.domains.known[row]:
-            self.by_domain[self.domains.of[row]] += by
-        if self._by_row is not None:
-            self._by_row[row] += by
-        else:
-            self._added.append((row, by))
-
-    def domain_results(self) -> Int64:
-        """int64[domains + 1]: the filter result of each domain, and of nodes outside of any."""
-        counts = self.by_domain
-        here = counts[:-1][self._met]
-        fewest = int(here.min()) if len(here) >= max(self.constraint.min_domains, 1) else 0
-        most = self.constraint.max_skew - self.constraint.matches_self + fewest
-        domain_results = np.where(counts > most, _SKEWED, 0)
-        domain_results[-1] = _MISSING_LABEL
-        return domain_results
-
-    def score_part(self, ranked: Bools) -> NDArray[np.float64]:
-        """float64[rows]: the constraint's part of the raw score; 0 on nodes without its key."""
-        if self.constraint.key == HOSTNAME:
-            size, pods = int(np.count_nonzero(ranked)), self._on_rows(len(ranked))
-        else:
-            size, pods = int(np.count_nonzero(self.domains.touched_by(ranked))), self.by_domain[self.domains.of]
-        part = pods.astype(np.float64) * ln(size + 2) + (self.constraint.max_skew - 1)
-        part[~self.domains.known] = 0.0
-        return part
-
-    def _on_rows(self, size: int) -> Int64:
-        if self._by_row is None:
-            self._by_row = self._pods.dense(size).copy()
-            for row, by in self._added:
-                self._by_row[row] += by
-        return self._by_row
-
-
-@lru_cache(maxsize=65_536)
-def ln(number: int) -> float:
-    """The natural logarithm, rounded to the nearest float: the same bits on every machine."""
-    return float(Decimal(number).ln(Context(prec=40)))
