@@ -1,4 +1,4 @@
-"""What must hold of the log and the API after whatever was done to the services."""
+"""Invariants of the log and the API after faults of the services."""
 
 from collections import Counter, defaultdict
 

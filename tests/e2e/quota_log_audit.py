@@ -12,7 +12,7 @@ from shared.kube.elastic_quota import RESERVED
 
 
 class Audit(NamedTuple):
-    """What came out.
+    """Result of the audit.
 
     Attributes:
         verified: the trial balance after each event.

@@ -1,4 +1,4 @@
-"""Pods on a real API server: bodies to create, and where they went or what they were told."""
+"""Pods on a real API server: bodies to create, their nodes and their conditions."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ class Stage(NamedTuple):
     nodes: MakeNodes
 
     async def create(self, *bodies: Mapping[str, Any], kind: str = "pods") -> None:
-        """Create objects of the namespace; pods unless said otherwise."""
+        """Creates objects of the namespace; pods by default."""
         for body in bodies:
             await self.call("POST", self.path(kind), body)
 
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
         return str(await until(in_thread(lambda: self.pod(name)["spec"].get("nodeName")), f"node for {name}"))
 
     async def refused(self, name: str) -> str:
-        """What the pod's condition says, once it says that no node takes it."""
+        """Waits for the pod's condition that no node takes it. Returns its message."""
 
         def reported() -> str:
             conditions = {one["type"]: one for one in self.pod(name)["status"].get("conditions", [])}

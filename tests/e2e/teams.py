@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 class QuotaStatus(NamedTuple):
-    """What a quota's object says of itself, in milli-cores."""
+    """Status of a quota's object, in milli-cores."""
 
     runtime: int
     used: int
@@ -72,8 +72,8 @@ class Teams:
         return list((await self.call("GET", path))["items"])
 
     def tend(self) -> None:
-        """What a whole cluster does: pods that a kubelet was to end and those of lost nodes go, and each quota has as
-        many as are wanted.
+        """Does the work of a whole cluster: removes pods that a kubelet was to end and those of lost nodes; each quota
+        has as many as are wanted.
 
         The API server ends a pod without grace in two steps; when the caller is killed between them, the second is left
         to the kubelet.
@@ -104,13 +104,13 @@ class Teams:
             api.call("DELETE", self.pods(body["metadata"]["name"]), {"gracePeriodSeconds": 0})
 
     async def statuses(self) -> dict[str, QuotaStatus]:
-        """What each object says."""
+        """Returns the status of each object."""
         return {body["metadata"]["name"]: _status_of(body) for body in await self.items(self.quotas())}
 
     async def settled(
         self, expected: dict[str, QuotaStatus], within_s: float = 600, among: Collection[str] | None = None
     ) -> dict[str, QuotaStatus]:
-        """What the objects say once they say this, or when the time is over.
+        """Returns the statuses once they are as expected, or when the time is over.
 
         Args:
             among: the quotas that are looked at; all of them without.

@@ -22,7 +22,7 @@ PATH = "/api/v1/namespaces/koordinator-system/configmaps/koordstream-checkpoint"
 
 
 async def newest(cluster: Cluster, other_than: str = "") -> str:
-    """The checkpoint in the ConfigMap, once there is another one."""
+    """Waits for a new checkpoint in the ConfigMap. Returns it."""
 
     def text() -> str:
         with contextlib.suppress(ApiRefused):  # it is not there yet
@@ -38,7 +38,7 @@ async def test_the_config_map_proves_the_log(kube_cluster: Cluster, tmp_path: Pa
     env = {"audit": {"KOORD_AUDIT_KEY": str(key), "KOORD_AUDIT_CHECKPOINT_INTERVAL_S": "1"}}
     async with running(kube_cluster, tmp_path / "system", env, more=("audit",)) as system:
         first = await newest(kube_cluster)
-        while "\\ncluster " not in first:  # signed before the others' first events were heard of
+        while "\\ncluster " not in first:  # signed before the first events of the others arrived
             first = await newest(kube_cluster, other_than=first)
         second = await newest(kube_cluster, other_than=first)
         servers = {"KOORD_POSTGRES": system.endpoints.postgres, "KOORD_NATS": system.endpoints.nats}

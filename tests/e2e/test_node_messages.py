@@ -1,4 +1,4 @@
-"""What an agent says reaches the real API: its report as a NodeMetric, its wish for an eviction as one."""
+"""Messages of an agent reach the real API: its report as a NodeMetric, its eviction request as an eviction."""
 
 import asyncio
 from collections.abc import AsyncIterator

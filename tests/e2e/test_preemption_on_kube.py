@@ -1,5 +1,5 @@
-"""Preemption on a real API server with the disruption controller: who gives way, through which API, and who gets the
-room.
+"""Preemption on a real API server with the disruption controller: the victims, their eviction through the API, and the
+pod that gets the room.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def runs(name: str, cpu: str, on: str, *, grace_s: int = 0, **more: Any) -> dict[str, Any]:
-    """A pod that is on its node from the start; of priority 0 unless said otherwise."""
+    """A pod that is on its node from the start; of priority 0 by default."""
     body = pod(name, cpu, runs_on=on, **more)
     body["spec"]["terminationGracePeriodSeconds"] = grace_s
     return body
@@ -63,7 +63,7 @@ async def test_pods_of_lower_priority_are_preempted_through_the_eviction_api(
 
 
 async def _ready(stage: Stage, *names: str) -> None:
-    """What kubelets say."""
+    """Statuses as kubelets report them."""
     for name in names:
         condition = {"type": "Ready", "status": "True"}
         status = {"phase": "Running", "conditions": [condition]}
@@ -84,7 +84,7 @@ async def _guard(stage: Stage) -> None:
 
 
 async def _requested(system: System) -> list[str]:
-    """Pods that were asked to go, in order."""
+    """Pods whose eviction was requested, in order."""
     return [row.key.partition("/")[2] async for row in system.log.rows(context="scheduling", kind="EvictionRequested")]
 
 
@@ -138,7 +138,7 @@ async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -
 
 
 async def _a_budget_is_honoured(stage: Stage, system: System) -> None:
-    """Where only a guarded pod could give way, the API refuses its eviction, on record, until the budget allows it."""
+    """Where a guarded pod is the only victim, the API rejects its eviction, on record, until the budget allows it."""
     await stage.create(pod("insists", "4", on="a", priorityClassName="koord-prod"))
 
     async def refused() -> list[str]:

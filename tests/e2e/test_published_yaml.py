@@ -48,7 +48,7 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
         for fact in ("calm", "LoadAwareScheduling", "2 of 4 nodes"):
             assert fact in text, text
 
-        # The next one finds every node too hot, is told so, and is woken by a report that cures it.
+        # The next one finds every node too hot, gets that condition, and is requeued by a report below the threshold.
         for name in nodes:
             await asyncio.to_thread(put_report, cluster, report(name, cores="20", p99="30"))
         await asyncio.sleep(1)  # the reports' own way through the log

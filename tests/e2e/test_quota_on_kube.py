@@ -81,7 +81,7 @@ def table() -> list[Row]:
 
 
 def expected(row: Row, teams: Teams) -> dict[str, QuotaStatus]:
-    """What all quotas say then: a leaf uses what whole pods make of its runtime, and above it everything is a sum."""
+    """Returns the expected statuses: a leaf uses what whole pods make of its runtime, and above it everything is a sum."""
     idle = [name for name in (body["metadata"]["name"] for body in forty()) if name not in REQUESTING]
     found = dict.fromkeys([*row.runtimes, *idle], QuotaStatus(0, 0))
     for leaf, runtime in row.runtimes.items():

@@ -136,7 +136,7 @@ async def _configure(stage: Stage, text: str) -> None:
 
 
 async def _status(system: System, which: str) -> dict[str, Any]:
-    """What `koord config status` says of the scheduler, once there is such a thing."""
+    """Waits for the scheduler's row of `koord config status`. Returns it."""
 
     async def status() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(await koord(system, "config", "status", "-o", "json"))[0]

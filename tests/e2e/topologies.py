@@ -7,7 +7,9 @@ TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 
 
 def topology(node: str, reserved: str) -> dict[str, Any]:
-    """What a koordlet writes of a machine with two sockets, each a NUMA node with 4 cores of 2 threads and 16 GiB."""
+    """NodeResourceTopology of a koordlet for a machine with two sockets, each a NUMA node with 4 cores of 2 threads and
+    16 GiB.
+    """
     detail = [{"id": cpu, "core": cpu // 2, "socket": cpu // 8, "node": cpu // 8} for cpu in range(16)]
     amounts = [
         {"name": name, "capacity": size, "allocatable": size, "available": size}

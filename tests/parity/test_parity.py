@@ -1,4 +1,6 @@
-"""Our answers against upstream's: on the cases in this repository, and on all that were recorded where KOORD_VECTORS or ../shared has them."""
+"""Our results against upstream's: on the cases in this repository, and on all recorded ones where KOORD_VECTORS or
+../shared has them.
+"""
 
 import os
 import re
@@ -43,7 +45,7 @@ def content(path: Path) -> list[bytes]:
         return [line.strip() for line in lines]
 
 
-def elsewhere(folder: Path, here: Path) -> list[Any]:
+def other_domains(folder: Path, here: Path) -> list[Any]:
     """The domains of which a folder has other cases than the repository; one that is skipped without any."""
     there = {name: path for name in DOMAINS if (path := case_file(folder, name))}
     others = [n for n, path in there.items() if (own := case_file(here, n)) is None or content(path) != content(own)]
@@ -51,13 +53,13 @@ def elsewhere(folder: Path, here: Path) -> list[Any]:
     return others or [pytest.param("", marks=pytest.mark.skip(reason=reason))]
 
 
-@pytest.mark.parametrize("name", elsewhere(VECTORS, CASES))
+@pytest.mark.parametrize("name", other_domains(VECTORS, CASES))
 def test_our_answers_to_other_recorded_cases_are_upstreams(name: str) -> None:
     tally = tally_of(VECTORS, name)
     assert tally.holds, tally
 
 
-@pytest.mark.parametrize("name", elsewhere(VECTORS / "found", CASES / "found"))
+@pytest.mark.parametrize("name", other_domains(VECTORS / "found", CASES / "found"))
 def test_no_other_case_that_was_once_different_is(name: str) -> None:
     tally = tally_of(VECTORS / "found", name)
     assert tally.different == 0, tally

@@ -63,7 +63,7 @@ class History:
         return msgspec.msgpack.encode(self.events)
 
     def restore(self, data: bytes) -> None:
-        """What `encode` wrote."""
+        """Restores the result of `encode`."""
         self.events = [tuple(pair) for pair in msgspec.msgpack.decode(data)]
 
 
@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
 
     @property
     def committed(self) -> list[tuple[int, int]]:
-        """What the log holds now."""
+        """Returns the events in the log."""
         return self.timelines[-1]
 
     # the writer

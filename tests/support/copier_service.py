@@ -52,7 +52,7 @@ class CopierSettings(Settings, frozen=True, kw_only=True):
 
 
 class CopyState:
-    """What was seen, and what of it was said: source seq -> name, source seq -> seqs in `copy`."""
+    """Events seen, and their copies: source seq -> name, source seq -> seqs in `copy`."""
 
     SCHEMA: ClassVar[int] = 1
 
@@ -80,7 +80,7 @@ class CopyState:
         )
 
     def restore(self, data: bytes) -> None:
-        """What `encode` wrote."""
+        """Restores the result of `encode`."""
         plain = msgspec.msgpack.decode(data)
         self.positions, self.seen, self.copied = plain["positions"], dict(plain["seen"]), plain["copied"]
 

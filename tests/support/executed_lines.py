@@ -1,4 +1,4 @@
-"""What a piece of code does, counted in lines of Python rather than in seconds: the same on every machine."""
+"""Counts the executed lines of Python instead of seconds: the same on every machine."""
 
 import sys
 from collections.abc import Callable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def steps_of(function: Callable[[], T]) -> tuple[T, int]:
-    """What it returns, and how many lines run for it, each turn of a loop anew.
+    """Returns its result, and how many lines run for it, each turn of a loop counted.
 
     What NumPy and compiled code do inside is one line.
     """

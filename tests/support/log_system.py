@@ -189,7 +189,7 @@ class Copiers:
             process.kill()
 
     def logs(self) -> str:
-        """What they logged, for a failed test."""
+        """Returns their logs, for a failed test."""
         return "\n".join(f"{name}: {process.tail(8)}" for name, process in self.processes.items())
 
 

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 
 PATIENCE_S = 240.0
 _IN_MEMORY_INTERVAL_S = 0.01
-_ELSEWHERE_INTERVAL_S = 0.05
+_OTHER_INTERVAL_S = 0.05
 
 
 @overload
@@ -59,7 +59,7 @@ async def until(
                 found = look()
                 pause_s = _IN_MEMORY_INTERVAL_S
                 if isinstance(found, Awaitable):
-                    found, pause_s = await found, _ELSEWHERE_INTERVAL_S
+                    found, pause_s = await found, _OTHER_INTERVAL_S
                 if holds(found):
                     return found
                 last = found
@@ -92,7 +92,7 @@ def wait_until(
     while not holds(found := look()):
         if time.monotonic() > ends:
             raise AssertionError(_late(look, what, within_s, found))
-        time.sleep(_ELSEWHERE_INTERVAL_S)
+        time.sleep(_OTHER_INTERVAL_S)
     return found
 
 

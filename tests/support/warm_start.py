@@ -56,7 +56,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Request(NamedTuple):
-    """What a fork becomes.
+    """Parameters of a fork.
 
     Sent as JSON, with two descriptors: its log, and the parent's end of the fork's connection.
     """

@@ -52,7 +52,7 @@ async def installation(database: str, nats: EmbeddedNats, tmp_path: Path) -> Asy
 
 
 def offered(words: str, postgres: str) -> tuple[list[str], str, float]:
-    """What the command itself answers a shell: names, what it said on stderr, and how long it took."""
+    """Returns the command's response to a shell: names, its stderr, and the time it took."""
     count = len(words.split()) - (0 if words.endswith(" ") else 1)
     requested = {"_KOORD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
     env = {**os.environ, **requested, "KOORD_POSTGRES": postgres, "KOORD_NATS": "nats://127.0.0.1:1"}
@@ -122,7 +122,7 @@ async def test_tab_in_a_real_shell_completes_a_pod(installation: Installation, t
 
 
 def typed(shell: str, env: dict[str, str], folder: Path) -> str:
-    """What the screen shows once the shell has completed `koord why pod default/`; Tab is pressed again until it has."""
+    """Returns the screen once the shell has completed `koord why pod default/`; Tab is pressed again until it has."""
     keyboard, terminal = pty.openpty()
     process = subprocess.Popen(
         SCRIPTS[shell],

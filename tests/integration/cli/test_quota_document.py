@@ -61,7 +61,7 @@ def parts() -> tuple[Part, Part]:
 
 
 class Log:
-    """A log with what the document has told so far."""
+    """A log with the events of the document so far."""
 
     def __init__(self, url: str, writer: LogWriter) -> None:
         self.url = url

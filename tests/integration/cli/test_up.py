@@ -47,7 +47,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_service_that_hangs(folder: Path) ->
         terminal.press(CTRL_C)
         requested = time.monotonic()
         while time.monotonic() < requested + 1:
-            hanging.suspend()  # it is woken to be asked to end, and must not get that far
+            hanging.suspend()  # it is resumed for its SIGTERM, and must not get that far
             time.sleep(0.001)
         started = time.monotonic()
         terminal.press(CTRL_C)

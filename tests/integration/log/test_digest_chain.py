@@ -134,7 +134,7 @@ async def test_what_was_altered_removed_added_or_reordered_is_named(
 async def test_a_row_that_was_altered_with_all_digests_after_it_is_still_a_whole_chain(
     filled: Writer, connection: asyncpg.Connection, reader: LogReader
 ) -> None:
-    """What only a signed checkpoint outside the database can show."""
+    """Changes that only a signed checkpoint outside the database can show."""
     await connection.execute("update events_source set key = 'forged' where seq = 40")
     rows = await connection.fetch("select * from events_source order by seq")
     for row, digest in zip(rows, chain(rows), strict=True):

@@ -1,4 +1,4 @@
-"""What is appended reaches a follower: over the bus in order, from Postgres where the bus has a hole, and never twice."""
+"""Appended events reach a follower: over the bus in order, from Postgres where the bus has a hole, and never twice."""
 
 import asyncio
 
@@ -81,7 +81,7 @@ async def test_without_a_bus_a_follower_polls(url: str, writer: Writer) -> None:
 
 
 class Deaf:
-    """In the place of a bus: the test says what is heard."""
+    """Replaces a bus: the test delivers the messages."""
 
     def __init__(self) -> None:
         self.received: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Who may write: one at a time, the next when the last is gone or silent, and never two."""
+"""The writer's lock: one writer at a time, the next when the last is gone or silent, and never two."""
 
 import asyncio
 import re

@@ -39,7 +39,7 @@ class Interrupted(LogReader):
 
 @pytest.fixture
 async def follower(url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A follower that reads when it is told to, and at no other time."""
+    """A follower that reads when the test calls it, and at no other time."""
     monkeypatch.setattr(follower_module, "GRACE_S", 0)
     monkeypatch.setattr(follower_module, "POLL_INTERVAL_S", 3600)
     monkeypatch.setattr(follower_module, "BEACON_LATE_S", -1)

@@ -1,4 +1,4 @@
-"""Old partitions go; what is still true is said again first, so a fold that begins later knows the same objects."""
+"""Old partitions are dropped; live objects are carried forward first, so a fold that begins later has the same objects."""
 
 import time
 from collections.abc import AsyncIterator
@@ -180,7 +180,7 @@ async def test_a_context_that_takes_too_much_loses_its_oldest_partitions(opened:
 
 
 class Kept(NamedTuple):
-    """What `retain` needs of a runtime."""
+    """The part of a runtime that `retain` needs."""
 
     service: Service
     retention: Retention

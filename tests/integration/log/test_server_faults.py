@@ -125,7 +125,7 @@ class Source:
 
 
 async def source_seqs(url: str) -> list[int]:
-    """The seqs of the Seen events that are in the log: what was committed, whoever learned of it."""
+    """Returns the seqs of the Seen events that are in the log, announced or not."""
     database = Database(url)
     following = Following(url, None)
     try:

@@ -1,4 +1,4 @@
-"""Copier processes that are killed, stopped, cut off and doubled: whoever goes on copies every event once."""
+"""Copier processes that are killed, stopped, cut off and doubled: the surviving one copies every event once."""
 
 import asyncio
 import contextlib
@@ -187,5 +187,5 @@ async def wait_for_rebuild(port: int, begins: str) -> str:
             return str(json.load(answer)["rebuilt"])
         return ""
 
-    # The child that rebuilds gives way to everything else on the machine.
+    # The child that rebuilds runs at a lower priority than everything else on the machine.
     return await until(in_thread(rebuilt), holds=lambda found: found.startswith(begins), within_s=280)

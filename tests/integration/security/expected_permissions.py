@@ -1,4 +1,6 @@
-"""What each login may do on the bus, worked out from the meaning of the declarations, and a client that tries it."""
+"""Expected permissions of each login on the bus, derived from the meaning of the manifests, and a client that tries
+them.
+"""
 
 import asyncio
 import re
@@ -145,7 +147,7 @@ def of_service(one: Manifest) -> tuple[set[str], set[str]]:
 
 
 def expected(login: str) -> Rights:
-    """What a login may do, of the catalogue."""
+    """Returns a login's permissions among all subjects."""
     everything = all_permissions()
     user = user_of(login)
     publish: set[str] = set()
@@ -197,7 +199,7 @@ class Tried(Client):
         return self
 
     async def settle(self) -> None:
-        """Waits until the server has judged all that was sent before: what it sends back comes in the same order."""
+        """Waits until the server has checked all earlier messages: its responses come in the same order."""
         done = asyncio.Event()
 
         async def end(_message: Msg) -> None:

@@ -94,7 +94,7 @@ async def test_an_announcement_reaches_those_that_follow_the_log_and_nobody_else
 
 
 async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: Secured) -> None:
-    """The bus lets a service answer anywhere it is asked to: so it answers to inboxes alone, and no node speaks through
+    """The bus lets a service respond to any reply subject: so it responds to inboxes alone, and no node speaks through
     it.
     """
     from shared.bus import Bus

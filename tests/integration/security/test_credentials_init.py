@@ -1,4 +1,4 @@
-"""What `koord credentials init` makes, on real servers with TLS: NKEYs, passwords, certificates, nodes, and what is
+"""Results of `koord credentials init`, on real servers with TLS: NKEYs, passwords, certificates, nodes, and what is
 refused.
 """
 

@@ -75,8 +75,8 @@ class Roles(NamedTuple):
             await connection.close()
 
     async def may(self, login: str, *statements: str) -> list[bool | str]:
-        """Whether each statement is permitted, in a transaction that is rolled back; another error than a refusal is
-        its text.
+        """Reports for each statement whether it is permitted, in a transaction that is rolled back; another error than
+        a refusal is its text.
         """
         async with self.as_role(login) as connection:
             return [await _permitted(connection, statement) for statement in statements]

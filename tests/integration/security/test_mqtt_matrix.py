@@ -1,6 +1,6 @@
 """Every login that may come by MQTT tries every topic; the others are not let in.
 
-NATS judges a topic as the subject it maps to.
+NATS checks a topic as the subject it maps to.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""What a declaration says works, with the parts that services are made of and their own logins: append, follow, keep,
-restate, ask.
+"""The permissions of a manifest suffice for the parts of a service with its own login: append, follow, store, carry
+forward, request.
 """
 
 import asyncio

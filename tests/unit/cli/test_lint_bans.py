@@ -1,4 +1,4 @@
-"""What `make lint` forbids is forbidden where it must be: each rule is shown a file that breaks it."""
+"""The rules of `make lint` apply in the right files: each rule is shown a file that breaks it."""
 
 import shutil
 import subprocess
@@ -52,7 +52,23 @@ SKELETON = {
     "services/metrics_ingest/actions/state.py": "",
     "services/metrics_ingest/mqtt_session.py": "import aiomqtt",
     "services/node_agent/transport/mqtt_transport.py": "import aiomqtt",
+    "services/scheduler/cache/node_table.py": "",
+    "services/scheduler/configuration.py": "",
+    "services/scheduler/cycle/cycle.py": "",
+    "services/scheduler/explain/explain_pod.py": "",
+    "services/scheduler/extender/http_api.py": "",
+    "services/scheduler/framework/profile.py": "",
+    "services/scheduler/in_memory.py": "",
+    "services/scheduler/kernels/select.py": "",
     "services/scheduler/plugins/spread.py": "",
+    "services/scheduler/queue/active_queue.py": "",
+    "services/scheduler/quota/charge_result.py": "",
+    "services/scheduler/quota/describe.py": "",
+    "services/scheduler/quota/preemption.py": "",
+    "services/scheduler/quota/victims.py": "",
+    "services/scheduler/service.py": "",
+    "services/scheduler/settings.py": "",
+    "services/scheduler/shadow/compare.py": "",
     "services/scheduler/state/cluster_view.py": "import numpy",
     "services/simulator/decide.py": "",
     "services/simulator/state.py": "",
@@ -100,4 +116,4 @@ def test_imports_across_a_border_break_its_contract(file: str, package: str, bro
     )
     lines = done.stdout.splitlines()
     assert [line.removesuffix(" BROKEN") for line in lines if line.endswith(" BROKEN")] == broken, done.stdout
-    assert sum(line.endswith(" KEPT") for line in lines) == 8 - len(broken)
+    assert sum(line.endswith(" KEPT") for line in lines) == 9 - len(broken)

@@ -50,7 +50,7 @@ def test_completion_scripts_name_the_command(shell: str) -> None:
 
 
 def imports_of(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, set[str]]:
-    """What `koord WORDS` prints, and which packages it imports beside Python's own."""
+    """Returns the output of `koord WORDS`, and the packages it imports besides Python's own."""
     command = [sys.executable, "-S", "-X", "importtime", "-m", "cli", *words]
     path = os.pathsep.join(entry for entry in sys.path if entry)
     done = subprocess.run(

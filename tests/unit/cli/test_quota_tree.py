@@ -1,4 +1,4 @@
-"""What `koord quota tree` shows on a terminal and elsewhere."""
+"""Output of `koord quota tree`, on a terminal and in a pipe."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What services there are, what each declares, and how many shards an installation has."""
+"""The services, their manifests, and the shards of an installation."""
 
 import subprocess
 import sys

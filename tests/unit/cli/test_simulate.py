@@ -98,7 +98,7 @@ def test_a_draw_follows_from_its_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "pods", "extra", "said"),
+    ("nodes", "pods", "extra", "message"),
     [
         (TRACE_NODES, "name,cpu_milli\nx,1\n", (), "no column"),
         (TRACE_NODES.replace("32000", "many"), TRACE_PODS, (), "line 2"),
@@ -106,10 +106,12 @@ def test_a_draw_follows_from_its_seed(tmp_path: Path) -> None:
         (TRACE_NODES, "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\nx,1,1,0,0,\n", ("--arrive-percent", "10"), "no pod"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_named(tmp_path: Path, nodes: str, pods: str, extra: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_used_is_named(
+    tmp_path: Path, nodes: str, pods: str, extra: tuple[str, ...], message: str
+) -> None:
     (tmp_path / "nodes.csv").write_text(nodes)
     (tmp_path / "pods.csv").write_text(pods)
-    assert said in refused("--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv"), *extra)
+    assert message in refused("--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv"), *extra)
 
 
 def test_a_bad_object_is_named(files: tuple[str, str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the supervisor decides: when to start again, and what it says about an end."""
+"""Decisions of the supervisor: restarts, and the reason of an end."""
 
 from cli.supervisor.exit_reason import why_it_ended
 from cli.supervisor.restart_backoff import next_delay

@@ -1,4 +1,4 @@
-"""What tests share: waiting ends with an error that can be read, and asserts in helper modules show their values."""
+"""Waiting of tests ends with a readable error, and asserts in helper modules show their values."""
 
 import asyncio
 from importlib.util import find_spec
