@@ -131,7 +131,7 @@ def _level(level: LevelShares) -> Iterator[str]:
     there = f"{of(level.total)}{taken} = {of(level.capacity)}" if taken else of(level.capacity)
     yield ""
     if not any(step.demand for step in level.children) and not level.borrowed:
-        yield f"{level.resource} below {level.parent}: {there} to share, and nobody asks for any"
+        yield f"{level.resource} below {level.parent}: {there} to share, and no quota requests any"
         return
     yield f"{level.resource} below {level.parent}: {there} to share"
     if level.minima > level.capacity:
@@ -147,7 +147,7 @@ def _level(level: LevelShares) -> Iterator[str]:
 
 def _terms(step: ChildShare, of: Callable[[int], str]) -> str:
     """Returns request, min and weight of a child."""
-    request = f"asks {of(step.request)}"
+    request = f"requests {of(step.request)}"
     if step.demand != step.request:
         request += (
             f", of which {of(step.demand)} count"
@@ -167,6 +167,6 @@ def _left(level: LevelShares, of: Callable[[int], str]) -> str:
     if level.remainder <= 0:
         return "nothing is left to share by weight"
     if not level.rounds:
-        return f"{of(level.remainder)} is left, and nobody with a weight asks for more"
+        return f"{of(level.remainder)} is left, and no quota with a weight requests more"
     rounds = (f"{of(each.remainder)} over {of(each.weights)}" for each in level.rounds)
     return f"what is left is shared by weight: {', then '.join(rounds)}"

@@ -79,9 +79,9 @@ class World:
         self.projection = LedgerProjection()  # the ledger's log at its head
         self.pods: dict[str, Event] = {}  # uid -> as the API has it
         self.bound: dict[str, str] = {}
-        self.elsewhere: set[str] = set()  # pods that another scheduler has bound
+        self.bound_by_others: set[str] = set()  # pods that another scheduler has bound
         self.answered: set[int] = set()  # placements (`scheduling` seq) with an outcome
-        self.asked_for: set[tuple[int, str]] = set()  # (cycle, uid) of which the ledger was asked
+        self.requested: set[tuple[int, str]] = set()  # (cycle, uid) of which the ledger was asked
         self.epoch = 0
         self.made = 0
         self.charged = self.refused = self.late = self.unanswered = self.preempted = self.kept = 0
@@ -147,11 +147,11 @@ class World:
         self.ledger = state
         self.read(state, "quota", 10**6)
         self.catch_up(state, "quota")
-        self.tell_ledger(
+        self.sync_ledger(
             WriterStarted(epoch=self.now_ns, release="0"), ConfigApplied(source="", digest="", text=SETTINGS.text())
         )
 
-    def tell_ledger(self, *events: Event) -> None:
+    def sync_ledger(self, *events: Event) -> None:
         """The ledger appends, and folds what it appended."""
         if events:
             self.say("quota", *events, seen=self.ledger.positions)
@@ -161,13 +161,13 @@ class World:
         """As the service does, with other logs read between its appends."""
         ledger = self.ledger
         while drafts := structure(ledger, SETTINGS):
-            self.tell_ledger(*(draft.event for draft in drafts))
+            self.sync_ledger(*(draft.event for draft in drafts))
             self.lag(ledger)
         while True:
             is_all = len(ledger.pods_to_update) <= MAX_PODS
-            self.tell_ledger(*(draft.event for draft in postings(ledger)))
+            self.sync_ledger(*(draft.event for draft in postings(ledger)))
             self.lag(ledger)
-            self.tell_ledger(*(draft.event for draft in runtimes(ledger)))
+            self.sync_ledger(*(draft.event for draft in runtimes(ledger)))
             self.lag(ledger)
             if is_all:
                 return
@@ -185,7 +185,7 @@ class World:
         if not ready:
             return
         drafts, answers = charge(self.ledger, ready, SETTINGS.admission())
-        self.tell_ledger(*(draft.event for draft in drafts))
+        self.sync_ledger(*(draft.event for draft in drafts))
         for answer in answers:
             self.late += answer.late
             self.refused += len(answer.refused)
@@ -209,11 +209,11 @@ class World:
         self.catch_up(view, "scheduling")
         self.read(view, "quota", self.chance.randrange(10**3))
         self.epoch += 1
-        self.tell_scheduler(WriterStarted(epoch=self.epoch, release="0"))
-        self.tell_scheduler(*(draft.event for draft in config_drafts(view, None)))
+        self.sync_scheduler(WriterStarted(epoch=self.epoch, release="0"))
+        self.sync_scheduler(*(draft.event for draft in config_drafts(view, None)))
         self.cache = SchedulingCache(view, config_of(view).profiles)
 
-    def tell_scheduler(
+    def sync_scheduler(
         self, *events: Event, causes: Sequence[Cause | None] = (), seen: dict[str, int] | None = None
     ) -> None:
         """The scheduler appends, and folds what it appended."""
@@ -228,13 +228,13 @@ class World:
         view = self.view
         seen = dict(view.positions)
         drafts = decide(self.cache, self.now_ns, self.chance.randrange(1, 9))
-        groups = pods_to_charge(drafts, self._must_ask)
+        groups = pods_to_charge(drafts, self._needs_charge)
         kept = QuotaPreemptor(self.cache).refused_for_nominated(groups)
         self.kept += len(kept)
         groups = tuple(group for group in groups if group[0] not in kept)
         if not groups:
-            after = apply_charge_result(drafts, kept, self._told, 0)
-            self.tell_scheduler(*(draft.event for draft in after), seen=seen)
+            after = apply_charge_result(drafts, kept, self._reported, 0)
+            self.sync_scheduler(*(draft.event for draft in after), seen=seen)
             return
         if len(groups) > 1 and self.chance.random() < 0.3:
             groups = (groups[0] + groups[1], *groups[2:])  # a gang
@@ -263,14 +263,14 @@ class World:
         self.waiting = None
         self.answers.clear()
         refused |= kept
-        after = apply_charge_result(drafts, refused, self._told, at)
+        after = apply_charge_result(drafts, refused, self._reported, at)
         made = [draft.event for draft in QuotaPreemptor(self.cache).preempt(drafts, after, refused)]
         self._check_preempted(made)
         events = [*(draft.event for draft in after), *made]
-        self.asked_for |= {(ask.cycle, uid) for group in ask.groups for uid in group}
-        self.tell_scheduler(*events, seen=seen)
+        self.requested |= {(ask.cycle, uid) for group in ask.groups for uid in group}
+        self.sync_scheduler(*events, seen=seen)
 
-    def _must_ask(self, uid: str) -> bool:
+    def _needs_charge(self, uid: str) -> bool:
         pod_record = self.view.pods.get(uid)
         return (
             pod_record is not None
@@ -278,7 +278,7 @@ class World:
             and self.view.quota.needs_charge(pod_record.pod_class.namespace, pod_record.pod_class.labels)
         )
 
-    def _told(self, uid: str) -> PendingCondition:
+    def _reported(self, uid: str) -> PendingCondition:
         pod_record = self.view.pods.get(uid)
         return (
             PendingCondition(pod_record.condition_code, pod_record.attempts + 1)
@@ -337,7 +337,7 @@ class World:
         assert isinstance(placed, PodPlaced)
         self.answered.add(record.seq)
         cause = Cause("scheduling", record.seq)
-        taken = placed.pod_uid not in self.pods or placed.pod_uid in self.elsewhere
+        taken = placed.pod_uid not in self.pods or placed.pod_uid in self.bound_by_others
         if taken or self.chance.random() < 0.25:
             self.say("cluster", BindRejected(pod=placed.pod, pod_uid=placed.pod_uid, reason="no"), cause=cause)
             return
@@ -373,13 +373,13 @@ class World:
         self.bound.pop(uid, None)
         self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
 
-    def bind_elsewhere(self) -> None:
+    def bind_by_others(self) -> None:
         """Another scheduler takes a pod for which nobody has an intent."""
         placed = {record.event.pod_uid for record in self.logs["scheduling"] if isinstance(record.event, PodPlaced)}
         free = sorted(self.pods.keys() - self.bound.keys() - placed)
         if free and self.waiting is None:
             uid = self.chance.choice(free)
-            self.elsewhere.add(uid)
+            self.bound_by_others.add(uid)
             self._bind(uid, "n1")
 
     def amend(self) -> None:
@@ -401,7 +401,7 @@ class World:
         actions: list[tuple[int, Callable[[], None]]] = [
             (12, self.create),
             (2, self.delete),
-            (1, self.bind_elsewhere),
+            (1, self.bind_by_others),
             (2, self.amend),
             (8, self.carry_out),
             (6, self.evict),
@@ -427,7 +427,7 @@ class World:
             placed = record.event
             if not isinstance(placed, PodPlaced) or record.seq in self.answered:
                 continue
-            if (placed.cycle, placed.pod_uid) in self.asked_for:
+            if (placed.cycle, placed.pod_uid) in self.requested:
                 standing[placed.pod_uid] = record
         for uid, record in standing.items():
             held = self.projection.pods.get(uid)

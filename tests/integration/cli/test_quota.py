@@ -75,7 +75,7 @@ async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
     assert "Insufficient quotas, quotaName: b, runtime: cpu:5" in short.stdout
     assert "Quota b is short of cpu:1." in short.stdout
     arithmetic = await run(log, "explain", "a")
-    assert "a: asks 8, min 5, weight 10: 5 = 5" in arithmetic.stdout
+    assert "a: requests 8, min 5, weight 10: 5 = 5" in arithmetic.stdout
     other = await run(log, "whatif", "--set", "a.min.cpu=3", "-o", "json")
     assert json.loads(other.stdout) == {"a": {"cpu": [5000, 4000]}, "b": {"cpu": [5000, 6000]}}
     # No object says anything of its weight, so a max that is twice as high weighs twice as much.

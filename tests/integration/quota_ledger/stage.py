@@ -44,19 +44,19 @@ class Stage:
         seen = {"cluster": self.cluster.head.seq}
         return await self.scheduling.append([Draft(event) for event in events], now_ns=time.time_ns(), seen=seen)
 
-    async def ask(self, cycle: int, *groups: tuple[str, ...], deadline_s: float = 20) -> ChargeResponse:
+    async def request(self, cycle: int, *groups: tuple[str, ...], deadline_s: float = 20) -> ChargeResponse:
         """Ask for a charge as the scheduler would, having read everything."""
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq, "scheduling": self.scheduling.head.seq}
-        ask = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
-        return decode_response(await self.bus.request(SUBJECT, encode(ask), deadline_s=deadline_s))
+        request = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
+        return decode_response(await self.bus.request(SUBJECT, encode(request), deadline_s=deadline_s))
 
     async def projection(self) -> LedgerProjection:
         """What the ledger's log adds up to; fails when it does not balance."""
         folded = await fold_log(self.log)
-        trial = verify(folded.own)
-        assert not trial.findings, [str(finding) for finding in trial.findings]
-        return trial.projection
+        report = verify(folded.own)
+        assert not report.findings, [str(finding) for finding in report.findings]
+        return report.projection
 
 
 @asynccontextmanager

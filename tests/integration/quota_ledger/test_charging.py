@@ -52,10 +52,12 @@ async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when
         team = sorted(uid for uid in found if uid.startswith("a"))
         assert (len(found), len(team)) == (19, 4)
         assert used(await on.projection(), "a") == {"cpu": 4000}
-        told = {event.pod_uid: event for event in await events(on, "scheduling") if isinstance(event, PodUnschedulable)}
-        assert {event.code for event in told.values()} == {"QuotaExceeded"}
+        waiting_events = {
+            event.pod_uid: event for event in await events(on, "scheduling") if isinstance(event, PodUnschedulable)
+        }
+        assert {event.code for event in waiting_events.values()} == {"QuotaExceeded"}
         waiting = sorted({f"a{n}" for n in range(10)} - set(team))
-        assert "Insufficient quotas, quotaName: a, runtime: cpu:4" in told[waiting[0]].message
+        assert "Insufficient quotas, quotaName: a, runtime: cpu:4" in waiting_events[waiting[0]].message
         before = await on.log.head("quota")
         await on.see(PodDeleted(pod=f"ns/{team[0]}", pod_uid=team[0]))
         await until(lambda: placed(on), holds=lambda found: len(found) == 20)

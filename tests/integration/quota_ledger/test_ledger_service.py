@@ -27,36 +27,36 @@ async def two_teams(on: Stage) -> None:
     await on.see(node("n1", "10"), quota("a", "4", "10"), quota("b", "4", "10"))
 
 
-async def test_a_pod_is_charged_once_however_often_its_round_asks(
+async def test_a_pod_is_charged_once_however_often_its_cycle_requests_it(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, LEDGER) as on:
         await two_teams(on)
         await on.see(pod("p1", "a", "2"))
-        first = await on.ask(1, ("p1",))
+        first = await on.request(1, ("p1",))
         assert (first.charged, first.refused) == ({"p1": "a"}, {})
-        assert (await on.ask(1, ("p1",))).charged == {"p1": "a"}
+        assert (await on.request(1, ("p1",))).charged == {"p1": "a"}
         assert used(await on.projection(), "a") == {"cpu": 2000}
         await on.decide(*placed("p1", 1))
-        late = await on.ask(1, ("p1",))
+        late = await on.request(1, ("p1",))
         assert late.late
         assert late.charged == {}
         projection = await on.projection()
         assert (used(projection, "a"), projection.pods["p1"].charged) == ({"cpu": 2000}, True)
 
 
-async def test_a_round_that_ends_without_the_pod_or_is_refused_gives_the_charge_back(
+async def test_a_cycle_that_ends_without_the_pod_or_is_rejected_reverts_the_charge(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, LEDGER) as on:
         await two_teams(on)
         await on.see(pod("p1", "a", "2"), pod("p2", "a", "2"))
-        assert (await on.ask(1, ("p1",), ("p2",))).refused == {}
+        assert (await on.request(1, ("p1",), ("p2",))).refused == {}
         decided = await on.decide(*placed("p1", 1))
         await until(on.projection, holds=lambda projection: used(projection, "a") == {"cpu": 2000})
         await on.see(BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", decided[1].seq))
         await until(on.projection, holds=lambda projection: used(projection, "a") == {})
-        assert (await on.ask(2, ("p1", "p2"))).charged == {"p1": "a", "p2": "a"}
+        assert (await on.request(2, ("p1", "p2"))).charged == {"p1": "a", "p2": "a"}
 
 
 async def test_a_group_is_charged_whole_or_not_at_all_and_others_go_on(
@@ -65,17 +65,17 @@ async def test_a_group_is_charged_whole_or_not_at_all_and_others_go_on(
     async with stage(database, nats, tmp_path, LEDGER) as on:
         await on.see(node("n1", "10"), quota("a", "4", "4"), quota("b", "4", "10"))
         await on.see(*(pod(f"a{n}", "a", "2") for n in range(3)), pod("b0", "b", "2"))
-        found = await on.ask(1, ("a0", "a1", "a2"), ("b0",))
+        found = await on.request(1, ("a0", "a1", "a2"), ("b0",))
         assert found.charged == {"b0": "b"}
         assert set(found.refused) == {"a0", "a1", "a2"}
         assert found.refused["a0"].short == {"cpu": 2000}
-        assert (await on.ask(1, ("a0", "a1"), ("b0",))).refused == {}
+        assert (await on.request(1, ("a0", "a1"), ("b0",))).refused == {}
 
 
 @pytest.mark.parametrize(
     "failpoint", ["quota.before-charge:3", "log.before-commit:6", "quota.charged-before-answer:3", "quota.answered:3"]
 )
-async def test_an_ask_of_a_ledger_that_dies_is_asked_again_without_a_double_charge(
+async def test_a_request_to_a_ledger_that_dies_is_repeated_without_a_double_charge(
     database: str, nats: EmbeddedNats, tmp_path: Path, failpoint: str
 ) -> None:
     async with stage(database, nats, tmp_path, LEDGER, env={LEDGER: {"KOORD_FAILPOINT": failpoint}}) as on:
@@ -86,7 +86,7 @@ async def test_an_ask_of_a_ledger_that_dies_is_asked_again_without_a_double_char
             while True:
                 assert time.monotonic() < ends
                 try:
-                    found = await on.ask(cycle, (f"p{cycle - 1}",), deadline_s=1)
+                    found = await on.request(cycle, (f"p{cycle - 1}",), deadline_s=1)
                 except NoResponse:  # the ledger is being started again
                     await asyncio.sleep(0.05)
                     continue

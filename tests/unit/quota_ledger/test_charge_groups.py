@@ -22,7 +22,7 @@ def team(*cpus: int, limit: str = "10") -> Logs:
     return logs
 
 
-def ask(logs: Logs, *groups: tuple[str, ...], cycle: int = 1) -> ChargeResponse:
+def request_charge(logs: Logs, *groups: tuple[str, ...], cycle: int = 1) -> ChargeResponse:
     """Charge, append, and check that the books balance after every event."""
     state: LedgerState = logs.state
     drafts, [answer] = charge(state, [ChargeRequest(epoch=1, cycle=cycle, seen={}, groups=groups)], AdmissionRules())
@@ -41,34 +41,34 @@ def used(logs: Logs) -> int:
 
 def test_a_group_that_has_room_only_in_part_is_refused_whole_and_leaves_its_room_to_those_behind_it() -> None:
     logs = team(4, 4, 4, 6)
-    answer = ask(logs, ("p0", "p1", "p2"), ("p3",))
+    answer = request_charge(logs, ("p0", "p1", "p2"), ("p3",))
     assert answer.refused.keys() == {"p0", "p1", "p2"}
     assert answer.charged == {"p3": "a"}
     assert {short.short["cpu"] for short in answer.refused.values()} == {2000}
     assert used(logs) == 6000
 
 
-def test_a_group_that_has_room_for_all_is_charged_whole_and_asked_again_not_twice() -> None:
+def test_a_group_that_fits_is_charged_whole_and_not_twice_when_repeated() -> None:
     logs = team(4, 4, 2)
-    assert ask(logs, ("p0", "p1", "p2")).charged.keys() == {"p0", "p1", "p2"}
+    assert request_charge(logs, ("p0", "p1", "p2")).charged.keys() == {"p0", "p1", "p2"}
     assert used(logs) == 10_000
-    again = ask(logs, ("p0", "p1", "p2"), cycle=2)
+    again = request_charge(logs, ("p0", "p1", "p2"), cycle=2)
     assert again.charged.keys() == {"p0", "p1", "p2"}
     assert used(logs) == 10_000
 
 
 def test_of_a_group_one_of_whose_pods_is_charged_already_the_others_need_room_of_their_own() -> None:
     logs = team(6, 4, 2)
-    ask(logs, ("p0",))
-    assert ask(logs, ("p0", "p1"), cycle=2).charged.keys() == {"p0", "p1"}
-    refused = ask(logs, ("p1", "p2"), cycle=3)
+    request_charge(logs, ("p0",))
+    assert request_charge(logs, ("p0", "p1"), cycle=2).charged.keys() == {"p0", "p1"}
+    refused = request_charge(logs, ("p1", "p2"), cycle=3)
     assert refused.refused.keys() == {"p1", "p2"}, "p1 keeps the charge of the cycle before until that is over"
     assert used(logs) == 10_000
 
 
 def test_a_pod_that_is_gone_leaves_the_others_of_its_group_their_charge() -> None:
     logs = team(6)
-    assert ask(logs, ("gone", "p0")).charged == {"p0": "a"}
+    assert request_charge(logs, ("gone", "p0")).charged == {"p0": "a"}
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -81,7 +81,7 @@ def test_whatever_the_groups_none_is_charged_in_part_and_the_quota_is_not_exceed
     for group in sizes:
         groups.append(tuple(f"p{at + n}" for n in range(len(group))))
         at += len(group)
-    answer = ask(logs, *groups)
+    answer = request_charge(logs, *groups)
     left = limit
     for names, cpus in zip(groups, sizes, strict=True):
         fits = sum(cpus) <= left

@@ -1,4 +1,4 @@
-"""What accounts declare stands again in a sheet, whatever comes, grows and goes."""
+"""The demand matrix holds the newest amounts while quotas and resources come and go."""
 
 import numpy as np
 from hypothesis import given
@@ -12,20 +12,20 @@ AMOUNTS = st.dictionaries(st.sampled_from(NAMES), SIZES)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), AMOUNTS, st.booleans()), max_size=60))
-def test_a_sheet_says_what_was_put_last(steps: list[tuple[int, dict[str, int], bool]]) -> None:
-    sheet, lines = DemandMatrix(), dict[int, int]()
-    said: dict[int, dict[str, int]] = {}
+def test_a_matrix_holds_the_amounts_written_last(steps: list[tuple[int, dict[str, int], bool]]) -> None:
+    matrix, rows = DemandMatrix(), dict[int, int]()
+    written: dict[int, dict[str, int]] = {}
     for quota, amounts, goes in steps:
-        if goes and quota in lines:
-            sheet.release(lines.pop(quota))
-            del said[quota]
+        if goes and quota in rows:
+            matrix.release(rows.pop(quota))
+            del written[quota]
             continue
-        if quota not in lines:
-            lines[quota] = sheet.take()
-            assert not sheet.read(DEMANDS, np.array([lines[quota]]), NAMES).any(), "nothing of who was there before"
-        sheet.put(DEMANDS, lines[quota], amounts)
-        said[quota] = amounts
-    found = sheet.read(DEMANDS, np.array([lines[quota] for quota in said], np.intp), NAMES)
-    wanted = [[max(-LARGEST, min(each.get(name, 0), LARGEST)) for name in NAMES] for each in said.values()]
-    assert found.tolist() == wanted
-    assert not sheet.read(MINIMA, np.array(list(lines.values()), np.intp), NAMES).any(), "kinds are apart"
+        if quota not in rows:
+            rows[quota] = matrix.take()
+            assert not matrix.read(DEMANDS, np.array([rows[quota]]), NAMES).any(), "nothing of who was there before"
+        matrix.put(DEMANDS, rows[quota], amounts)
+        written[quota] = amounts
+    found = matrix.read(DEMANDS, np.array([rows[quota] for quota in written], np.intp), NAMES)
+    expected = [[max(-LARGEST, min(each.get(name, 0), LARGEST)) for name in NAMES] for each in written.values()]
+    assert found.tolist() == expected
+    assert not matrix.read(MINIMA, np.array(list(rows.values()), np.intp), NAMES).any(), "kinds are apart"

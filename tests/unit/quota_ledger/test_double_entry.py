@@ -77,28 +77,28 @@ def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
             if capacity is None or not children or parent.name in RESERVED:
                 continue
             scaled_mins = [child.scaled_min.get(resource, 0) for child in children]
-            asks = [child.demand.get(resource, 0) for child in children]
+            demands = [child.demand.get(resource, 0) for child in children]
             got = [child.runtime[resource] for child in children]
             lends = [child.lends for child in children]
             weights = [child.declared.weight.get(resource, 0) for child in children]
             certain = [
-                floor if ask > floor or not lend else ask
-                for floor, ask, lend in zip(scaled_mins, asks, lends, strict=True)
+                floor if demand > floor or not lend else demand
+                for floor, demand, lend in zip(scaled_mins, demands, lends, strict=True)
             ]
             assert sum(got) <= max(capacity, 0)  # I4, which implies I3
-            rows = list(zip(scaled_mins, asks, got, lends, weights, certain, strict=True))
-            for floor, ask, runtime, lend, _, base in rows:
-                assert base <= runtime <= max(base, ask)  # I5
-                assert runtime >= min(ask, floor)  # I6
-                assert runtime >= floor or (lend and runtime == ask)  # I7, I8
+            rows = list(zip(scaled_mins, demands, got, lends, weights, certain, strict=True))
+            for floor, demand, runtime, lend, _, base in rows:
+                assert base <= runtime <= max(base, demand)  # I5
+                assert runtime >= min(demand, floor)  # I6
+                assert runtime >= floor or (lend and runtime == demand)  # I7, I8
             borrowed = sum(max(0, runtime - floor) for floor, _, runtime, *_ in rows)
             lent = sum(max(0, floor - runtime) for floor, _, runtime, *_ in rows)
             idle = capacity - sum(got)
             assert capacity - sum(scaled_mins) + lent == borrowed + idle  # I9
             if idle > 0:
-                assert all(runtime >= ask for _, ask, runtime, _, weight, _ in rows if weight > 0)  # I10
-            if sum(asks) <= capacity and all(weights):
-                assert all(runtime in (ask, floor) for floor, ask, runtime, *_ in rows)  # I11
+                assert all(runtime >= demand for _, demand, runtime, _, weight, _ in rows if weight > 0)  # I10
+            if sum(demands) <= capacity and all(weights):
+                assert all(runtime in (demand, floor) for floor, demand, runtime, *_ in rows)  # I11
 
 
 def log(*events: object) -> list[RecordedEvent]:
@@ -115,11 +115,11 @@ LOG = (
 )
 
 
-def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_asked() -> None:
-    trial = verify(log(*LOG, PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, cycle=2)))
-    assert trial.findings == []
-    assert trial.projection.pods["u1"].cycle == 2
-    assert {name: balance for (_, _, name), balance in trial.projection.balances.by_account.items()} == {
+def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_requested() -> None:
+    report = verify(log(*LOG, PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, cycle=2)))
+    assert report.findings == []
+    assert report.projection.pods["u1"].cycle == 2
+    assert {name: balance for (_, _, name), balance in report.projection.balances.by_account.items()} == {
         "supply": {"cpu": -8},
         "hold:koordinator-root-quota": {"cpu": 5},
         "hold:team": {"cpu": 3},
@@ -129,9 +129,9 @@ def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_asked() ->
 
 
 def test_a_released_pod_leaves_nothing_behind() -> None:
-    trial = verify(log(*LOG, PodReleased(pod_uid="u1", pod="ns/a", quota="team", reason="deleted")))
-    assert trial.findings == []
-    quotas = [name for _, _, name in trial.projection.balances.by_account]
+    report = verify(log(*LOG, PodReleased(pod_uid="u1", pod="ns/a", quota="team", reason="deleted")))
+    assert report.findings == []
+    quotas = [name for _, _, name in report.projection.balances.by_account]
     assert quotas == ["supply", "hold:koordinator-root-quota", "hold:team"]
 
 

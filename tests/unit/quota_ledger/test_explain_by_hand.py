@@ -96,7 +96,7 @@ class Child(NamedTuple):
     """A printed line of a level."""
 
     name: str
-    asks: int
+    requests: int
     counts: int
     min: int
     floor: int
@@ -118,7 +118,7 @@ class Level(NamedTuple):
 
 
 STEP = re.compile(
-    r"  (?P<name>\S+): asks (?P<asks>\w+)(?:, (?:of which|at least) (?P<counts>\w+) count)?, min (?P<min>\w+)"
+    r"  (?P<name>\S+): requests (?P<requests>\w+)(?:, (?:of which|at least) (?P<counts>\w+) count)?, min (?P<min>\w+)"
     r"(?:, in force (?P<floor>\w+))?, weight (?P<weight>\w+)(?P<kept>, does not lend)?: (?P<terms>.+) = (?P<runtime>\w+)"
 )
 
@@ -142,8 +142,8 @@ def levels(text: str) -> Iterator[Level]:
         for each in filter(None, map(STEP.fullmatch, body)):
             child = Child(
                 each["name"],
-                of(each["asks"]),
-                of(each["counts"] or each["asks"]),
+                of(each["requests"]),
+                of(each["counts"] or each["requests"]),
                 of(each["min"]),
                 of(each["floor"] or each["min"]),
                 of(each["weight"]),
@@ -160,7 +160,7 @@ def levels(text: str) -> Iterator[Level]:
 
 
 def worked_out(level: Level) -> tuple[dict[str, list[int]], list[tuple[int, int]]]:
-    """What each child gets, at first and in each round; and the rounds: what is left, and the weights it is divided by."""
+    """The share of each child, at first and in each round; and the rounds: what is left, and the weights it is divided by."""
     minima = sum(child.min for child in level.children)
     got: dict[str, list[int]] = {}
     for child in level.children:
@@ -203,7 +203,7 @@ def test_every_printed_level_is_what_plain_rules_make_of_it(situation: Situation
 
 
 @SITUATIONS
-def test_the_levels_hang_together_and_pods_come_to_what_is_asked_and_used(situation: Situation) -> None:
+def test_the_levels_fit_together_and_pods_add_up_to_requests_and_use(situation: Situation) -> None:
     projection = situation().state.projection
     for name, (parent, *_) in QUOTAS.items():
         text = render.explained(explain(projection, name))
@@ -212,10 +212,10 @@ def test_the_levels_hang_together_and_pods_come_to_what_is_asked_and_used(situat
             if above != ROOT and (resource, QUOTAS[above][0] or ROOT) in found:
                 [own] = [child for child in found[resource, QUOTAS[above][0] or ROOT].children if child.name == above]
                 assert own.runtime == level.capacity
-                assert own.asks == sum(child.counts for child in level.children)
+                assert own.requests == sum(child.counts for child in level.children)
         if name in PODS:
             count, cpu, running = PODS[name]
-            of_pods = {child.name: child.asks for child in found["cpu", parent or ROOT].children}[name]
+            of_pods = {child.name: child.requests for child in found["cpu", parent or ROOT].children}[name]
             assert of_pods == count * int(cpu) * 1000
             assert f"used cpu:{running * int(cpu)}" in text or not running
             assert uses_and_waits(text) == (running * int(cpu) * 1000, (count - running) * int(cpu) * 1000)
@@ -264,11 +264,11 @@ def test_the_overview_adds_up(history: History) -> None:
     for name, of in found.items():
         below = [child for child in quotas[name].children if child not in RESERVED]
         own = [pod for pod in projection.pods.values() if pod.quota == name]
-        used, asked = total(pod.request for pod in own if pod.charged), total(pod.request for pod in own)
+        used, requested = total(pod.request for pod in own if pod.charged), total(pod.request for pod in own)
         for resource, line in of.items():
             under = [found[child][resource] for child in below if resource in found[child]]
             assert line.used == used.get(resource, 0) + sum(each.used for each in under)
-            waits = sub(asked, used).get(resource, 0)
+            waits = sub(requested, used).get(resource, 0)
             assert line.waiting == waits + sum(each.waiting for each in under)
             if name == ROOT:
                 held = total(quotas[group].used for group in RESERVED)

@@ -31,8 +31,8 @@ def test_a_batch_is_its_levels_one_by_one(
     cells = np.zeros((3, width, len(levels)), np.int64)
     lends = np.ones((width, len(levels)), np.bool_)
     for column, (_, children, _) in enumerate(levels):
-        for row, (ask, own, weight, lend) in enumerate(children):
-            cells[:, row, column] = ask, own, weight
+        for row, (demand, own, weight, lend) in enumerate(children):
+            cells[:, row, column] = demand, own, weight
             lends[row, column] = lend
     capacity = np.array([level[0] for level in levels], np.int64)
     scales = np.array([level[2] for level in levels], np.bool_)
@@ -44,8 +44,8 @@ def test_a_batch_is_its_levels_one_by_one(
         alone = share(
             amount,
             [
-                Child(f"{index:02}", floor, ask, weight, lend)
-                for index, ((ask, _, weight, lend), floor) in enumerate(zip(children, scaled_mins, strict=True))
+                Child(f"{index:02}", floor, demand, weight, lend)
+                for index, ((demand, _, weight, lend), floor) in enumerate(zip(children, scaled_mins, strict=True))
             ],
         )
         assert found[0][: len(children), column].tolist() == scaled_mins

@@ -29,7 +29,7 @@ from tests.support.hypothesis_examples import examples
 from tests.support.quota_logs import SETTINGS, Logs, node, pod, quota, two_teams
 
 
-def test_a_team_borrows_what_the_other_does_not_ask_for_and_gives_it_back() -> None:
+def test_a_team_borrows_from_the_demand_that_the_other_lacks_and_returns_it() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "8", at="n1"))
     assert (logs.runtime("a"), logs.runtime("b")) == ({"cpu": 8000}, {"cpu": 0})
@@ -130,11 +130,11 @@ def test_over_use_is_tolerated_for_a_while_and_then_the_least_important_pods_go(
     logs.now_ns += 10 * SECOND
     assert logs.tell("cluster", node("n1", "10")) == []  # exactly as long is not longer
     logs.now_ns += 1
-    decided, asked = logs.tell("cluster", node("n1", "10"))
+    decided, evicted = logs.tell("cluster", node("n1", "10"))
     assert isinstance(decided, RevocationDecided)
     assert decided.pods == ("x",)
-    assert isinstance(asked, EvictionRequested)
-    assert asked.pod == "ns/x"
+    assert isinstance(evicted, EvictionRequested)
+    assert evicted.pod == "ns/x"
 
 
 def leaving(observed: PodObserved) -> PodObserved:
@@ -143,17 +143,17 @@ def leaving(observed: PodObserved) -> PodObserved:
     return msgspec.structs.replace(observed, object=msgspec.structs.replace(body, metadata=going))
 
 
-def test_who_is_leaving_is_not_asked_to_go_again_and_nobody_goes_in_its_place() -> None:
+def test_a_terminating_pod_is_not_evicted_again_and_no_other_in_its_place() -> None:
     logs = Logs(LedgerSettings(revoke=True, revoke_after_s=10))
     logs.tell("cluster", node("n1", "10"), quota("a", "5", "10"), quota("b", "5", "10"), pod("w", "b", "5"))
     x, y, z = (pod(name, "a", "2", at="n1", priority=number) for number, name in enumerate("xyz", 1))
     v = pod("v", "a", "1", at="n1")
     logs.tell("cluster", v, x, y, z)
     logs.now_ns += 11 * SECOND
-    [decided, asked] = logs.tell("cluster", leaving(v))  # 7 of 5 are used, 1 of that is leaving
+    [decided, evicted] = logs.tell("cluster", leaving(v))  # 7 of 5 are used, 1 of that is leaving
     assert isinstance(decided, RevocationDecided)
-    assert isinstance(asked, EvictionRequested)
-    assert (decided.pods, asked.pod) == (("x",), "ns/x")
+    assert isinstance(evicted, EvictionRequested)
+    assert (decided.pods, evicted.pod) == (("x",), "ns/x")
     logs.now_ns += 11 * SECOND
     assert logs.tell("cluster", leaving(x)) == []
     assert logs.state.projection.trees[""].quotas["a"].used == {"cpu": 7_000}

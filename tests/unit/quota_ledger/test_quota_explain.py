@@ -1,4 +1,4 @@
-"""What is explained adds up, and is what was decided."""
+"""Explanations add up and equal the decisions."""
 
 import pytest
 from hypothesis import given, settings
@@ -34,9 +34,9 @@ def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) ->
 
 
 def books_of(*events: Event, projection: LedgerProjection | None = None) -> LedgerProjection:
-    trial = verify([RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)], projection)
-    trial.projection.apply(trial.projection.trees[""].compute_delta().event(""))
-    return trial.projection
+    report = verify([RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)], projection)
+    report.projection.apply(report.projection.trees[""].compute_delta().event(""))
+    return report.projection
 
 
 def team(name: str, min_: int) -> QuotaDeclared:
@@ -44,7 +44,7 @@ def team(name: str, min_: int) -> QuotaDeclared:
     return QuotaDeclared(quota=name, declared=quota)
 
 
-def asks(uid: str, quota: str, cpu: int) -> PodAttached:
+def waits(uid: str, quota: str, cpu: int) -> PodAttached:
     return PodAttached(pod_uid=uid, pod=f"ns/{uid}", quota=quota, request={"cpu": cpu})
 
 
@@ -58,16 +58,16 @@ def borrowed() -> LedgerProjection:
         CapacitySet(tree="", total={"cpu": 10_000}),
         team("a", 5_000),
         team("b", 5_000),
-        asks("x", "a", 8_000),
+        waits("x", "a", 8_000),
         uses("x", "a", 8_000),
-        asks("y", "b", 6_000),
+        waits("y", "b", 6_000),
     )
 
 
 def test_explain_writes_the_arithmetic_out() -> None:
     projection = borrowed()
     text = render.explained(explain(projection, "a"))
-    assert "a: asks 8, min 5, weight 9: 5 = 5" in text
+    assert "a: requests 8, min 5, weight 9: 5 = 5" in text
     assert "surplus 0 + lent 0 = borrowed 0 + idle 0" in text
     assert "ns/x  uses cpu:8 " in text
     with pytest.raises(UnknownQuota, match="koord quota tree"):
@@ -81,13 +81,13 @@ def test_why_names_the_account_that_is_short_and_who_holds_it() -> None:
     assert explain_pod(borrowed(), "x", AdmissionRules()).state == "used"
 
 
-def test_why_says_that_a_pod_that_must_stay_needs_room_in_min() -> None:
+def test_a_pod_that_must_not_be_preempted_is_explained_by_min() -> None:
     def stays(uid: str, cpu: int) -> PodAttached:
         return PodAttached(pod_uid=uid, pod=f"ns/{uid}", quota="a", request={"cpu": cpu}, preemptible=False)
 
     whole = CapacitySet(tree="", total={"cpu": 10_000})
     projection = books_of(
-        whole, team("a", 5_000), stays("x", 4_000), uses("x", "a", 4_000), asks("z", "a", 3_000), uses("z", "a", 3_000),
+        whole, team("a", 5_000), stays("x", 4_000), uses("x", "a", 4_000), waits("z", "a", 3_000), uses("z", "a", 3_000),
         stays("y", 2_000),
     )  # fmt: skip
     text = render.why_pod(explain_pod(projection, "y", AdmissionRules()))
@@ -98,7 +98,7 @@ def test_why_says_that_a_pod_that_must_stay_needs_room_in_min() -> None:
 def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
     projection = books_of(
         CapacitySet(tree="", total={"cpu": 10_000}), QuotaDeclared(quota=DEFAULT, declared=DeclaredQuota(name=DEFAULT, max={"cpu": 2**63 - 1})),
-        team("a", 5_000), asks("x", DEFAULT, 3_000), uses("x", DEFAULT, 3_000),
+        team("a", 5_000), waits("x", DEFAULT, 3_000), uses("x", DEFAULT, 3_000),
     )  # fmt: skip
     text = render.explained(explain(projection, DEFAULT))
     assert text.startswith(
@@ -107,7 +107,7 @@ def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
     assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(overview(projection)))
 
 
-def test_whatif_changes_nothing_but_says_what_would() -> None:
+def test_what_if_changes_nothing_but_shows_the_changes() -> None:
     projection = borrowed()
     before = overview(projection)
     assert changed_runtimes(projection, parsed(("a.min.cpu=7",))) == {
@@ -122,10 +122,10 @@ def test_whatif_changes_nothing_but_says_what_would() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"scales_min": False}, {"guarantees": True}])
-def test_whatif_shares_by_the_settings_that_are_in_force(settings: dict[str, bool]) -> None:
+def test_what_if_computes_with_the_settings_in_force(settings: dict[str, bool]) -> None:
     there = CapacitySet(tree="", total={"cpu": 8_000})
     projection = books_of(
-        there, team("a", 5_000), team("b", 5_000), asks("x", "a", 8_000), uses("x", "a", 8_000), asks("y", "b", 6_000),
+        there, team("a", 5_000), team("b", 5_000), waits("x", "a", 8_000), uses("x", "a", 8_000), waits("y", "b", 6_000),
         projection=LedgerProjection(**settings),  # type: ignore[arg-type]
     )  # fmt: skip
     a, b = (projection.trees[""].quotas[name].runtime["cpu"] for name in "ab")

@@ -20,14 +20,14 @@ def teams_with_pods() -> Logs:
     return logs
 
 
-async def asked(logs: Logs, path: str, *, leads: bool = True) -> tuple[int, Any]:
+async def response_to(logs: Logs, path: str, *, leads: bool = True) -> tuple[int, Any]:
     async with TestServer(application(lambda: logs.state, lambda: leads)) as server, aiohttp.ClientSession() as client:
         answer = await client.get(server.make_url(path))
         return answer.status, await answer.json()
 
 
 async def test_one_quota_is_shown_with_every_number_and_its_pods() -> None:
-    status, summary = await asked(teams_with_pods(), f"{QUOTAS}/a?includePods=true")
+    status, summary = await response_to(teams_with_pods(), f"{QUOTAS}/a?includePods=true")
     assert status == 200
     version = summary.pop("runtimeVersion")
     assert version > 0
@@ -60,26 +60,26 @@ async def test_one_quota_is_shown_with_every_number_and_its_pods() -> None:
     }
 
 
-async def test_all_quotas_are_shown_but_the_root_and_pods_only_when_asked_for() -> None:
+async def test_all_quotas_but_the_root_are_shown_and_pods_only_on_request() -> None:
     logs = teams_with_pods()
-    _, found = await asked(logs, QUOTAS)
+    _, found = await response_to(logs, QUOTAS)
     assert list(found) == ["a", "b", DEFAULT, SYSTEM]
     assert "podCache" not in found["a"]
-    assert await asked(logs, f"{QUOTAS}?tree=nowhere") == (200, {})
+    assert await response_to(logs, f"{QUOTAS}?tree=nowhere") == (200, {})
 
 
 async def test_the_root_is_shown_by_name_with_what_is_shared() -> None:
-    _, root = await asked(teams_with_pods(), f"{QUOTAS}/{ROOT}")
+    _, root = await response_to(teams_with_pods(), f"{QUOTAS}/{ROOT}")
     assert root["runtime"] == {"cpu": "10", "memory": "64Gi"}
     assert root["used"] == {"cpu": "8"}
 
 
 async def test_a_quota_that_is_not_there_is_not_found() -> None:
-    assert await asked(teams_with_pods(), f"{QUOTAS}/c") == (404, {"message": "cannot find quota c"})
+    assert await response_to(teams_with_pods(), f"{QUOTAS}/c") == (404, {"message": "cannot find quota c"})
 
 
 async def test_only_the_leader_answers() -> None:
-    assert await asked(teams_with_pods(), QUOTAS, leads=False) == (503, {"message": "the instance is not leader"})
+    assert await response_to(teams_with_pods(), QUOTAS, leads=False) == (503, {"message": "the instance is not leader"})
 
 
 def shown(metrics: QuotaMetrics) -> dict[tuple[str, ...], float]:

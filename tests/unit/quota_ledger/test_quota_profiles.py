@@ -91,7 +91,7 @@ def test_a_profile_becomes_the_root_of_a_tree_as_large_as_its_nodes() -> None:
             },
         },
     )
-    assert made(logs) == []  # said once
+    assert made(logs) == []  # recorded once
 
 
 def test_a_node_that_comes_goes_or_fails_moves_the_quota() -> None:
@@ -99,7 +99,7 @@ def test_a_node_that_comes_goes_or_fails_moves_the_quota() -> None:
     logs.tell("cluster", profile(labels={PREFIX + "tree-id": "t"}))
     assert body(logs)["spec"]["min"]["cpu"] == "20"
     logs.tell("cluster", node("a3", "a", "4500m", ready=False))
-    assert made(logs) == []  # told just now
+    assert made(logs) == []  # written just now
     logs.now_ns += SECOND
     now = body(logs)
     assert now["spec"]["min"]["cpu"] == "24500m"
@@ -150,7 +150,7 @@ def test_labels_of_the_profile_override_all_but_tree_and_root() -> None:
         ({"quotaName": 7}, "quotaName"),
     ],
 )
-def test_a_profile_that_cannot_be_read_makes_nothing_and_says_why(spec: dict[str, Any], what: str) -> None:
+def test_an_unreadable_profile_creates_nothing_and_records_the_reason(spec: dict[str, Any], what: str) -> None:
     logs = two_pools()
     logs.tell("cluster", profile(spec))
     assert made(logs) == []

@@ -1,4 +1,4 @@
-"""What the objects of quotas are told, and when."""
+"""The numbers written to quota objects, and when."""
 
 import json
 from typing import Any
@@ -13,8 +13,8 @@ from shared.kube.instants import SECOND
 from tests.support.quota_logs import Logs, pod, quota, two_teams
 
 
-def told(logs: Logs, **limits: Any) -> dict[str, FieldsDesired]:
-    """What one look tells, recorded: name of the object -> level."""
+def patched(logs: Logs, **limits: Any) -> dict[str, FieldsDesired]:
+    """Folds the patches of one append: name of the object -> patch."""
     found = {}
     for draft in statuses(logs.state, logs.now_ns, **limits):
         assert isinstance(draft.event, FieldsDesired)
@@ -27,10 +27,10 @@ def annotations(level: FieldsDesired) -> dict[str, Any]:
     return {key.removeprefix(PREFIX): json.loads(text) for key, text in level.patch["metadata"]["annotations"].items()}
 
 
-def test_a_quota_is_told_what_it_may_use_is_asked_for_and_uses() -> None:
+def test_an_object_has_the_runtime_request_and_use_of_its_quota() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "8", at="n1"), pod("p2", "a", "500m"))
-    level = told(logs)["quotas/a"]
+    level = patched(logs)["quotas/a"]
     assert (level.resource, level.uid, level.subresource) == ("elasticquotas.scheduling.sigs.k8s.io", "a", "")
     assert annotations(level) == {
         "runtime": {"cpu": "8500m"},
@@ -40,63 +40,63 @@ def test_a_quota_is_told_what_it_may_use_is_asked_for_and_uses() -> None:
     assert level.patch["status"] == {"used": {"cpu": "8"}}
 
 
-def test_nothing_is_told_twice_and_nothing_that_is_zero_at_first() -> None:
+def test_nothing_is_written_twice_and_no_zero_at_first() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "8", at="n1"))
-    assert set(told(logs)) == {"quotas/a"}  # b has only zeros, the root and the reserved groups have no objects
+    assert set(patched(logs)) == {"quotas/a"}  # b has only zeros, the root and the reserved groups have no objects
     logs.now_ns += 10 * SECOND
-    assert told(logs) == {}
+    assert patched(logs) == {}
 
 
-def test_what_is_no_longer_used_is_told_as_zero() -> None:
+def test_a_resource_no_longer_used_is_written_as_zero() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "8", at="n1"))
-    told(logs)
+    patched(logs)
     logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"))
     logs.now_ns += SECOND
-    level = told(logs)["quotas/a"]
+    level = patched(logs)["quotas/a"]
     assert level.patch["status"] == {"used": {"cpu": "0"}}
     assert annotations(level)["runtime"] == {"cpu": "0"}
 
 
-def test_an_object_is_told_of_changes_once_a_second_and_then_of_the_newest() -> None:
+def test_an_object_is_patched_once_a_second_with_the_newest_numbers() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "1", at="n1"))
-    told(logs)
+    patched(logs)
     logs.tell("cluster", pod("p2", "a", "2", at="n1"))
-    assert told(logs) == {}
+    assert patched(logs) == {}
     logs.tell("cluster", pod("p3", "a", "4", at="n1"))
     logs.now_ns += SECOND
-    assert told(logs)["quotas/a"].patch["status"] == {"used": {"cpu": "7"}}
+    assert patched(logs)["quotas/a"].patch["status"] == {"used": {"cpu": "7"}}
 
 
-def test_one_look_tells_a_limited_number_of_objects_and_the_next_one_the_rest() -> None:
+def test_one_append_patches_a_limited_number_of_objects_and_the_next_the_rest() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "1", at="n1"), pod("p2", "b", "1", at="n1"))
-    assert sorted([*told(logs, max_objects=1), *told(logs, max_objects=1)]) == ["quotas/a", "quotas/b"]
+    assert sorted([*patched(logs, max_objects=1), *patched(logs, max_objects=1)]) == ["quotas/a", "quotas/b"]
 
 
-def test_an_object_that_is_made_anew_is_told_again() -> None:
+def test_an_object_that_is_created_again_is_patched_again() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "1", at="n1"))
-    before = told(logs)["quotas/a"]
+    before = patched(logs)["quotas/a"]
     anew = quota("a", "5", "10")
     anew.object["metadata"]["uid"] = "another"
     logs.tell("cluster", anew)
-    assert told(logs)["quotas/a"].patch == before.patch
+    assert patched(logs)["quotas/a"].patch == before.patch
 
 
-def test_a_parent_is_told_what_its_children_use() -> None:
+def test_a_parent_has_the_use_of_its_children() -> None:
     logs = two_teams()
     logs.tell("cluster", quota("dept", "0", "10", is_parent=True), quota("c", "0", "10", parent="dept"))
     logs.tell("cluster", pod("p1", "c", "1", at="n1"))
-    assert told(logs)["quotas/dept"].patch["status"] == {"used": {"cpu": "1"}}
+    assert patched(logs)["quotas/dept"].patch["status"] == {"used": {"cpu": "1"}}
 
 
 def test_a_restart_repeats_nothing() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "8", at="n1"))
-    told(logs)
+    patched(logs)
     again = LedgerState()
     again.restore(logs.state.encode())
     assert statuses(again, logs.now_ns + SECOND) == []
@@ -113,10 +113,10 @@ def overwritten(name: str, **texts: str) -> ObjectObserved:
 def test_what_a_webhook_noted_for_a_pod_that_never_came_is_taken_back() -> None:
     logs = two_teams()
     logs.tell("cluster", overwritten("a", child_request='{"cpu":"2"}'))
-    assert annotations(told(logs)["quotas/a"]) == {"child-request": {"cpu": "0"}}
+    assert annotations(patched(logs)["quotas/a"]) == {"child-request": {"cpu": "0"}}
     logs.tell("cluster", overwritten("a", child_request='{"cpu":"0"}'))
     logs.now_ns += SECOND
-    assert told(logs) == {}
+    assert patched(logs) == {}
 
 
 def test_numbers_that_others_left_or_that_cannot_be_read_become_ours() -> None:
@@ -124,7 +124,7 @@ def test_numbers_that_others_left_or_that_cannot_be_read_become_ours() -> None:
     left = overwritten("a", runtime='{"cpu":"7"}', non_preemptible_used='{"cpu":"1"}', request="lots")
     left.object["status"] = {"used": {"cpu": "7"}}
     logs.tell("cluster", left, pod("p1", "a", "1", at="n1"))
-    level = told(logs)["quotas/a"]
+    level = patched(logs)["quotas/a"]
     assert annotations(level) == {
         "runtime": {"cpu": "1"},
         "request": {"cpu": "1"},
@@ -134,7 +134,7 @@ def test_numbers_that_others_left_or_that_cannot_be_read_become_ours() -> None:
     assert level.patch["status"] == {"used": {"cpu": "1"}}
 
 
-def test_what_an_object_says_survives_a_restart() -> None:
+def test_numbers_present_on_an_object_survive_a_restart() -> None:
     logs = two_teams()
     logs.tell("cluster", overwritten("a", child_request='{"cpu":"2"}'))
     again = LedgerState()

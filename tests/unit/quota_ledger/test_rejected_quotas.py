@@ -13,7 +13,7 @@ from tests.support.quota_logs import Logs, node, quota, two_teams
 
 
 def spec(name: str, **changed: Any) -> ObjectObserved:
-    """Team `a` or another with 5 of 10 cores, and what is said otherwise of its spec or annotations."""
+    """Team `a` or another with 5 of 10 cores, and a changed spec or annotations."""
     observed = quota(name, "5", "10")
     observed.object["metadata"]["annotations"] = changed.pop("annotations", {})
     observed.object["spec"] |= changed
@@ -25,7 +25,7 @@ def declared_min(logs: Logs, name: str = "a") -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("bad", "code", "says"),
+    ("bad", "code", "text"),
     [
         (spec("a", min={"cpu": "11"}), "minMax", "raise max or lower min"),
         (spec("a", min={"cpu": "-1"}), "negative", "min of cpu is negative"),
@@ -34,14 +34,14 @@ def declared_min(logs: Logs, name: str = "a") -> dict[str, int]:
         (spec("a", min={"cpu": "6"}, annotations={PREFIX + "shared-weight": "3"}), "sharedWeightParse", "JSON object"),
     ],
 )
-def test_a_quota_that_cannot_be_keeps_its_last_good_declaration(bad: ObjectObserved, code: str, says: str) -> None:
+def test_a_quota_that_cannot_be_keeps_its_last_good_declaration(bad: ObjectObserved, code: str, text: str) -> None:
     logs = two_teams()
     [rejected] = logs.tell("cluster", bad)
     assert isinstance(rejected, QuotaRejected)
     assert (rejected.quota, rejected.code) == ("a", code)
-    assert says in rejected.reason
+    assert text in rejected.reason
     assert declared_min(logs) == {"cpu": 5000}
-    assert logs.tell("cluster", bad) == []  # said once
+    assert logs.tell("cluster", bad) == []  # recorded once
     mended = logs.tell("cluster", spec("a", min={"cpu": "6"}))
     assert mended[0] == QuotaRejected(quota="a")
     assert declared_min(logs) == {"cpu": 6000}

@@ -38,7 +38,7 @@ def test_e20_a_lender_gets_back_what_it_lent() -> None:
     assert runtimes(tree) == {"A": 50, "B": 50}
 
 
-def test_floors_of_quotas_that_do_not_lend_add_up_the_tree() -> None:
+def test_minima_of_quotas_that_do_not_lend_add_up_the_tree() -> None:
     """Checklist 5 of spec/quota.md 11."""
     quotas = [
         Q("P", 20, 40, lends=False),

@@ -63,8 +63,8 @@ def _attempt(ledger: RecordedLedger, attempt: Mapping[str, Any], number: int) ->
     }
     refused = _refused(ledger, tree, quota, pod)
     if (held := ledger.held(key)) is not None and not held.charged:
-        ask = ChargeRequest(epoch=1, cycle=number, seen={}, groups=((key,),))
-        drafts, [response] = charge(ledger.state, [ask], ledger.settings.admission())
+        request = ChargeRequest(epoch=1, cycle=number, seen={}, groups=((key,),))
+        drafts, [response] = charge(ledger.state, [request], ledger.settings.admission())
         refused = None if key in response.charged else refused
         if attempt["reserve"]:
             ledger.record([draft.event for draft in drafts])

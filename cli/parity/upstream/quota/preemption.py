@@ -107,8 +107,8 @@ def _breaking(budgets: Sequence[Mapping[str, Any]], pods: Sequence[Pod]) -> set[
     for pod in pods:
         labels = pod.metadata.labels or {}
         for index, budget in enumerate(budgets):
-            wanted = budget["spec"].get("selector", {}).get("matchLabels", {})
-            is_covered = wanted and wanted.items() <= labels.items()
+            selector = budget["spec"].get("selector", {}).get("matchLabels", {})
+            is_covered = selector and selector.items() <= labels.items()
             if budget["metadata"]["namespace"] != pod.metadata.namespace or not is_covered:
                 continue
             if pod.metadata.name in (budget["status"].get("disruptedPods") or {}):
