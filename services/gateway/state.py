@@ -3,6 +3,7 @@
 Objects themselves stay in the API and in the log; a digest of each is enough to detect a change.
 """
 
+from sys import intern
 from typing import ClassVar, cast
 
 from services.gateway.effects.intents import POD_SCHEDULED
@@ -17,7 +18,7 @@ from services.gateway.state_fields import (
     identity_of,
     result_of,
 )
-from services.gateway.state_snapshot import StoredState, decode, encode
+from services.gateway.state_snapshot import StoredState, decode, encode, restore_pods, store_pods
 from services.gateway.webhooks.admission_state import AdmissionState
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import (
@@ -51,7 +52,7 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 8
+    SCHEMA: ClassVar[int] = 9
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -115,15 +116,14 @@ class GatewayState:
             self.late_admitted.pop(before.uid, None)
         scheduled = pod.condition(POD_SCHEDULED)
         unschedulable = scheduled is not None and scheduled.status == "False"
-        observed = ObservedPod(
+        # Interned, since many pods have these names in common.
+        self.pods[key] = ObservedPod(
             identity_of(uid, pod),
-            node=pod.spec.node_name,
-            scheduler=pod.spec.scheduler_name,
-            quota=(pod.metadata.labels or {}).get(QUOTA_NAME, ""),
+            node=intern(pod.spec.node_name),
+            scheduler=intern(pod.spec.scheduler_name),
+            quota=intern((pod.metadata.labels or {}).get(QUOTA_NAME, "")),
             flags=UNSCHEDULABLE * unschedulable | TERMINATING * (pod.metadata.deletion_timestamp is not None),
         )
-        observed.share_strings()
-        self.pods[key] = observed
 
     def _deleted(self, resource: str, key: str, uid: str = "") -> None:
         objects = self.known.get(resource, {})
@@ -140,7 +140,7 @@ class GatewayState:
                 known={
                     resource: objects for resource, objects in self.known.items() if objects and resource != PODS.name
                 },
-                pods=self.pods,
+                pods=store_pods(self.pods),
                 intents=self.intents.stored(),
                 started_seq=self.started_seq,
                 admission=self.admission.stored(),
@@ -151,9 +151,7 @@ class GatewayState:
     def restore(self, data: bytes) -> None:
         """Restores what `encode` wrote, and derives the rest."""
         stored = decode(data)
-        self.positions, self.pods = stored.positions, stored.pods
-        for pod in self.pods.values():
-            pod.share_strings()
+        self.positions, self.pods = stored.positions, restore_pods(stored.pods)
         self.known = self._known_with_pods(stored.known)
         self.intents.restore(stored.intents)
         self.started_seq = stored.started_seq

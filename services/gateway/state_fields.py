@@ -2,7 +2,6 @@
 
 import re
 from hashlib import blake2b
-from sys import intern
 from typing import NamedTuple
 
 import msgspec
@@ -48,7 +47,7 @@ class KnownObject(msgspec.Struct, gc=False, array_like=True):
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-class ObservedPod(KnownObject, gc=False, array_like=True):
+class ObservedPod(KnownObject, gc=False):
     """The last record of a pod, and its fields that effects and webhooks need.
 
     Attributes:
@@ -72,10 +71,6 @@ class ObservedPod(KnownObject, gc=False, array_like=True):
     def terminating(self) -> bool:
         """Returns whether it has a deletion timestamp."""
         return bool(self.flags & TERMINATING)
-
-    def share_strings(self) -> None:
-        """Interns the names, which many pods have in common."""
-        self.node, self.scheduler, self.quota = intern(self.node), intern(self.scheduler), intern(self.quota)
 
 
 class Suppressed(NamedTuple):

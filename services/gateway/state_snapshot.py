@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from operator import itemgetter
+from sys import intern
 from typing import TypeVar
 
 import msgspec
@@ -28,12 +29,28 @@ class StoredIntents(msgspec.Struct):
     early_outcomes: ByContext[EarlyOutcome]
 
 
+class StoredPods(msgspec.Struct):
+    """Stored form of the pods: columns in order of the keys, with indices into the names that pods have in common.
+
+    A list of records would give each restored pod its own copies of the names. They are shared afterwards, but the freed
+    copies would leave half-empty memory pools.
+    """
+
+    names: list[str]
+    keys: list[str]
+    identities: list[bytes]
+    nodes: list[int]
+    schedulers: list[int]
+    quotas: list[int]
+    flags: list[int]
+
+
 class StoredState(msgspec.Struct):
     """Stored form of the whole State."""
 
     positions: dict[str, int]
     known: dict[str, dict[str, KnownObject]]
-    pods: dict[str, ObservedPod]
+    pods: StoredPods
     intents: StoredIntents
     started_seq: int
     admission: StoredAdmission
@@ -65,3 +82,38 @@ def by_context(items: Mapping[Cause, T]) -> ByContext[T]:
 def by_cause(stored: ByContext[T]) -> dict[Cause, T]:
     """Reverses `by_context`."""
     return {Cause(context, seq): item for context, items in stored.items() for seq, item in items}
+
+
+def store_pods(pods: Mapping[str, ObservedPod]) -> StoredPods:
+    """Returns the stored form of the pods."""
+    keys = sorted(pods)
+    in_order = [pods[key] for key in keys]
+    names = sorted({name for pod in in_order for name in (pod.node, pod.scheduler, pod.quota)})
+    index = {name: number for number, name in enumerate(names)}
+    return StoredPods(
+        names=names,
+        keys=keys,
+        identities=[pod.identity for pod in in_order],
+        nodes=[index[pod.node] for pod in in_order],
+        schedulers=[index[pod.scheduler] for pod in in_order],
+        quotas=[index[pod.quota] for pod in in_order],
+        flags=[pod.flags for pod in in_order],
+    )
+
+
+def restore_pods(stored: StoredPods) -> dict[str, ObservedPod]:
+    """Reverses `store_pods`; the names are interned."""
+    names = list(map(intern, stored.names))
+    columns = zip(
+        stored.keys,
+        stored.identities,
+        stored.nodes,
+        stored.schedulers,
+        stored.quotas,
+        stored.flags,
+        strict=True,
+    )
+    return {
+        key: ObservedPod(identity, names[node], names[scheduler], names[quota], flags)
+        for key, identity, node, scheduler, quota, flags in columns
+    }
