@@ -26,8 +26,8 @@ from services.scheduler.kernels.select import (
     FEASIBLE,
     UP,
     add,
+    best_rows,
     close,
-    leading,
     note_refusals,
     occurrences,
     overlay,
@@ -308,7 +308,7 @@ class ClassEvaluation:
     def _best(self, pod_hash: np.uint64) -> list[int]:
         """Returns the rows of the best nodes for the pod, the best first."""
         if self._leaders is None or self._leaders[0] != pod_hash:
-            self._leaders = pod_hash, leading(self.total, self._hashes, pod_hash, BEST).tolist()
+            self._leaders = pod_hash, best_rows(self.total, self._hashes, pod_hash, BEST).tolist()
         return self._leaders[1]
 
     def none_feasible(self) -> bool:

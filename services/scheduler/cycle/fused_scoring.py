@@ -1,51 +1,59 @@
 """One compiled pass over nodes for the fit filter and all score terms of a class of pods."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, LoadTerm, ScoreTerm
+from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
+from services.scheduler.kernels.arguments import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Int64, Rows
 
 _NO_NUMBERS: Int64 = np.zeros(0, np.int64)
 _NO_ARRAYS: Int64 = np.zeros((0, 0), np.int64)
-_NOT_EVEN = BalanceTerm(_NO_NUMBERS, _NO_NUMBERS)
-_NOT_LEFT = LoadTerm(_NO_ARRAYS, _NO_ARRAYS, _NO_NUMBERS, _NO_NUMBERS, 0, 1, _NO_NUMBERS, 0)
-_NOT_SHORT = (-1, _NO_NUMBERS, _NO_NUMBERS, 0)
+_NO_FIT = Fit(-1, _NO_NUMBERS, _NO_NUMBERS, 0)
+_NO_BALANCE = Balance(0, 0, _NO_NUMBERS, _NO_NUMBERS)
+_NO_LOAD = Load(0, 0, _NO_ARRAYS, _NO_ARRAYS, _NO_NUMBERS, _NO_NUMBERS, 0, 1, _NO_NUMBERS, 0)
 
 
 class Layout(NamedTuple):
-    """Score terms as the kernels take them.
+    """Score terms as the kernels take them."""
 
-    Attributes:
-        full, terms: of the AllocationTerms; even, left: of the BalanceTerm and the LoadTerm.
-    """
-
-    full: Int64
-    terms: Int64
-    even: tuple[int, int, Int64, Int64]
-    left: tuple[int, int, Int64, Int64, Int64, Int64, int, int, Int64, int]
+    allocation: Allocation
+    balance: Balance
+    load: Load
 
 
 def layout_of(parts: Sequence[tuple[int, ScoreTerm]]) -> Layout:
     """Lays out (weight, term) of each scoring plugin; at most one BalanceTerm and one LoadTerm."""
-    full: list[tuple[int, int, int, int, bool]] = []
-    terms: tuple[tuple[int, ...], ...] = ((), (), (), ())
-    even, left = (0, 0, *_NOT_EVEN[:]), (0, 0, *_NOT_LEFT[:])
+    terms: list[tuple[int, int, int, int, bool]] = []
+    columns: tuple[tuple[int, ...], ...] = ((), (), (), ())
+    balance, load = _NO_BALANCE, _NO_LOAD
     for place, (weight, part) in enumerate(parts):
         if isinstance(part, AllocationTerm):
-            first = len(terms[0])
-            terms = tuple(before + more for before, more in zip(terms, part[:4], strict=True))
-            full.append((place, weight, first, len(terms[0]), part.most))
+            first = len(columns[0])
+            columns = tuple(before + more for before, more in zip(columns, part[:4], strict=True))
+            terms.append((place, weight, first, len(columns[0]), part.most))
         elif isinstance(part, BalanceTerm):
-            even = (place, weight, *part[:])
+            balance = Balance(place, weight, *part)
         else:
-            left = (place, weight, *part[:])
-    return Layout(np.array(full, np.int64).reshape(len(full), 5), np.array(terms, np.int64), even, left)
+            load = Load(place, weight, *part)
+    allocation = Allocation(np.array(terms, np.int64).reshape(len(terms), 5), np.array(columns, np.int64))
+    return Layout(allocation, balance, load)
+
+
+def amounts_of(snapshot: CycleSnapshot) -> NodeAmounts:
+    """Returns the amounts of a snapshot as the kernels take them: views, not copies."""
+    return NodeAmounts(
+        snapshot.pods,
+        snapshot.table.allowed_pods,
+        snapshot.table.allocatable.T,
+        snapshot.requested.T,
+        snapshot.nonzero_requested.T,
+    )
 
 
 class FusedScoring:
@@ -65,22 +73,12 @@ class FusedScoring:
             parts: (weight, term), as `layout_of` takes them.
             base: score of every node besides.
         """
-        layout = layout_of(parts)
         self._parts = len(parts)
         self._snapshot = snapshot
         self._base = base
-        self._of_nodes: tuple[Any, ...] = (
-            snapshot.pods,
-            snapshot.table.allowed_pods,
-            snapshot.table.allocatable.T,
-            snapshot.requested.T,
-            snapshot.nonzero_requested.T,
-            *((fit_term[0], *fit_term[1]) if fit_term else _NOT_SHORT),
-            layout.full,
-            layout.terms,
-            *layout.even,
-            *layout.left,
-        )
+        self._amounts = amounts_of(snapshot)
+        self._fit = Fit(fit_term[0], *fit_term[1]) if fit_term else _NO_FIT
+        self._layout = layout_of(parts)
 
     def evaluate(self, rows: Rows, by: Int64, result: Int64, total: Int64) -> None:
         """Rejects nodes with insufficient resources, and sums up the scores of the others.
@@ -88,12 +86,16 @@ class FusedScoring:
         Args:
             by, result, total: [rows], written to, as in ClassEvaluation; nodes that `by` rejects already are kept so.
         """
-        evaluate(*self._snapshot.which(rows), by, result, total, _NO_ARRAYS, self._base, *self._of_nodes)
+        self._run(*self._snapshot.which(rows), Outcome(by, result, total, _NO_ARRAYS))
 
     def scores(self, rows: Int64) -> Int64:
         """Returns [parts, rows]: the weighted score of each term."""
         count = len(rows)
-        each = np.zeros((self._parts, count), np.int64)
-        by, result, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
-        evaluate(rows, count, by, result, total, each, self._base, *self._of_nodes)
-        return each
+        shares = np.zeros((self._parts, count), np.int64)
+        outcome = Outcome(np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64), shares)
+        self._run(rows, count, outcome)
+        return shares
+
+    def _run(self, rows: Int64, count: int, outcome: Outcome) -> None:
+        allocation, balance, load = self._layout
+        evaluate(rows, count, outcome, self._base, self._amounts, self._fit, allocation, balance, load)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cycle.active_plugins import ActivePlugins, apply_filters
-from services.scheduler.cycle.fused_scoring import layout_of
+from services.scheduler.cycle.fused_scoring import amounts_of, layout_of
 from services.scheduler.cycle.rejection_summary import BEST, listed, rejections
-from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, LoadTerm
+from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, LoadTerm, ScoreTerm
+from services.scheduler.kernels.arguments import BatchOutcome, Fit, PodBatch
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.sequential import place
 from services.scheduler.kernels.tiles import Int64
@@ -90,88 +91,77 @@ class VariantBatch:
         Returns:
             The first of them, up to a pod without a node or with too many distinct fit results.
         """
-        active, snapshot, table = self._active, self._active.snapshot, self._active.snapshot.table
+        active, snapshot = self._active, self._active.snapshot
         terms = [active.parts(pod_class)[1] for pod_class in pod_classes]
-        layout = layout_of(terms[0])
         fits = [fit for pod_class in pod_classes if (fit := active.fit_term(pod_class)) is not None]
-        index, shortage = fits[0]
-        taken = [
-            [(column, size) for column, size in table.vector(pod_class) if column < snapshot.requested.shape[1]]
-            for pod_class in pod_classes
-        ]
-        rows, totals = np.full((len(pod_classes), BEST), -1, np.int64), np.zeros((len(pod_classes), BEST), np.int64)
-        each = np.zeros((len(pod_classes), len(terms[0]), BEST), np.int64)
-        kinds, counts = np.zeros((2, len(pod_classes), _KINDS), np.int64)
-        even_place, even_weight, even_resources, _ = layout.even
-        left_place, left_weight, left_allocatable, load = layout.left[:4]
+        outcome = _outcome(len(pod_classes), len(terms[0]))
         done: int = place(
             self._before,
-            table.hashes[: snapshot.size],
+            snapshot.table.hashes[: snapshot.size],
             active.base,
-            snapshot.pods,
-            table.allowed_pods,
-            table.allocatable.T,
-            snapshot.requested.T,
-            snapshot.nonzero_requested.T,
-            index,
-            shortage.resources,
-            _table([fit.sizes for _, fit in fits]),
-            shortage.too_small,
-            layout.full,
-            layout.terms,
-            _table(
-                [
-                    [size for _, part in parts if isinstance(part, AllocationTerm) for size in part.requested]
-                    for parts in terms
-                ]
-            ),
-            even_place,
-            even_weight,
-            even_resources,
-            _table(
-                [
-                    [size for _, part in parts if isinstance(part, BalanceTerm) for size in part.requested]
-                    for parts in terms
-                ]
-            ),
-            left_place,
-            left_weight,
-            left_allocatable,
-            load,
-            _table(
-                [[size for _, part in parts if isinstance(part, LoadTerm) for size in part.incoming] for parts in terms]
-            ),
-            *layout.left[5:],
-            np.array(hashes, np.uint64),
-            np.array([column for column, _ in taken[0]], np.int64),
-            _table([[size for _, size in pairs] for pairs in taken]),
-            _table(
-                [
-                    (pod_class.nonzero_assigned.get("cpu", 0), pod_class.nonzero_assigned.get("memory", 0))
-                    for pod_class in pod_classes
-                ]
-            ),
-            rows,
-            totals,
-            each,
-            kinds,
-            counts,
+            amounts_of(snapshot),
+            Fit(fits[0][0], *fits[0][1]),
+            *layout_of(terms[0]),
+            self._batch(pod_classes, hashes, [fit for _, fit in fits], terms),
+            outcome,
         )
         return [
             PredictedPlacement(
-                rows.item(number, 0), totals.item(number, 0), self._evaluated(pod_classes[number], *found)
+                outcome.rows.item(number, 0),
+                outcome.totals.item(number, 0),
+                self._evaluated(pod_classes[number], *found),
             )
-            for number, found in enumerate(
-                zip(*(array[:done].tolist() for array in (rows, totals, each, kinds, counts)), strict=True)
-            )
+            for number, found in enumerate(zip(*(array[:done].tolist() for array in outcome), strict=True))
         ]
+
+    def _batch(
+        self,
+        pod_classes: Sequence[PodClass],
+        hashes: Sequence[np.uint64],
+        fits: Sequence[FitTerm],
+        terms: Sequence[Sequence[tuple[int, ScoreTerm]]],
+    ) -> PodBatch:
+        """Lays out the amounts in which the classes differ."""
+        snapshot = self._active.snapshot
+        taken = [
+            [
+                (column, size)
+                for column, size in snapshot.table.vector(pod_class)
+                if column < snapshot.requested.shape[1]
+            ]
+            for pod_class in pod_classes
+        ]
+        return PodBatch(
+            hashes=np.array(hashes, np.uint64),
+            columns=np.array([column for column, _ in taken[0]], np.int64),
+            amounts=_table([[size for _, size in pairs] for pairs in taken]),
+            nonzero_assigned=_table(
+                [[each.nonzero_assigned.get(name, 0) for name in ("cpu", "memory")] for each in pod_classes]
+            ),
+            fit_sizes=_table([fit.sizes for fit in fits]),
+            allocation_requests=_table(
+                [
+                    [size for _, term in each if isinstance(term, AllocationTerm) for size in term.requested]
+                    for each in terms
+                ]
+            ),
+            balance_requests=_table(
+                [
+                    [size for _, term in each if isinstance(term, BalanceTerm) for size in term.requested]
+                    for each in terms
+                ]
+            ),
+            load_incoming=_table(
+                [[size for _, term in each if isinstance(term, LoadTerm) for size in term.incoming] for each in terms]
+            ),
+        )
 
     def _evaluated(
         self,
         pod_class: PodClass,
         rows: list[int],
         totals: list[int],
-        each: list[list[int]],
+        shares: list[list[int]],
         kinds: list[int],
         counts: list[int],
     ) -> ClassEvaluated:
@@ -189,7 +179,7 @@ class VariantBatch:
                 Candidate(
                     node=names[row],
                     score=totals[rank],
-                    plugin_scores={name: each[at][rank] if at >= 0 else same for name, at, same in self._order},
+                    plugin_scores={name: shares[at][rank] if at >= 0 else same for name, at, same in self._order},
                 )
                 for rank, row in enumerate(rows)
                 if row >= 0
@@ -197,6 +187,12 @@ class VariantBatch:
         )
 
 
+def _outcome(pods: int, terms: int) -> BatchOutcome:
+    rows, totals = np.full((pods, BEST), -1, np.int64), np.zeros((pods, BEST), np.int64)
+    kinds, counts = np.zeros((2, pods, _KINDS), np.int64)
+    return BatchOutcome(rows, totals, np.zeros((pods, terms, BEST), np.int64), kinds, counts)
+
+
 def _table(rows: Sequence[Sequence[int] | Int64]) -> Int64:
-    """[pods, numbers]."""
+    """Returns [pods, numbers]."""
     return np.array(rows, np.int64).reshape(len(rows), -1)

@@ -1,4 +1,4 @@
-"""Filters and scores of plugins as numbers for the fused kernels; `kernels/` documents and computes the formulas."""
+"""Terms of filters and scores that are arithmetic alone, as numbers that the kernels evaluate."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from services.scheduler.kernels.tiles import Int64
 
 
 class FitTerm(NamedTuple):
-    """Requests of a class that must fit: the arguments of `kernels.resources.shortages`."""
+    """Requests that nodes may have insufficient resources for: arguments of `kernels.resources.fit_results`."""
 
     resources: Int64
     sizes: Int64
@@ -16,7 +16,7 @@ class FitTerm(NamedTuple):
 
 
 class AllocationTerm(NamedTuple):
-    """Allocation of nodes: the arguments of `kernels.resources.filled`, those over resources in plain numbers."""
+    """Allocation of nodes: arguments of `kernels.resources.allocation_scores`, in plain numbers."""
 
     resources: tuple[int, ...]
     sources: tuple[int, ...]
@@ -25,20 +25,20 @@ class AllocationTerm(NamedTuple):
     most: bool
 
     def arrays(self) -> tuple[Int64, Int64, Int64, Int64, bool]:
-        """The term as arrays, for compiled passes."""
+        """Returns the same as kernels take it."""
         resources, sources, requested, weights = (np.array(values, np.int64) for values in self[:4])
         return resources, sources, requested, weights, self.most
 
 
 class BalanceTerm(NamedTuple):
-    """Balance of the resources of nodes: the arguments of `kernels.resources.evenness`."""
+    """Balance of the used resources of nodes: arguments of `kernels.resources.balance_scores`."""
 
     resources: Int64
     requested: Int64
 
 
 class LoadTerm(NamedTuple):
-    """Capacity that a pod would leave, by measured load: the arguments of `kernels.load.left`."""
+    """Capacity left free by measured load and the pod: arguments of `kernels.load.load_scores`."""
 
     allocatable: Int64
     load: Int64

@@ -1,4 +1,4 @@
-"""How a function over arrays becomes machine code: numba, once per machine; the result is kept in a cache folder."""
+"""Compilation of functions over arrays to machine code: by numba, once per machine; the result is kept in a cache folder."""
 
 import contextlib
 from collections.abc import Callable
@@ -8,19 +8,20 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 
 Number = Any
-"""A whole number inside a compiled function: an int64, whatever Python would make of it."""
+"""A whole number inside a compiled function: an int64."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def _forget_stale(folder: Path) -> None:
-    """Drop machine code that was kept before a source of this folder changed: numba looks at the file of a function alone, not at those whose
-    functions it calls.
+    """Drops machine code that is older than a source of this folder.
+
+    numba compares only the file of a function itself, not the files of the functions that it calls.
     """
     changed = max(source.stat().st_mtime for source in folder.glob("*.py"))
     for index in (folder / "__pycache__").glob("*.nbi"):
-        with contextlib.suppress(OSError):  # another process did so, or it is not ours to do
+        with contextlib.suppress(OSError):  # another process did so, or the folder is read-only
             if index.stat().st_mtime < changed:
                 index.unlink()
 
@@ -28,8 +29,8 @@ def _forget_stale(folder: Path) -> None:
 _forget_stale(Path(__file__).parent)
 
 
-def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile a function for one signature, so that an array of another type or layout is an error and not a second compilation.
+def compiled(signature: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compiles a function for one signature, so that an array of another type or layout is an error and not a second compilation.
 
     The machine code is kept beside the source, or below NUMBA_CACHE_DIR, or in the user's cache folder: the first of them that can be
     written. Where none can, each process compiles for itself, which takes some seconds.
@@ -39,7 +40,7 @@ def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         options: dict[str, Any] = {"error_model": "numpy", "nogil": True}
         try:
             ready = numba.njit(signature, cache=True, **options)(function)
-        except RuntimeError:  # no folder to keep it in
+        except RuntimeError:  # no writable cache folder
             ready = numba.njit(signature, **options)(function)
         return cast("Callable[P, R]", ready)
 
@@ -47,10 +48,10 @@ def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that compiled ones call: part of each of them."""
+    """Compiles a function into each compiled caller."""
     return cast("Callable[P, R]", numba.njit(inline="always", error_model="numpy")(function))
 
 
 def part(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that compiled ones call, of some length: compiled with each of them, once per kind of arguments."""
+    """Compiles a longer function that compiled ones call, once per types of arguments."""
     return cast("Callable[P, R]", numba.njit(error_model="numpy", nogil=True)(function))

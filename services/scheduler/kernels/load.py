@@ -1,57 +1,43 @@
-"""Measured load on nodes. Arrays over loads are [resources, nodes]; nodes are named as in `room`."""
+"""Measured load of nodes: scores and thresholds. Arrays over loads are [resources, nodes]; `rows` and `count` as in `resources`."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.compiled import Number, compiled, part
+from services.scheduler.kernels.arguments import Load
+from services.scheduler.kernels.compiled import compiled, part
 from services.scheduler.kernels.resources import percents
-from services.scheduler.kernels.tiles import TILE, Bools, Int64, at
+from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile, at
 
 Float64 = NDArray[np.float64]
 
 
 @part
-def leaves(
-    score: Float64,
-    share: Float64,
-    least: Float64,
-    rows: Int64,
-    count: Number,
-    start: Number,
-    allocatable: Int64,
-    load: Int64,
-    incoming: Int64,
-    weights: Int64,
-    dominant: Number,
-    total_weight: Number,
-    until_ns: Int64,
-    now_ns: Number,
-) -> None:
-    """`left` of a tile.
+def load_tile(score: Float64, share: Float64, least: Float64, tile: Tile, term: Load) -> None:
+    """Computes `load_scores` of a tile.
 
     Args:
-        score: [tile], written to: whole numbers; share, least: [tile], to work with.
+        score: [tile], written to: whole numbers; share, least: [tile], working memory.
     """
     for place in range(len(score)):
         score[place], least[place] = 0.0, 100.0
-    for resource in range(len(weights)):
-        weight = np.float64(weights[resource])
-        capacity, used = at(allocatable[resource], rows, count, start), at(load[resource], rows, count, start)
-        percents(share, capacity, used, incoming[resource], False)  # noqa: FBT003
+    for resource in range(len(term.weights)):
+        weight = np.float64(term.weights[resource])
+        capacity, used = at(term.allocatable[resource], tile), at(term.load[resource], tile)
+        percents(share, capacity, used, term.incoming[resource], False)  # noqa: FBT003
         for place in range(len(score)):
             score[place] += share[place] * weight
             least[place] = min(least[place], share[place])
-    until = at(until_ns, rows, count, start)
-    by_least, inverse = np.float64(dominant), 1.0 / np.float64(total_weight)
+    until = at(term.until_ns, tile)
+    by_least, inverse = np.float64(term.dominant), 1.0 / np.float64(term.total_weight)
     for place in range(len(score)):
-        mean = np.trunc((score[place] + least[place] * by_least + 0.5) * inverse)  # as in `room.fullness`
-        score[place] = mean if until[place] > now_ns else 0.0
+        mean = np.trunc((score[place] + least[place] * by_least + 0.5) * inverse)  # as in `resources.allocation_tile`
+        score[place] = mean if until[place] > term.now_ns else 0.0
 
 
 @compiled(
     "int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64[::1], int64)"
 )
-def left(
+def load_scores(
     rows: Int64,
     count: int,
     allocatable: Int64,
@@ -63,13 +49,13 @@ def left(
     until_ns: Int64,
     now_ns: int,
 ) -> Int64:
-    """What a pod would leave of each node.
+    """Scores nodes by the capacity that their load and the pod leave free.
 
-        room  = floor( 100 * (allocatable - load - incoming) / allocatable ), at least 0; 0 where allocatable is 0
-        score = floor( (sum of weight * room + dominant * least room) / total weight )
+        free  = floor( 100 * (allocatable - load - incoming) / allocatable ), at least 0; 0 where allocatable is 0
+        score = floor( (sum of weight * free + dominant * least free) / total weight )
 
     Args:
-        until_ns: from when on a node has no score.
+        until_ns: [nodes]: the time from which on a node has no score, since its report is expired.
 
     Returns:
         [count], 0..100.
@@ -77,11 +63,11 @@ def left(
     scores = np.empty(count, np.int64)
     size = min(count, TILE)
     found, shares, lowest = np.empty(size), np.empty(size), np.empty(size)
-    weighed = weights, dominant, total_weight
+    term = Load(0, 1, allocatable, load, incoming, weights, dominant, total_weight, until_ns, now_ns)
     for start in range(0, count, TILE):
         stop = min(count - start, TILE)
         score, share, least = found[:stop], shares[:stop], lowest[:stop]
-        leaves(score, share, least, rows, count, start, allocatable, load, incoming, *weighed, until_ns, now_ns)
+        load_tile(score, share, least, Tile(rows, count, start), term)
         for place in range(stop):
             scores[start + place] = np.int64(score[place])
     return scores
@@ -90,7 +76,7 @@ def left(
 @compiled(
     "int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], boolean[::1], boolean, int64[::1], int64[:, ::1], float64[:, ::1])"
 )
-def exceeded(
+def exceeded_limits(
     rows: Int64,
     count: int,
     load: Int64,
@@ -101,12 +87,12 @@ def exceeded(
     divisor: Int64,
     limits: Float64,
 ) -> Int64:
-    """The first resource of which a node would have more in use than its limit: its number + 1, 0 for none.
+    """Returns the first resource of a node whose use would exceed its limit: its number + 1, 0 for none.
 
         share = (load + incoming) / divisor * 100, exceeded where share >= limit
 
     Args:
-        prod_load: what counts instead of `load` for a prod pod, on nodes in `prod_mode`.
+        prod_load: counts in place of `load` for a prod pod, on nodes in `prod_mode`.
 
     Returns:
         [count].

@@ -1,27 +1,28 @@
-"""Room on nodes: who has too little of it, and how full each would be.
+"""Resources of nodes: insufficient ones, and scores by allocation and balance.
 
-Arrays over amounts are [resources, nodes]: one row a resource. The nodes to look at, `rows` and `count`, are what `rows.selected`
-returns. Loops run along nodes, one resource after the other: so they become vector instructions.
+Arrays over amounts are [resources, nodes]: one row a resource. The nodes to evaluate, `rows` and `count`, are what
+`tiles.selected` returns. Loops run along nodes, one resource after the other, so that they become vector instructions.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.kernels.arguments import NodeAmounts
 from services.scheduler.kernels.compiled import Number, compiled, inlined, part
-from services.scheduler.kernels.tiles import TILE, Bools, Int64, at
+from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile, at
 
 Float64 = NDArray[np.float64]
 
 
 _EXACT = (1 << 53) // 100
-"""100 times a whole number up to it is a float."""
+"""100 times a whole number up to this is exact as a float."""
 
 
 @inlined
 def percent(part: Number, whole: Number) -> Number:
-    """floor(100 * part / whole), exact while the percent is below 2^51; part not negative, whole above 0.
+    """Returns floor(100 * part / whole), exact while the percent is below 2^51; part not negative, whole above 0.
 
-    Integers divide at a tenth of the speed of floats. A float quotient is off by less than one, which its remainder shows.
+    Integers divide at a tenth of the speed of floats. A float quotient is off by less than one; its remainder corrects it.
     """
     product = part * 100
     quotient = np.int64(product / whole)
@@ -31,13 +32,13 @@ def percent(part: Number, whole: Number) -> Number:
 
 @part
 def percents(share: Float64, capacity: Int64, used: Int64, extra: Number, most: Number) -> None:
-    """How much of each node is left, or taken if `most`, with `extra` more, in percent and rounded down; 0 without capacity.
+    """Writes the free share of each node after `extra` more, or the used share if `most`, in percent rounded down.
 
         part    = min( used + extra, capacity ) if most, else capacity - used - extra; at least 0
-        percent = floor( 100 * part / capacity )
+        percent = floor( 100 * part / capacity ), 0 without capacity
 
-    Up to 100 * part = 2^53 the quotient of floats is exact: one that lies below a whole number lies below it by 1/capacity at least, and
-    rounding moves it by at most 100 * part / capacity * 2^-53, which is less.
+    Up to 100 * part = 2^53 the quotient of floats is exact: a quotient below a whole number is below it by at least
+    1/capacity, and rounding moves it by at most 100 * part / capacity * 2^-53, which is less.
 
     Args:
         share: [tile], written to: whole numbers.
@@ -57,30 +58,18 @@ def percents(share: Float64, capacity: Int64, used: Int64, extra: Number, most: 
 
 
 @part
-def short_of(
-    short: Int64,
-    rows: Int64,
-    count: Number,
-    start: Number,
-    pods: Int64,
-    allowed_pods: Int64,
-    allocatable: Int64,
-    requested: Int64,
-    resources: Int64,
-    sizes: Int64,
-    too_small: Number,
-) -> None:
-    """`shortages` of a tile. short: [tile], written to."""
-    running, allowed = at(pods, rows, count, start), at(allowed_pods, rows, count, start)
+def fit_tile(short: Int64, tile: Tile, nodes: NodeAmounts, resources: Int64, sizes: Int64, too_small: Number) -> None:
+    """Computes `fit_results` of a tile. short: [tile], written to."""
+    running, allowed = at(nodes.pods, tile), at(nodes.allowed_pods, tile)
     for place in range(len(short)):
         short[place] = running[place] >= allowed[place]
     for number in range(len(resources)):
         resource, size, bit = resources[number], sizes[number], np.int64(2) << number
-        if resource >= requested.shape[0]:
+        if resource >= nodes.requested.shape[0]:
             for place in range(len(short)):
                 short[place] |= bit | too_small
             continue
-        capacity, taken = at(allocatable[resource], rows, count, start), at(requested[resource], rows, count, start)
+        capacity, taken = at(nodes.allocatable[resource], tile), at(nodes.requested[resource], tile)
         for place in range(len(short)):
             lacks = bit if capacity[place] - taken[place] < size else 0
             short[place] |= lacks | (too_small if capacity[place] < size else 0)
@@ -89,7 +78,7 @@ def short_of(
 @compiled(
     "int64[::1](int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64)"
 )
-def shortages(
+def fit_results(
     rows: Int64,
     count: int,
     pods: Int64,
@@ -100,47 +89,43 @@ def shortages(
     sizes: Int64,
     too_small: int,
 ) -> Int64:
-    """What each node is short of.
+    """Returns the insufficient resources of each node.
 
     Args:
-        resources, sizes: what is asked for, by its row in the arrays; a row beyond `requested` stands for what no node has.
+        resources, sizes: the requests, by the row of the resource; a row beyond `requested` is a resource that no node has.
         too_small: the bit for a node that is too small even when empty.
 
     Returns:
-        [count]: bit 0 for no place for a pod, bit i + 1 for the i-th resource, and `too_small`.
+        [count]: bit 0 for too many pods, bit i + 1 for the i-th resource, and `too_small`; 0 for a node that fits.
     """
     results = np.empty(count, np.int64)
+    nodes = NodeAmounts(pods, allowed_pods, allocatable, requested, requested)  # the last is not read
     for start in range(0, count, TILE):
         short = results[start : start + TILE]
-        short_of(short, rows, count, start, pods, allowed_pods, allocatable, requested, resources, sizes, too_small)
+        fit_tile(short, Tile(rows, count, start), nodes, resources, sizes, too_small)
     return results
 
 
 @part
-def fullness(
+def allocation_tile(
     score: Float64,
     share: Float64,
     weight: Float64,
-    rows: Int64,
-    count: Number,
-    start: Number,
-    allocatable: Int64,
-    requested: Int64,
-    nonzero_requested: Int64,
-    resources: Int64,
-    sources: Int64,
-    asked: Int64,
-    weights: Int64,
+    tile: Tile,
+    nodes: NodeAmounts,
+    columns: tuple[Int64, Int64, Int64, Int64],
     most: Number,
 ) -> None:
-    """`filled` of a tile.
+    """Computes `allocation_scores` of a tile.
 
-    Weighted sums stay below 2^26, where half a unit above the sum keeps a quotient away from whole numbers by more than rounding moves it:
-    so nodes that have all of the resources need no division.
+    Weighted sums stay below 2^26, where half a unit above the sum keeps a quotient away from whole numbers by more than
+    rounding moves it: so nodes that have all of the resources need no division.
 
     Args:
-        score: [tile], written to: whole numbers; share, weight: [tile], to work with.
+        score: [tile], written to: whole numbers; share, weight: [tile], working memory.
+        columns: resources, sources, requests and weights.
     """
+    resources, sources, requests, weights = columns
     for place in range(len(score)):
         score[place] = 0.0
     whole, lacking = 0.0, np.int64(0)
@@ -149,9 +134,9 @@ def fullness(
         if resource < 0:
             continue
         whole += each
-        capacity = at(allocatable[resource], rows, count, start)
-        used = at(requested[resource] if source < 0 else nonzero_requested[source], rows, count, start)
-        percents(share, capacity, used, asked[number], most)
+        capacity = at(nodes.allocatable[resource], tile)
+        used = at(nodes.requested[resource] if source < 0 else nodes.nonzero_requested[source], tile)
+        percents(share, capacity, used, requests[number], most)
         for place in range(len(score)):
             score[place] += share[place] * each
             lacking |= capacity[place] <= 0
@@ -164,7 +149,7 @@ def fullness(
         weight[place] = 0.0
     for number in range(len(resources)):
         if resources[number] >= 0:
-            capacity, each = at(allocatable[resources[number]], rows, count, start), np.float64(weights[number])
+            capacity, each = at(nodes.allocatable[resources[number]], tile), np.float64(weights[number])
             for place in range(len(score)):
                 weight[place] += each if capacity[place] > 0 else 0.0
     for place in range(len(score)):
@@ -175,7 +160,7 @@ _FILL = "int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], in
 
 
 @compiled(f"int64[::1](int64[::1], int64, {_FILL}, boolean)")
-def filled(
+def allocation_scores(
     rows: Int64,
     count: int,
     allocatable: Int64,
@@ -183,20 +168,20 @@ def filled(
     nonzero_requested: Int64,
     resources: Int64,
     sources: Int64,
-    asked: Int64,
+    requests: Int64,
     weights: Int64,
     most: bool,
 ) -> Int64:
-    """How full nodes would be, as a weighted mean of percents over the resources that a node has.
+    """Scores nodes by allocated resources: a weighted mean of percents over the resources that a node has.
 
-        part  = 100 * (allocatable - used - asked) / allocatable, at least 0     (least)
-                100 * min(used + asked, allocatable) / allocatable               (most)
+        part  = 100 * (allocatable - used - request) / allocatable, at least 0     (least)
+                100 * min(used + request, allocatable) / allocatable               (most)
         score = floor( sum of weight * floor(part) / sum of weights ), 0 without any such resource
 
     Args:
-        resources: rows of `allocatable`; -1 for one that does not count.
-        sources: where `used` stands: -1 in `requested`, else this row of `nonzero_requested`.
-        asked, weights: of each of them.
+        resources: rows of `allocatable`; -1 for a resource that does not count.
+        sources: the array of `used`: -1 for `requested`, else this row of `nonzero_requested`.
+        requests, weights: of each resource.
 
     Returns:
         [count], 0..100.
@@ -204,18 +189,19 @@ def filled(
     scores = np.empty(count, np.int64)
     size = min(count, TILE)
     found, shares, weighed = np.empty(size), np.empty(size), np.empty(size)
-    amounts = allocatable, requested, nonzero_requested
+    nodes = NodeAmounts(resources, resources, allocatable, requested, nonzero_requested)  # the first two are not read
+    columns = resources, sources, requests, weights
     for start in range(0, count, TILE):
         stop = min(count - start, TILE)
         score, share, weight = found[:stop], shares[:stop], weighed[:stop]
-        fullness(score, share, weight, rows, count, start, *amounts, resources, sources, asked, weights, most)
+        allocation_tile(score, share, weight, Tile(rows, count, start), nodes, columns, most)
         for place in range(stop):
             scores[start + place] = np.int64(score[place])
     return scores
 
 
 @compiled(f"int64[::1](int64[::1], int64, {_FILL}, int64[::1], int64[::1])")
-def on_shape(
+def capacity_ratio_scores(
     rows: Int64,
     count: int,
     allocatable: Int64,
@@ -223,15 +209,15 @@ def on_shape(
     nonzero_requested: Int64,
     resources: Int64,
     sources: Int64,
-    asked: Int64,
+    requests: Int64,
     weights: Int64,
     shape_at: Int64,
     shape: Int64,
 ) -> Int64:
-    """How full nodes would be, put through a piecewise linear function; a resource counts where that is above 0.
+    """Scores nodes by a piecewise linear function of their allocation; a resource counts where that is above 0.
 
     Args:
-        resources, sources, asked, weights: as in `filled`.
+        resources, sources, requests, weights: as in `allocation_scores`.
         shape_at, shape: the function's points, percents ascending.
 
     Returns:
@@ -247,7 +233,7 @@ def on_shape(
             if capacity <= 0:
                 continue
             used = requested[resource, row] if source < 0 else nonzero_requested[source, row]
-            percents = percent(min(used + asked[number], capacity), capacity)
+            percents = percent(min(used + requests[number], capacity), capacity)
             part = shape[-1]
             for point in range(len(shape)):
                 if percents <= shape_at[point]:
@@ -266,7 +252,7 @@ def on_shape(
 
 @inlined
 def _deviation(fractions: Float64, there: Bools, total: float, number: float) -> float:
-    """Half the difference of two fractions; of more their standard deviation."""
+    """Returns half the difference of two fractions; of more their standard deviation."""
     mean, squares = total / number, 0.0
     last = second = 0.0
     for index in range(len(fractions)):
@@ -277,45 +263,44 @@ def _deviation(fractions: Float64, there: Bools, total: float, number: float) ->
 
 
 @part
-def balance(
+def _balance_of_two(
+    score: Float64, tile: Tile, allocatable: Int64, requested: Int64, resources: Int64, requests: Int64
+) -> None:
+    """Computes `balance_scores` of a tile for two resources, where the standard deviation is half the difference."""
+    first, second = at(allocatable[resources[0]], tile), at(allocatable[resources[1]], tile)
+    of_first, of_second = at(requested[resources[0]], tile), at(requested[resources[1]], tile)
+    for place in range(len(score)):
+        one = min((of_first[place] + requests[0]) / max(first[place], 1), 1.0)
+        other = min((of_second[place] + requests[1]) / max(second[place], 1), 1.0)
+        has_both = (first[place] > 0) & (second[place] > 0)
+        score[place] = np.trunc((1.0 - (abs((one - other) / 2) if has_both else 0.0)) * 100)
+
+
+@part
+def balance_tile(
     score: Float64,
-    total: Float64,
-    number: Float64,
-    fractions: Float64,
-    there: Bools,
-    rows: Int64,
-    count: Number,
-    start: Number,
+    working: tuple[Float64, Float64, Float64, Bools],
+    tile: Tile,
     allocatable: Int64,
     requested: Int64,
     resources: Int64,
-    asked: Int64,
+    requests: Int64,
 ) -> None:
-    """`evenness` of a tile.
+    """Computes `balance_scores` of a tile.
 
     Args:
-        score: [tile], written to: whole numbers; total, number: [tile], fractions, there: [resources, tile or more], to work with.
+        score: [tile], written to: whole numbers.
+        working: working memory: two arrays [tile], two arrays [resources, tile or more].
     """
     if len(resources) == 2:
-        first, second = (
-            at(allocatable[resources[0]], rows, count, start),
-            at(allocatable[resources[1]], rows, count, start),
-        )
-        of_first, of_second = (
-            at(requested[resources[0]], rows, count, start),
-            at(requested[resources[1]], rows, count, start),
-        )
-        for place in range(len(score)):
-            one = min((of_first[place] + asked[0]) / max(first[place], 1), 1.0)
-            other = min((of_second[place] + asked[1]) / max(second[place], 1), 1.0)
-            has_both = (first[place] > 0) & (second[place] > 0)
-            score[place] = np.trunc((1.0 - (abs((one - other) / 2) if has_both else 0.0)) * 100)
+        _balance_of_two(score, tile, allocatable, requested, resources, requests)
         return
+    total, number, fractions, there = working
     for place in range(len(score)):
         number[place] = total[place] = 0.0
     for index in range(len(resources)):
-        capacity = at(allocatable[resources[index]], rows, count, start)
-        used, extra = at(requested[resources[index]], rows, count, start), asked[index]
+        capacity = at(allocatable[resources[index]], tile)
+        used, extra = at(requested[resources[index]], tile), requests[index]
         fraction, has = fractions[index], there[index]
         for place in range(len(score)):
             has[place] = capacity[place] > 0
@@ -331,13 +316,15 @@ def balance(
 
 
 @compiled("int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])")
-def evenness(rows: Int64, count: int, allocatable: Int64, requested: Int64, resources: Int64, asked: Int64) -> Int64:
-    """How evenly the resources of a node would be used: 100 less the standard deviation of the fractions, in percent.
+def balance_scores(
+    rows: Int64, count: int, allocatable: Int64, requested: Int64, resources: Int64, requests: Int64
+) -> Int64:
+    """Scores nodes by balance: 100 less the standard deviation of the used fractions of their resources, in percent.
 
     Sums run over the resources that a node has, in their order.
 
     Args:
-        resources: rows of `allocatable`; asked: of each.
+        resources: rows of `allocatable`; requests: of each.
 
     Returns:
         [count], 0..100.
@@ -348,8 +335,9 @@ def evenness(rows: Int64, count: int, allocatable: Int64, requested: Int64, reso
     found, totals, numbers = np.empty(size), np.empty(size), np.empty(size)
     for start in range(0, count, TILE):
         stop = min(count - start, TILE)
-        score, total, number = found[:stop], totals[:stop], numbers[:stop]
-        balance(score, total, number, fractions, there, rows, count, start, allocatable, requested, resources, asked)
+        working = totals[:stop], numbers[:stop], fractions, there
+        score = found[:stop]
+        balance_tile(score, working, Tile(rows, count, start), allocatable, requested, resources, requests)
         for place in range(stop):
             scores[start + place] = np.int64(score[place])
     return scores

@@ -1,4 +1,4 @@
-"""Verdicts of several filters brought together, scores summed up, and the best nodes found."""
+"""Merged results of several filters, summed scores, and the selection of the best nodes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,10 +9,10 @@ from services.scheduler.kernels.tiles import Int64
 UInt64 = NDArray[np.uint64]
 
 FEASIBLE, NO_NODE = -1, -2
-"""In place of the number of the filter that refuses a node: nobody does, or there is no node."""
+"""In place of the index of the filter that rejects a node: no filter rejects it; the row has no node."""
 
 AS_IT_IS, UP, DOWN = 0, 1, 2
-"""How `add` brings raw scores to 0..100: not at all, as percent of the highest, or 100 less that."""
+"""Normalisation of raw scores by `add`: none, percent of the highest, or 100 less that."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -21,23 +21,23 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 @compiled("void(int64[::1], int64[::1], int64[::1], int64)")
-def note_refusals(by: Int64, result: Int64, said: Int64, index: int) -> None:
-    """A filter is the reason of the nodes that it refuses, unless one with a lower number is.
+def note_refusals(by: Int64, result: Int64, results: Int64, index: int) -> None:
+    """Notes the rejections of a filter, unless a filter with a lower index rejects the node.
 
     Args:
-        by, result: [nodes], written to: who refuses, FEASIBLE where nobody does; and what it said.
-        said: [nodes]: the filter's verdicts, 0 lets pass.
-        index: the filter's number.
+        by, result: [nodes], written to: index of the rejecting filter, FEASIBLE for none, and its result.
+        results: [nodes]: the results of the filter, 0 for a node that passes.
+        index: of the filter.
     """
     for row in range(len(by)):
-        if said[row] != 0 and (by[row] == FEASIBLE or by[row] > index):
+        if results[row] != 0 and (by[row] == FEASIBLE or by[row] > index):
             by[row] = index
-            result[row] = said[row]
+            result[row] = results[row]
 
 
 @compiled("void(int64[::1], int64[::1], int64[::1], int64[::1])")
 def overlay(by: Int64, result: Int64, other_by: Int64, other_result: Int64) -> None:
-    """Two lists of refusals as one: of two filters that refuse a node, the one with the lower number is its reason.
+    """Merges two lists of rejections: of two filters that reject a node, the one with the lower index counts.
 
     Args:
         by, result: [nodes], written to, as in `note_refusals`.
@@ -51,11 +51,11 @@ def overlay(by: Int64, result: Int64, other_by: Int64, other_result: Int64) -> N
 
 @compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64)")
 def add(total: Int64, raw: Int64, by: Int64, weight: int, how: int) -> Number:
-    """Add weighted scores to the totals.
+    """Adds weighted scores to the totals.
 
     Args:
         total: [nodes], written to.
-        by: [nodes], FEASIBLE where nobody refuses: only these count for the highest.
+        by: [nodes], FEASIBLE where no filter rejects: only these count for the highest.
         how: AS_IT_IS, UP or DOWN; raw scores are below 2^46 then.
 
     Returns:
@@ -81,7 +81,7 @@ def add(total: Int64, raw: Int64, by: Int64, weight: int, how: int) -> Number:
 
 @compiled("int64(int64[::1], int64)")
 def occurrences(by: Int64, which: int) -> Number:
-    """How often a number occurs."""
+    """Returns how often a number occurs."""
     found: Number = np.int64(0)
     for row in range(len(by)):
         found += by[row] == which
@@ -90,7 +90,7 @@ def occurrences(by: Int64, which: int) -> Number:
 
 @compiled("int64[::1](int64[::1], int64, int64)")
 def tally(by: Int64, lowest: int, kinds: int) -> Int64:
-    """[kinds]: how often each number occurs, from `lowest` on."""
+    """Returns [kinds]: how often each number occurs, from `lowest` on."""
     counts = np.zeros(kinds, np.int64)
     for row in range(len(by)):
         counts[by[row] - lowest] += 1
@@ -99,7 +99,7 @@ def tally(by: Int64, lowest: int, kinds: int) -> Int64:
 
 @compiled("void(int64[::1], int64[::1])")
 def close(total: Int64, by: Int64) -> None:
-    """Set the totals of refused nodes to -1."""
+    """Sets the totals of rejected nodes to -1."""
     for row in range(len(total)):
         if by[row] != FEASIBLE:
             total[row] = -1
@@ -107,7 +107,7 @@ def close(total: Int64, by: Int64) -> None:
 
 @inlined
 def standing(node: np.uint64, pod: np.uint64) -> np.uint64:
-    """splitmix64 of both hashes: among equals the highest wins. Source: `ties.py`; Steele, Lea and Flood's finaliser."""
+    """Returns splitmix64 of both hashes; the highest wins a tie. Source: `tie_break.py`; Steele, Lea and Flood's finaliser."""
     z = (node ^ pod) + _GOLDEN
     z = (z ^ (z >> _30)) * _FIRST
     z = (z ^ (z >> _27)) * _SECOND
@@ -115,11 +115,11 @@ def standing(node: np.uint64, pod: np.uint64) -> np.uint64:
 
 
 @compiled("int64[::1](int64[::1], uint64[::1], uint64, int64)")
-def leading(total: Int64, hashes: UInt64, pod: np.uint64, count: int) -> Int64:
-    """The best nodes: by total, then by `standing` for this pod, then by row.
+def best_rows(total: Int64, hashes: UInt64, pod: np.uint64, count: int) -> Int64:
+    """Returns the best nodes: by total, then by `standing` for this pod, then by row.
 
     Args:
-        total: [nodes], below 0 where a node is refused.
+        total: [nodes], below 0 where a node is rejected.
         hashes: [nodes], of their names; pod: of its uid.
 
     Returns:
@@ -150,16 +150,16 @@ def leading(total: Int64, hashes: UInt64, pod: np.uint64, count: int) -> Int64:
 def run(
     total: Int64, later: Int64, moved: NDArray[np.bool_], hashes: UInt64, pods: UInt64, rows: Int64, totals: Int64
 ) -> Number:
-    """Where equal pods go one after the other, for as long as each goes to a node that took none of them before.
+    """Places equal pods one after the other, as long as each goes to a node without one of them.
 
     Args:
-        total: [nodes], below 0 where a node is refused; later: the same once the node has taken one of them.
-        moved: [nodes], written to: who has taken one.
+        total: [nodes], below 0 where a node is rejected; later: the same with one of the pods on the node.
+        moved: [nodes], written to: True for a node with one of the pods.
         hashes: [nodes], of their names; pods: of the pods' uids.
         rows, totals: [pods], written to: each pod's node, and its total.
 
     Returns:
-        How many pods that holds for. It ends with a node that is full then, and before two nodes that only their names tell apart.
+        The number of placed pods. It ends with a node that is full afterwards, and before two nodes that differ only by name.
     """
     now, highest = total.copy(), np.empty(len(total), np.int64)  # the rows of the best nodes
     top, count = np.int64(0), 0
@@ -195,7 +195,7 @@ def run(
 
 @compiled("uint64[::1](uint64[::1], uint64)")
 def standings(hashes: UInt64, pod: np.uint64) -> UInt64:
-    """[nodes]: `standing` of each node for the pod."""
+    """Returns [nodes]: `standing` of each node for the pod."""
     stands = np.empty(len(hashes), np.uint64)
     for place in range(len(hashes)):
         stands[place] = standing(hashes[place], pod)

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.kernels.resources import filled
-from services.scheduler.kernels.select import AS_IT_IS, DOWN, FEASIBLE, UP, add, leading
-from services.scheduler.kernels.tiles import at, selected
+from services.scheduler.kernels.resources import allocation_scores
+from services.scheduler.kernels.select import AS_IT_IS, DOWN, FEASIBLE, UP, add, best_rows
+from services.scheduler.kernels.tiles import Tile, at, selected
 
 WHOLES = st.one_of(
     st.integers(1, 2**20),
@@ -28,8 +28,8 @@ def taken(parts: list[int], wholes: list[int]) -> list[int]:
     """What the parts are of the wholes, in percent; asked for as what is left as well, where that is the same."""
     whole, part = np.array([wholes], np.int64), np.array([parts], np.int64)
     which, one = selected(slice(0, len(parts)), len(parts)), np.ones(1, np.int64)
-    found: list[int] = filled(*which, whole, part, part, 0 * one, -one, 0 * one, one, True).tolist()
-    assert filled(*which, whole, whole - part, part, 0 * one, -one, 0 * one, one, False).tolist() == found
+    found: list[int] = allocation_scores(*which, whole, part, part, 0 * one, -one, 0 * one, one, True).tolist()
+    assert allocation_scores(*which, whole, whole - part, part, 0 * one, -one, 0 * one, one, False).tolist() == found
     return found
 
 
@@ -52,10 +52,10 @@ def test_nothing_is_a_share_of_nothing() -> None:
 
 def test_rows_are_looked_up_and_a_slice_is_everything_up_to_its_end() -> None:
     values = np.array([10, 11, 12, 13], np.int64)
-    assert at(values, *selected(np.array([3, 0]), 4), 0).tolist() == [13, 10]
-    assert at(values, *selected(slice(0, 3), 4), 0).tolist() == [10, 11, 12]
-    assert at(values, *selected(slice(0, 3), 4), 1).tolist() == [11, 12]
-    assert at(values, *selected(np.zeros(0, np.int64), 4), 0).tolist() == []
+    assert at(values, Tile(*selected(np.array([3, 0]), 4), 0)).tolist() == [13, 10]
+    assert at(values, Tile(*selected(slice(0, 3), 4), 0)).tolist() == [10, 11, 12]
+    assert at(values, Tile(*selected(slice(0, 3), 4), 1)).tolist() == [11, 12]
+    assert at(values, Tile(*selected(np.zeros(0, np.int64), 4), 0)).tolist() == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans()), min_size=1, max_size=40), st.integers(1, 5))
@@ -79,4 +79,4 @@ def test_the_best_nodes_come_by_total_and_then_by_how_they_stand_for_the_pod(tot
     order = sorted(
         (row for row, total in enumerate(totals) if total >= 0), key=lambda row: (-totals[row], -standing[row])
     )
-    assert leading(np.array(totals, np.int64), hashes, pod, 3).tolist() == order[:3]
+    assert best_rows(np.array(totals, np.int64), hashes, pod, 3).tolist() == order[:3]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import LoadTerm
-from services.scheduler.kernels.load import exceeded, left
+from services.scheduler.kernels.load import exceeded_limits, load_scores
 from services.scheduler.kernels.tiles import Int64, Rows, selected
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FILTER, PROD, PROD_POD, SCORE
@@ -68,7 +68,7 @@ class LoadState:
         kind = PROD_POD if template.is_prod else ANY_POD
         if not (self._limited[kind] or self._refuses_expired):
             return np.zeros(selected(rows, arrays.rows)[1], np.int64)
-        codes = exceeded(
+        codes = exceeded_limits(
             *selected(rows, arrays.rows),
             self._loads[FILTER],
             self._loads[PROD],
@@ -104,7 +104,7 @@ class LoadState:
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
         (which, count), part = selected(rows, self._arrays.rows), self.score_term(pod, now_ns)
-        return np.zeros(count, np.int64) if part is None else left(which, count, *part)
+        return np.zeros(count, np.int64) if part is None else load_scores(which, count, *part)
 
     def score_term(self, pod: Pod, now_ns: int) -> LoadTerm | None:
         """Describes `score` for the fused kernel; None when no resource counts."""

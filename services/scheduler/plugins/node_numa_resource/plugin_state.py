@@ -11,7 +11,7 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
-from services.scheduler.kernels.resources import filled
+from services.scheduler.kernels.resources import allocation_scores
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements, RequirementsByClass
@@ -218,7 +218,7 @@ class NumaState(PluginState):
             snapshot.requested.T,
             snapshot.nonzero_requested.T,
         )
-        return filled(*arrays, *part.arrays())
+        return allocation_scores(*arrays, *part.arrays())
 
     def _fullness(self, requirements: PodRequirements) -> AllocationTerm:
         requested = tuple([requirements.requests.get(name, 0) for name, _ in self._strategies.weights])

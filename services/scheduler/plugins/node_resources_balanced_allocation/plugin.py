@@ -20,7 +20,7 @@ from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.score_terms import BalanceTerm
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.resources import evenness
+from services.scheduler.kernels.resources import balance_scores
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED
 from services.scheduler.plugins.node_resources_balanced_allocation import SPEC
@@ -53,7 +53,7 @@ class _BalancedAllocationState(PluginState):
         if part is None:
             return None
         snapshot = self._snapshot
-        return evenness(*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, *part)
+        return balance_scores(*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, *part)
 
     def score_term(self, pod_class: PodClass) -> BalanceTerm | None:
         """The resources that can count."""

@@ -15,7 +15,7 @@ from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import AllocationTerm, FitTerm, ScoreTerm
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.resources import filled, on_shape, shortages
+from services.scheduler.kernels.resources import allocation_scores, capacity_ratio_scores, fit_results
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED, LEAST, MOST, RATIO
 from services.scheduler.plugins.node_resources_fit import SPEC
@@ -114,7 +114,7 @@ class NodeResourcesFitState(PluginState):
         """Bits of the insufficient resources: pods + 1 > allowed; request > allocatable - requested, for each resource."""
         snapshot, table, shortage = self._snapshot, self._snapshot.table, self.fit_term(pod_class)
         amounts = snapshot.pods, table.allowed_pods, table.allocatable.T, snapshot.requested.T
-        return shortages(*snapshot.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
+        return fit_results(*snapshot.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
 
     def fit_term(self, pod_class: PodClass) -> FitTerm:
         """The requests that the filter checks."""
@@ -134,8 +134,8 @@ class NodeResourcesFitState(PluginState):
             snapshot.nonzero_requested.T,
         )
         if self._type == RATIO:
-            return on_shape(*arrays, *part.arrays()[:4], self._shape_at, self._shape)
-        return filled(*arrays, *part.arrays())
+            return capacity_ratio_scores(*arrays, *part.arrays()[:4], self._shape_at, self._shape)
+        return allocation_scores(*arrays, *part.arrays())
 
     def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
         """The allocation of nodes; None for RequestedToCapacityRatio, whose shape `score` evaluates."""
