@@ -91,7 +91,8 @@ class Load(NamedTuple):
 
     Attributes:
         place, weight: among all terms; weight 0 for no term.
-        allocatable, load, incoming, weights, dominant, total_weight, until_ns, now_ns: as `load.load_scores` takes them.
+        allocatable, load, incoming, weights, dominant, total_weight, until_ns, now_ns: as `load.load_scores` takes
+            them.
     """
 
     place: int
@@ -113,7 +114,8 @@ class Outcome(NamedTuple):
     """Outputs of a fused evaluation of `count` nodes.
 
     Attributes:
-        by, result: [count]: index and result of the rejecting filter; `by` is also read: FEASIBLE where no filter rejects.
+        by, result: [count]: index and result of the rejecting filter; `by` is also read: FEASIBLE where no filter
+            rejects.
         total: [count]: sum of the weighted scores; -1 where `by` is not FEASIBLE.
         shares: [terms, count]: the weighted score of each term; or [0, 0] when it is not needed.
     """
@@ -156,7 +158,8 @@ class BatchOutcome(NamedTuple):
     Attributes:
         rows, totals: [pods, best]: the best nodes for each pod, -1 where there are fewer, and their totals.
         shares: [pods, terms, best]: the weighted score of each term.
-        kinds, counts: [pods, kinds]: distinct results of the fit filter, and how many nodes each rejects; 0 where there are fewer.
+        kinds, counts: [pods, kinds]: distinct results of the fit filter, and how many nodes each rejects; 0 where there
+            are fewer.
     """
 
     rows: Int64

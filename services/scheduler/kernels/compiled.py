@@ -1,4 +1,6 @@
-"""Compilation of functions over arrays to machine code: by numba, once per machine; the result is kept in a cache folder."""
+"""Compilation of functions over arrays to machine code: by numba, once per machine; the result is kept in a cache
+folder.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -30,10 +32,11 @@ _forget_stale(Path(__file__).parent)
 
 
 def compiled(signature: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compiles a function for one signature, so that an array of another type or layout is an error and not a second compilation.
+    """Compiles a function for one signature, so that an array of another type or layout is an error and not a second
+    compilation.
 
-    The machine code is kept beside the source, or below NUMBA_CACHE_DIR, or in the user's cache folder: the first of them that can be
-    written. Where none can, each process compiles for itself, which takes some seconds.
+    The machine code is kept beside the source, or below NUMBA_CACHE_DIR, or in the user's cache folder: the first of
+    them that can be written. Where none can, each process compiles for itself, which takes some seconds.
     """
 
     def wrap(function: Callable[P, R]) -> Callable[P, R]:

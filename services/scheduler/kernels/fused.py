@@ -1,7 +1,7 @@
 """The fused evaluation of one class of pods: the fit filter and the weighted sum of all score terms, in one pass.
 
-Values that several plugins read of a node are loaded once, and no intermediate result is written to memory. Tile by tile
-the arithmetic is that of `resources` and `load`.
+Values that several plugins read of a node are loaded once, and no intermediate result is written to memory. Tile by
+tile the arithmetic is that of `resources` and `load`.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from services.scheduler.kernels.arguments import (
     Outcome,
     types,
 )
-from services.scheduler.kernels.compiled import Number, compiled, part
+from services.scheduler.kernels.compiled import Number, compiled, inlined
 from services.scheduler.kernels.load import load_tile
 from services.scheduler.kernels.resources import allocation_tile, balance_tile, fit_tile
 from services.scheduler.kernels.select import FEASIBLE
@@ -36,7 +36,9 @@ Float64 = NDArray[np.float64]
 
 
 class _Scratch(NamedTuple):
-    """Working memory of a tile: one array of each per pass, since allocation in the loop would cost more than the arithmetic."""
+    """Working memory of a tile: one array of each per pass, since allocation in the loop would cost more than the
+    arithmetic.
+    """
 
     short: Int64
     score: Float64
@@ -47,7 +49,7 @@ class _Scratch(NamedTuple):
     there: Bools
 
 
-@part
+@inlined
 def _add(total: Float64, score: Float64, weight: Number, shares: Int64, term: Number, start: Number) -> None:
     """Adds a weighted score to the total, and writes it to the shares when there are any."""
     factor = np.float64(weight)
@@ -58,7 +60,7 @@ def _add(total: Float64, score: Float64, weight: Number, shares: Int64, term: Nu
             shares[term, start + place] = np.int64(score[place] * factor)
 
 
-@part
+@inlined
 def _reject(short: Int64, by: Int64, result: Int64, tile: Tile, nodes: NodeAmounts, fit: Fit) -> None:
     """Rejects the nodes of a tile that lack resources. by, result: [tile], written to."""
     fit_tile(short, tile, nodes, fit.resources, fit.sizes, fit.too_small)
@@ -72,7 +74,7 @@ def _reject(short: Int64, by: Int64, result: Int64, tile: Tile, nodes: NodeAmoun
                 result[place] = short[place]
 
 
-@part
+@inlined
 def _evaluate_tile(
     tile: Tile,
     scratch: _Scratch,

@@ -1,17 +1,19 @@
-"""Measured load of nodes: scores and thresholds. Arrays over loads are [resources, nodes]; `rows` and `count` as in `resources`."""
+"""Measured load of nodes: scores and thresholds. Arrays over loads are [resources, nodes]; `rows` and `count` as in
+`resources`.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.arguments import Load
-from services.scheduler.kernels.compiled import compiled, part
+from services.scheduler.kernels.compiled import compiled, inlined
 from services.scheduler.kernels.resources import percents
 from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile, at
 
 Float64 = NDArray[np.float64]
 
 
-@part
+@inlined
 def load_tile(score: Float64, share: Float64, least: Float64, tile: Tile, term: Load) -> None:
     """Computes `load_scores` of a tile.
 

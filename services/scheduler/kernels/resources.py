@@ -22,7 +22,8 @@ _EXACT = (1 << 53) // 100
 def percent(part: Number, whole: Number) -> Number:
     """Returns floor(100 * part / whole), exact while the percent is below 2^51; part not negative, whole above 0.
 
-    Integers divide at a tenth of the speed of floats. A float quotient is off by less than one; its remainder corrects it.
+    Integers divide at a tenth of the speed of floats. A float quotient is off by less than one; its remainder corrects
+    it.
     """
     product = part * 100
     quotient = np.int64(product / whole)
@@ -57,7 +58,7 @@ def percents(share: Float64, capacity: Int64, used: Int64, extra: Number, most: 
             share[place] = percent(part, whole) if whole > 0 else 0
 
 
-@part
+@inlined
 def fit_tile(short: Int64, tile: Tile, nodes: NodeAmounts, resources: Int64, sizes: Int64, too_small: Number) -> None:
     """Computes `fit_results` of a tile. short: [tile], written to."""
     running, allowed = at(nodes.pods, tile), at(nodes.allowed_pods, tile)
@@ -92,7 +93,8 @@ def fit_results(
     """Returns the insufficient resources of each node.
 
     Args:
-        resources, sizes: the requests, by the row of the resource; a row beyond `requested` is a resource that no node has.
+        resources, sizes: the requests, by the row of the resource; a row beyond `requested` is a resource that no node
+            has.
         too_small: the bit for a node that is too small even when empty.
 
     Returns:
@@ -106,7 +108,7 @@ def fit_results(
     return results
 
 
-@part
+@inlined
 def allocation_tile(
     score: Float64,
     share: Float64,
@@ -262,7 +264,7 @@ def _deviation(fractions: Float64, there: Bools, total: float, number: float) ->
     return abs((last - second) / 2) if number == 2 else np.sqrt(squares / number)
 
 
-@part
+@inlined
 def _balance_of_two(
     score: Float64, tile: Tile, allocatable: Int64, requested: Int64, resources: Int64, requests: Int64
 ) -> None:
@@ -276,7 +278,7 @@ def _balance_of_two(
         score[place] = np.trunc((1.0 - (abs((one - other) / 2) if has_both else 0.0)) * 100)
 
 
-@part
+@inlined
 def balance_tile(
     score: Float64,
     working: tuple[Float64, Float64, Float64, Bools],

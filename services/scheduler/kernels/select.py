@@ -107,7 +107,9 @@ def close(total: Int64, by: Int64) -> None:
 
 @inlined
 def standing(node: np.uint64, pod: np.uint64) -> np.uint64:
-    """Returns splitmix64 of both hashes; the highest wins a tie. Source: `tie_break.py`; Steele, Lea and Flood's finaliser."""
+    """Returns splitmix64 of both hashes; the highest wins a tie. Source: `tie_break.py`; Steele, Lea and Flood's
+    finaliser.
+    """
     z = (node ^ pod) + _GOLDEN
     z = (z ^ (z >> _30)) * _FIRST
     z = (z ^ (z >> _27)) * _SECOND
@@ -159,7 +161,8 @@ def run(
         rows, totals: [pods], written to: each pod's node, and its total.
 
     Returns:
-        The number of placed pods. It ends with a node that is full afterwards, and before two nodes that differ only by name.
+        The number of placed pods. It ends with a node that is full afterwards, and before two nodes that differ only by
+        name.
     """
     now, highest = total.copy(), np.empty(len(total), np.int64)  # the rows of the best nodes
     top, count = np.int64(0), 0

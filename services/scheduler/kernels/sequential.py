@@ -91,8 +91,8 @@ def place(
         outcome: written to.
 
     Returns:
-        The number of placed pods. The next pod must be evaluated: no node admits it, its results are of too many kinds, or
-        two of its best nodes differ only by name.
+        The number of placed pods. The next pod must be evaluated: no node admits it, its results are of too many kinds,
+        or two of its best nodes differ only by name.
     """
     size, most, terms = len(before), outcome.rows.shape[1], outcome.shares.shape[1]
     everything, none = np.empty(0, np.int64), np.empty((0, 0), np.int64)

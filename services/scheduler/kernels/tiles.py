@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.compiled import compiled, part
+from services.scheduler.kernels.compiled import compiled, inlined
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -43,7 +43,7 @@ def _at(values: Int64, rows: Int64, count: int, start: int) -> Int64:
     return values[rows[start:stop]] if len(rows) == count else values[start:stop]
 
 
-@part
+@inlined
 def at(values: Int64, tile: Any) -> Int64:
     """Returns the values of a tile."""
     return _at(values, tile.rows, tile.length, tile.start)
