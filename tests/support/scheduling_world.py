@@ -164,7 +164,7 @@ class World:
     def drop_report(self, name: str) -> None:
         self.observe(NodeMetricDeleted(node=name))
 
-    def tell(self, event: NodeReported, context: str = "metrics-0") -> None:
+    def report_usage(self, event: NodeReported, context: str = "metrics-0") -> None:
         """Ingest appends a report."""
         self.append(context, event, None)
 
@@ -208,12 +208,12 @@ class World:
 
     def rounds(self, batch: int = 256, most: int = 100) -> list[RecordedEvent]:
         """Cycles until one has nothing to do."""
-        said: list[RecordedEvent] = []
+        events: list[RecordedEvent] = []
         for _ in range(most):
             decided = self.cycle(batch)
             if not decided:
-                return said
-            said += decided
+                return events
+            events += decided
         raise AssertionError(f"still deciding after {most} cycles")
 
     def say(self, drafts: Sequence[Draft]) -> list[RecordedEvent]:
@@ -256,7 +256,7 @@ def placements(records: Sequence[RecordedEvent]) -> dict[str, str]:
     return {record.event.pod_uid: record.event.node for record in records if isinstance(record.event, PodPlaced)}
 
 
-def told(records: Sequence[RecordedEvent]) -> dict[str, PodUnschedulable]:
+def unschedulable(records: Sequence[RecordedEvent]) -> dict[str, PodUnschedulable]:
     """uid -> PodUnschedulable among them."""
     return {record.event.pod_uid: record.event for record in records if isinstance(record.event, PodUnschedulable)}
 

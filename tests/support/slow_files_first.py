@@ -28,13 +28,13 @@ LONGEST_FIRST = (
     "integration/cli/test_doctor.py",
     "e2e/test_hot_node.py",
     "integration/log/test_digest_chain.py",
-    "unit/scheduler/test_floods.py",
+    "unit/scheduler/test_refused_classes.py",
     "integration/log/test_lock.py",
     "integration/cli/test_bench_e2e.py",
     "unit/scheduler/test_preemption.py",
-    "unit/scheduler/test_foresight.py",
+    "unit/scheduler/test_lookahead.py",
     "unit/scheduler/test_neighbours.py",
-    "unit/scheduler/test_scheduler_rounds.py",
+    "unit/scheduler/test_scheduling_cycles.py",
 )
 """Files below `tests`, the longest first. All others follow in the order of collection."""
 

@@ -1,4 +1,4 @@
-"""What a cycle records: how classes were evaluated, the outcome of each pod, and the events that follow from it."""
+"""The record of a cycle: the evaluation of each class, the outcome of each pod, and the events that follow from it."""
 
 from collections.abc import Iterable, Mapping
 

@@ -61,6 +61,15 @@ def _count(row: Number, sign: Number, nodes: NodeAmounts, load: Int64, batch: Po
 
 
 @part
+def _with_incoming(load: Load, incoming: Int64) -> Load:
+    """Returns the load term for a pod with another estimate."""
+    return Load(
+        load.place, load.weight, load.allocatable, load.load, incoming, load.weights, load.dominant, load.total_weight,
+        load.until_ns, load.now_ns,
+    )  # fmt: skip
+
+
+@part
 def _write_best(outcome: BatchOutcome, pod: Number, which: Int64, best: Outcome) -> None:
     """Writes the best nodes of a pod, with totals and shares."""
     for rank in range(len(which)):
@@ -104,10 +113,7 @@ def place(
         of_fit = Fit(fit.filter_index, fit.resources, batch.fit_sizes[pod], fit.too_small)
         of_allocation = Allocation(allocation.terms, columns)
         of_balance = Balance(balance.place, balance.weight, balance.resources, batch.balance_requests[pod])
-        of_load = Load(
-            load.place, load.weight, load.allocatable, load.load, batch.load_incoming[pod], load.weights,
-            load.dominant, load.total_weight, load.until_ns, load.now_ns,
-        )  # fmt: skip
+        of_load = _with_incoming(load, batch.load_incoming[pod])
         every.by[:] = before
         evaluate(everything, size, every, base, nodes, of_fit, of_allocation, of_balance, of_load)
         which = best_rows(every.total, hashes, batch.hashes[pod], most)

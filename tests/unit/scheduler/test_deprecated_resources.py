@@ -5,7 +5,7 @@ import pytest
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import class_key, common_part
 from shared.domain.deprecated_resources import RENAMED
-from tests.support.scheduling_world import World, node, placements, pod, told
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable
 
 
 @pytest.mark.parametrize(("old", "new"), sorted(RENAMED.items()))
@@ -18,7 +18,7 @@ def test_an_old_name_on_either_side_is_todays(old: str, new: str, *, node_is_old
     world.read()
     records = world.rounds()
     assert len(placements(records)) == 1, "both ask for the same resource"
-    (refused,) = told(records).values()
+    (refused,) = unschedulable(records).values()
     assert refused.message == f"0/1 nodes are available: 1 Insufficient {new}."
 
 

@@ -10,7 +10,7 @@ from shared.kube.node import Node
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from shared.kube.selectors import LabelSelector
 from tests.support.hypothesis_examples import examples
-from tests.support.scheduling_world import World, node, placements, pod, told
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable
 from tests.unit.scheduler.cluster_worlds import HOST, nodes, pods
 
 WEB = LabelSelector(match_labels={"app": "web"})
@@ -57,7 +57,7 @@ def test_pods_that_avoid_each_other_take_one_node_each_and_the_last_one_none() -
     add(world, *(pod(f"w{number}", labels={"app": "web"}, affinity=apart()) for number in range(4)))
     records = world.cycle()
     assert sorted(placements(records).values()) == ["n0", "n1", "n2"]
-    assert told(records)["w3"].code == "PodAntiAffinityMismatch"
+    assert unschedulable(records)["w3"].code == "PodAntiAffinityMismatch"
 
 
 def test_a_running_pods_dislike_closes_its_domain_within_the_round() -> None:
@@ -82,7 +82,7 @@ def test_a_refused_class_is_tried_again_once_the_cycle_places_what_it_wants_to_b
     add(world, friends[0], pod("db", labels={"app": "db"}, selector={HOST: "n1"}), friends[1])
     records = world.cycle()
     assert placements(records) == {"db": "n1", "f1": "n1"}
-    assert told(records)["f0"].code == "PodAffinityMismatch"
+    assert unschedulable(records)["f0"].code == "PodAffinityMismatch"
 
 
 def test_a_pod_is_woken_when_the_one_it_wants_to_be_near_comes_to_run() -> None:

@@ -36,7 +36,7 @@ from tests.support.numa_machines import (
     machine,
     reported,
 )
-from tests.support.scheduling_world import World, cycles_of, placements, pod, told
+from tests.support.scheduling_world import World, cycles_of, placements, pod, unschedulable
 
 
 def world_of(*names: str, labels: dict[str, str] | None = None) -> World:
@@ -99,7 +99,7 @@ def test_what_a_placement_gave_is_kept_until_the_pod_itself_says_it_and_is_free_
     placed = schedule(world, *first)
     assert cpus_of(placed) == {"a": "0-7", "b": "8-15"}
     small = bound_pod("c", 2, required=True, bind="FullPCPUs")
-    assert told(schedule(world, small))["c"].code in ("NotEnoughCpus", "InsufficientResource")
+    assert unschedulable(schedule(world, small))["c"].code in ("NotEnoughCpus", "InsufficientResource")
     bind(world, first, placed)
     world.drop_pod("a")
     world.wait(20)
@@ -124,7 +124,7 @@ def test_a_node_that_passes_and_has_no_cpus_to_give_is_passed_over() -> None:
     assert placements(records) == {"p": "free"}
     world.add_pod(bound_pod("q", 14))
     world.read()
-    assert told(world.rounds())["q"].code in ("NotEnoughCpus", "InsufficientResource")
+    assert unschedulable(world.rounds())["q"].code in ("NotEnoughCpus", "InsufficientResource")
 
 
 def test_a_node_with_a_numa_policy_gives_zones_and_later_pods_see_what_is_left() -> None:
@@ -133,8 +133,8 @@ def test_a_node_with_a_numa_policy_gives_zones_and_later_pods_see_what_is_left()
     zones = {uid: allocation_of(notes).zones for uid, notes in given_to(records).items()}
     six = {"cpu": 6000, "memory": 4 << 30}
     assert zones == {"p0": ((0, six),), "p1": ((1, six),)}
-    assert told(records)["p2"].code == "InsufficientResource"
-    assert told(schedule(world, pod("p3", cpu="3", memory="1Gi")))["p3"].code == "UnalignedNuma"
+    assert unschedulable(records)["p2"].code == "InsufficientResource"
+    assert unschedulable(schedule(world, pod("p3", cpu="3", memory="1Gi")))["p3"].code == "UnalignedNuma"
 
 
 def test_a_pods_own_numa_policy_is_followed_on_a_node_without_one() -> None:
@@ -148,14 +148,14 @@ def test_the_nodes_bind_policy_gives_cpus_to_every_pod() -> None:
     world = world_of("n", labels={BIND_LABEL: "SpreadByPCPUs"})
     records = schedule(world, pod("p", cpu="2"), pod("half", cpu="500m"))
     assert cpus_of(records) == {"p": "0,2"}
-    assert told(records)["half"].code == "CpuNotInteger"
+    assert unschedulable(records)["half"].code == "CpuNotInteger"
 
 
 def test_a_pod_that_wants_cpus_waits_for_the_topology_of_a_node() -> None:
     world = World()
     world.add_node(machine())
     records = schedule(world, bound_pod("p", 2))
-    assert told(records)["p"].code == "InvalidCpuTopology"
+    assert unschedulable(records)["p"].code == "InvalidCpuTopology"
     world.wait(20)
     world.read()
     assert world.rounds() == []
@@ -168,12 +168,12 @@ def test_without_a_topology_any_more_nothing_is_given() -> None:
     world = world_of("n")
     assert cpus_of(schedule(world, bound_pod("a", 2))) == {"a": "0-1"}
     world.observe(ObjectDeleted(resource=NODE_TOPOLOGIES, name="n", uid="nrt-n"))
-    assert told(schedule(world, bound_pod("b", 2)))["b"].code == "InvalidCpuTopology"
+    assert unschedulable(schedule(world, bound_pod("b", 2)))["b"].code == "InvalidCpuTopology"
 
 
 def test_an_annotation_that_cannot_be_read_refuses_the_pod_and_says_why() -> None:
     world = world_of("n")
-    message = told(schedule(world, pod("p", annotations={SPEC: "{"})))["p"].message
+    message = unschedulable(schedule(world, pod("p", annotations={SPEC: "{"})))["p"].message
     assert "unexpected end of JSON input" in message
 
 
@@ -304,7 +304,7 @@ def test_a_pod_that_lacks_cpus_makes_lesser_holders_of_cpus_give_way() -> None:
         spec = msgspec.structs.replace(allocated.spec, priority=10 if name == "low" else 5)
         world.add_pod(msgspec.structs.replace(allocated, spec=spec))
     records = schedule(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
-    assert told(records)["high"].code == "NotEnoughCpus"
+    assert unschedulable(records)["high"].code == "NotEnoughCpus"
     assert [record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested)] == ["lower"]
     world.drop_pod("lower")
     world.wait(20)
@@ -322,7 +322,7 @@ def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> Non
     schedule(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
     world.drop_pod("lower")
     records = schedule(world, bound_pod("small", 6, "FullPCPUs", required=True, priority=50))
-    assert told(records)["small"].code == "NotEnoughCpus", "4 of the 8 CPUs that are free are promised"
+    assert unschedulable(records)["small"].code == "NotEnoughCpus", "4 of the 8 CPUs that are free are promised"
     records = schedule(world, bound_pod("fits", 4, "FullPCPUs", required=True, priority=50))
     assert cpus_of(records) == {"fits": "12-15"}
     world.wait(20)
@@ -337,7 +337,9 @@ def test_cpus_are_kept_from_the_same_cycle_on_and_while_the_victim_is_leaving() 
         world.add_pod(bound_pod(name, cpus, "FullPCPUs", required=True, priority=priority))
     world.read()
     records = world.cycle()
-    assert told(records).keys() == {"high", "mid"}, "8 CPUs are free; with the victim's, 12 are promised to the first"
+    assert unschedulable(records).keys() == {"high", "mid"}, (
+        "8 CPUs are free; with the victim's, 12 are promised to the first"
+    )
     world.wait(5)
     world.drop_pod("low")
     world.read()

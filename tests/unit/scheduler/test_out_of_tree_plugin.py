@@ -8,7 +8,7 @@ from services.scheduler.framework.config.profiles import BadConfig, read_config
 from services.scheduler.plugins.registry import REGISTRY
 from shared.events.scheduling import CycleDecided
 from shared.kube.node import Node
-from tests.support.scheduling_world import World, node, placements, pod, told
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable
 from tests.unit.scheduler import power_plugin
 from tests.unit.scheduler.power_plugin.plugin import ANNOTATION
 
@@ -67,7 +67,7 @@ def test_its_reason_is_printed_and_its_hint_requeues_the_pod(world: World) -> No
     world.add_node(with_power("n", 100))
     world.add_pod(pod("p"))
     world.read()
-    refused = told(world.cycle())["p"]
+    refused = unschedulable(world.cycle())["p"]
     assert refused.message == "0/1 nodes are available: 1 Insufficient power, 300 W needed."
     assert REGISTERED.texts.text(refused.code, "300", "zh") == "功率不足，需要 300 W"
     world.wait(11)

@@ -1,6 +1,6 @@
 """What goes wrong around the scheduler, case by case: it goes on, and what it decides is what can be known.
 
-Arbitrary nonsense is in tests/property/test_absurd_clusters.py, floods of pods in test_floods.py.
+Arbitrary nonsense is in tests/property/test_absurd_clusters.py, floods of pods in test_refused_classes.py.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from tests.support.scheduling_world import (
     placements,
     pod,
     thresholds,
-    told,
+    unschedulable,
     use,
 )
 
@@ -73,7 +73,7 @@ def test_a_refused_pod_that_is_given_to_another_profile_is_tried_by_that_one() -
     world.report(metric("n", cpu="3"))
     world.add_pod(pod("p"))
     world.read()
-    assert told(world.rounds())["p"].code == "UsageExceedsThreshold"
+    assert unschedulable(world.rounds())["p"].code == "UsageExceedsThreshold"
     world.wait(2)
     world.add_pod(pod("p", labels={LABEL: "other"}))
     world.read()
@@ -183,7 +183,7 @@ def test_a_report_is_judged_by_its_own_time_whether_that_is_behind_or_ahead_of_o
     world.add_pod(pod("p"))
     world.read()
     records = world.rounds()
-    assert (told(records)["p"].code if code else placements(records)["p"]) == (code or "n")
+    assert (unschedulable(records)["p"].code if code else placements(records)["p"]) == (code or "n")
 
 
 @pytest.mark.parametrize("time", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2026-02-31T00:00:00Z", "soon", ""])
@@ -197,7 +197,7 @@ def test_a_report_with_an_absurd_time_ends_nothing(time: str) -> None:
     records = world.rounds()
     # What has no time that can be read is no report; what is from year 1 is an old one.
     expected = "NodeMetricExpired" if time in ("", "0001-01-01T00:00:00Z") else "n"
-    assert (placements(records) or {"p": told(records)["p"].code}) == {"p": expected}
+    assert (placements(records) or {"p": unschedulable(records)["p"].code}) == {"p": expected}
 
 
 async def test_the_configuration_file_is_read_again_after_the_clock_was_set_back(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_where_reports_stop_pods_are_refused_once_the_last_one_is_too_old_and_wo
     world.wait(301)
     world.add_pod(pod("late", cpu="100m"))
     world.read()
-    assert told(world.rounds())["late"].code == "NodeMetricExpired"
+    assert unschedulable(world.rounds())["late"].code == "NodeMetricExpired"
     world.wait(60)
     assert world.rounds() == []
     world.report(metric("n", cpu="1", at_ns=world.now_ns))
@@ -264,7 +264,7 @@ def test_a_node_of_two_to_the_53_bytes_counts_every_one_of_them() -> None:
     world.read()
     records = world.rounds()
     assert placements(records) == {"most": "n", "one": "n"}
-    assert told(records)["two"].code == "InsufficientResource"
+    assert unschedulable(records)["two"].code == "InsufficientResource"
 
 
 def test_a_machine_with_ten_thousand_cpus_gives_each_of_them_once() -> None:
@@ -297,7 +297,7 @@ def test_a_machine_with_ten_thousand_cpus_gives_each_of_them_once() -> None:
     world.read()
     records = world.rounds()
     assert len(placements(records)) == 2
-    assert next(iter(told(records).values())).code in ("InsufficientResource", "NotEnoughCpus")
+    assert next(iter(unschedulable(records).values())).code in ("InsufficientResource", "NotEnoughCpus")
     (numa_cache,) = (
         plugin_cache for plugin_cache in world.indexed().plugin_caches.values() if isinstance(plugin_cache, NumaCache)
     )
@@ -316,7 +316,7 @@ def test_a_node_that_reports_an_absurd_usage_is_full_or_empty_but_never_negative
     if used in ("-5", "much"):
         assert placements(records) == {"p": "n"}
     else:
-        assert told(records)["p"].code == "UsageExceedsThreshold"
+        assert unschedulable(records)["p"].code == "UsageExceedsThreshold"
 
 
 def test_a_resource_never_seen_before_is_counted_from_its_first_mention() -> None:
@@ -324,14 +324,14 @@ def test_a_resource_never_seen_before_is_counted_from_its_first_mention() -> Non
     world.add_pod(pod("p", extra={"example.com/new": "2"}))
     world.read()
     records = world.rounds()
-    assert told(records)["p"].message == "0/1 nodes are available: 1 Insufficient example.com/new."
+    assert unschedulable(records)["p"].message == "0/1 nodes are available: 1 Insufficient example.com/new."
     world.wait(2)
     world.add_node(node("m", extra={"example.com/new": "3"}))
     world.add_pod(pod("q", extra={"example.com/new": "2"}))
     world.read()
     records = world.rounds()
     assert list(placements(records).values()) == ["m"]
-    assert len(told(records)) <= 1, "the other one does not fit beside it"
+    assert len(unschedulable(records)) <= 1, "the other one does not fit beside it"
     world.wait(2)
     world.add_node(node("n", extra={"example.com/new": "2"}))
     world.read()
@@ -347,7 +347,7 @@ def test_what_anybody_may_write_into_an_annotation_refuses_that_pod_alone() -> N
     world.read()
     records = world.rounds()
     assert placements(records) == {"p": "n"}
-    assert {event.code for event in told(records).values()} == {"UnreadableAnnotation"}
+    assert {event.code for event in unschedulable(records).values()} == {"UnreadableAnnotation"}
 
 
 # nodes that come and go
@@ -372,7 +372,7 @@ def test_a_node_that_comes_while_the_round_is_decided_wakes_whoever_that_cycle_r
     world.add_pod(pod("p"))
     world.read()
     world.add_node(node("m"))
-    assert told(world.cycle()).keys() == {"p"}
+    assert unschedulable(world.cycle()).keys() == {"p"}
     world.read()
     world.wait(1)
     assert placements(world.rounds()) == {"p": "m"}
@@ -397,7 +397,7 @@ def test_a_node_made_anew_under_its_name_holds_what_runs_on_it_and_no_more() -> 
     world.read()
     records = world.rounds()
     assert placements(records) == {"p": "n"}
-    assert told(records).keys() == {"q"}
+    assert unschedulable(records).keys() == {"q"}
 
 
 def test_pods_of_a_cluster_whose_nodes_all_went_wait_and_come_back_with_the_nodes() -> None:
@@ -406,7 +406,7 @@ def test_pods_of_a_cluster_whose_nodes_all_went_wait_and_come_back_with_the_node
     world.read()
     world.drop_node("n")
     world.read()
-    assert told(world.rounds())["p"].code == "NoNodes"
+    assert unschedulable(world.rounds())["p"].code == "NoNodes"
     world.wait(2)
     world.add_node(node("n"))
     world.read()

@@ -8,7 +8,7 @@ from services.scheduler.plugins.scheduling_hint.args import BadHintArgs, read_hi
 from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint
 from shared.events.scheduling import PodPlaced
 from tests.support.numa_machines import STATUS, bound_pod, machine, reported
-from tests.support.scheduling_world import World, node, placements, pod, told
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable
 from tests.unit.scheduler.one_plugin import OnePlugin, class_of
 
 HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
@@ -33,7 +33,7 @@ def test_named_nodes_are_the_only_ones() -> None:
     world.read()
     records = world.rounds()
     assert placements(records) == {"p": "a"}
-    assert told(records)["q"].code == "HintMismatch"
+    assert unschedulable(records)["q"].code == "HintMismatch"
 
 
 def test_the_first_preferred_node_that_takes_the_pod_comes_before_all_scores() -> None:
@@ -78,4 +78,4 @@ def test_a_hint_for_numa_gives_exactly_what_was_designated_or_nothing() -> None:
     records = world.rounds()
     (placed,) = (record.event for record in records if isinstance(record.event, PodPlaced))
     assert json.loads(placed.annotations[STATUS]) == {"cpuset": "6-7,10-11"}
-    assert told(records)["q"].code == "NotEnoughCpus"
+    assert unschedulable(records)["q"].code == "NotEnoughCpus"

@@ -10,7 +10,7 @@ from shared.events import RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.intents import FieldsDesired
 from shared.kube.pod import ClaimSource, EphemeralSource, GoogleDisk, Pod, RbdDisk, Volume
-from tests.support.scheduling_world import World, node, placements, pod, told
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable
 
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 CLASSES, CSI_NODES = "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io"
@@ -99,7 +99,7 @@ def test_a_claim_in_trouble_refuses_every_node_and_says_why(make: Any, code: str
     storage_class(world, "wait", "kubernetes.io/no-provisioner")
     make(world)
     add(world, with_claims(pod("p"), "c"))
-    assert told(world.cycle())["p"].code == code
+    assert unschedulable(world.cycle())["p"].code == code
 
 
 def test_a_claim_that_waits_gets_the_node_and_the_pod_comes_once_it_is_bound() -> None:
@@ -110,7 +110,7 @@ def test_a_claim_that_waits_gets_the_node_and_the_pod_comes_once_it_is_bound() -
     add(world, with_claims(pod("p"), "c"))
     records = world.cycle()
     assert placements(records) == {}
-    assert told(records)["p"].code == "VolumesPending"
+    assert unschedulable(records)["p"].code == "VolumesPending"
     assert written(records) == {"d/c": {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}}}
     world.wait(2)
     claim(world, "c", class_="wait", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
@@ -186,7 +186,7 @@ def test_a_volume_of_two_zones_is_used_in_both_and_no_other() -> None:
     records = world.cycle()
     assert set(placements(records).values()) == {"a", "b", "plain"}
     assert world.view.pods["p3"].reasons
-    assert "HostPortTaken" in {refusal.code for refusal in told(records).values()}
+    assert "HostPortTaken" in {refusal.code for refusal in unschedulable(records).values()}
 
 
 def test_a_claim_for_one_pod_refuses_a_second_one_until_the_first_is_gone() -> None:
@@ -196,7 +196,7 @@ def test_a_claim_for_one_pod_refuses_a_second_one_until_the_first_is_gone() -> N
     add(world, with_claims(pod("p0"), "c"), with_claims(pod("p1"), "c"))
     records = world.cycle()
     assert list(placements(records)) == ["p0"]
-    assert told(records)["p1"].code == "ClaimInUse"
+    assert unschedulable(records)["p1"].code == "ClaimInUse"
     world.wait(2)
     world.drop_pod("p0")
     world.read()
@@ -224,7 +224,7 @@ def test_a_disk_is_mounted_on_one_node_by_pods_that_can_share_it(first: Any, sec
     records = world.cycle()
     assert set(placements(records)) == ({"p0", "p1"} if shared else {"p0"})
     if not shared:
-        assert told(records)["p1"].code == "DiskConflict"
+        assert unschedulable(records)["p1"].code == "DiskConflict"
 
 
 def test_a_node_takes_as_many_volumes_of_a_driver_as_it_says_and_a_shared_one_counts_once() -> None:
@@ -237,4 +237,4 @@ def test_a_node_takes_as_many_volumes_of_a_driver_as_it_says_and_a_shared_one_co
     add(world, *(with_claims(pod(f"p{number}"), f"c{number}") for number in range(3)), with_claims(pod("q"), "c0"))
     records = world.cycle()
     assert set(placements(records)) == {"p0", "p1", "q"}
-    assert told(records)["p2"].code == "TooManyVolumes"
+    assert unschedulable(records)["p2"].code == "TooManyVolumes"

@@ -47,7 +47,7 @@ def played(seed: int, batch: int, *, limits: bool) -> tuple[dict[str, str], Reco
 
 
 def records(events: Sequence[RecordedEvent]) -> Records:
-    """Pod's uid -> how its class was judged, of pods that were placed and share that with no other."""
+    """Pod's uid -> how its class was evaluated, of pods that were placed and share that with no other."""
     found: Records = {}
     for recorded in events:
         if isinstance(event := recorded.event, CycleDecided):
@@ -63,9 +63,12 @@ def records(events: Sequence[RecordedEvent]) -> Records:
 @settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.booleans())
 def test_looking_ahead_changes_no_placement_and_no_record(seed: int, limits: bool) -> None:
-    (placed, said), (placed_alone, said_alone) = played(seed, 256, limits=limits), played(seed, 1, limits=limits)
+    (placed, recorded), (placed_alone, recorded_alone) = (
+        played(seed, 256, limits=limits),
+        played(seed, 1, limits=limits),
+    )
     assert placed == placed_alone
-    assert said == {uid: said_alone[uid] for uid in said}
+    assert recorded == {uid: recorded_alone[uid] for uid in recorded}
 
 
 def test_pods_that_differ_in_amounts_are_placed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,22 @@ from shared.kube.node import Taint
 from shared.kube.pod import Affinity, NodeAffinity, PreferredNodeTerm, Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
 from tests.support.hypothesis_examples import examples
-from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, thresholds, told, use
+from tests.support.scheduling_world import (
+    World,
+    cycles_of,
+    metric,
+    node,
+    placements,
+    pod,
+    thresholds,
+    unschedulable,
+    use,
+)
 
 GIB = 1 << 30
 
 
-def test_the_emptiest_node_is_chosen_and_the_cycle_says_why() -> None:
+def test_the_emptiest_node_is_chosen_and_the_cycle_records_why() -> None:
     world = World()
     world.add_node(node("small", cpu="2"))
     world.add_node(node("large", cpu="16", memory="64Gi"))
@@ -41,12 +51,12 @@ def test_the_emptiest_node_is_chosen_and_the_cycle_says_why() -> None:
     assert placements(records) == {"p": "large"}
     (cycle,) = cycles_of(records)
     assert (cycle.cycle, cycle.now_ns, cycle.seen) == (1, world.now_ns, {"cluster": 3})
-    (judged,) = cycle.classes
-    assert (judged.nodes, judged.feasible, judged.rejected) == (2, 2, ())
-    assert [best.node for best in judged.best] == ["large", "small"]
+    (evaluated,) = cycle.classes
+    assert (evaluated.nodes, evaluated.feasible, evaluated.rejected) == (2, 2, ())
+    assert [best.node for best in evaluated.best] == ["large", "small"]
     # cpu (16000-1000)*100/16000 = 93, memory (64-1)*100/64 = 98, (93+98)/2 = 95; untainted nodes get 3 * 100;
     # 1/16 of the cpu and 1/64 of the memory are used: (1 - (1/16 - 1/64) / 2) * 100 = 97.
-    assert judged.best[0].plugin_scores == {
+    assert evaluated.best[0].plugin_scores == {
         "TaintToleration": 3 * MAX_SCORE, "NodeAffinity": 0, "NodeResourcesFit": 95, "LoadAwareScheduling": 0,
         "NodeResourcesBalancedAllocation": 97, "NodeNUMAResource": 95,
     }  # fmt: skip
@@ -91,8 +101,8 @@ def test_a_busy_node_is_refused_and_a_calmer_report_wakes_the_pod() -> None:
     assert (reason.plugin, reason.code, reason.detail, reason.nodes) == (
         "LoadAwareScheduling", "UsageExceedsThreshold", "cpu", 1,
     )  # fmt: skip
-    assert told(records)["p"].code == "UsageExceedsThreshold"
-    assert told(records)["p"].message == "0/1 nodes are available: 1 node(s) cpu usage exceed threshold."
+    assert unschedulable(records)["p"].code == "UsageExceedsThreshold"
+    assert unschedulable(records)["p"].message == "0/1 nodes are available: 1 node(s) cpu usage exceed threshold."
     world.wait(2)
     assert world.cycle() == [], "nothing has changed"
     world.report(metric("hot", cpu="2", at_ns=world.now_ns))
@@ -100,7 +110,7 @@ def test_a_busy_node_is_refused_and_a_calmer_report_wakes_the_pod() -> None:
     assert placements(world.cycle()) == {"p": "hot"}
 
 
-def test_a_report_that_cures_nothing_adds_no_line_to_the_log() -> None:
+def test_a_report_that_ends_no_reason_adds_no_line_to_the_log() -> None:
     world = World()
     use(world, thresholds(75, 85))
     world.add_node(node("hot", cpu="10"))
@@ -116,16 +126,16 @@ def test_a_report_that_cures_nothing_adds_no_line_to_the_log() -> None:
         assert world.cycle() == []
 
 
-def test_a_pod_is_told_once_while_its_reason_stays_the_same() -> None:
+def test_a_condition_is_written_once_while_its_reason_stays_the_same() -> None:
     world = World()
     world.add_node(node("n", cpu="1"))
     world.add_pod(pod("p", cpu="2"))
     world.read()
-    assert told(world.cycle())["p"].message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert unschedulable(world.cycle())["p"].message == "0/1 nodes are available: 1 Insufficient cpu."
     world.wait(301)
     again = world.cycle()
     assert cycles_of(again)[0].pods[0].pod_uid == "p"
-    assert told(again) == {}
+    assert unschedulable(again) == {}
     assert world.view.pods["p"].attempts == 2
 
 
@@ -156,25 +166,25 @@ def test_nodes_without_room_are_named_by_every_resource_that_is_short() -> None:
         ("TooManyPods", ""), ("InsufficientResource", "cpu"), ("InsufficientResource", "memory"),
         ("InsufficientResource", "nvidia.com/gpu"),
     }  # fmt: skip
-    assert told(records)["p"].message == (
+    assert unschedulable(records)["p"].message == (
         "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Insufficient nvidia.com/gpu, 1 Too many pods."
     )
 
 
-def test_a_cluster_without_nodes_says_so() -> None:
+def test_a_cluster_without_nodes_is_the_reason() -> None:
     world = World()
     world.add_pod(pod("p"))
     world.read()
     records = world.cycle()
-    assert told(records)["p"].code == "NoNodes"
-    assert told(records)["p"].message == "0/0 nodes are available."
+    assert unschedulable(records)["p"].code == "NoNodes"
+    assert unschedulable(records)["p"].message == "0/0 nodes are available."
     world.wait(2)
     world.add_node(node("n"))
     world.read()
     assert placements(world.cycle()) == {"p": "n"}
 
 
-def test_later_pods_of_a_class_that_no_longer_fit_have_a_judgement_of_their_own() -> None:
+def test_later_pods_of_a_class_that_no_longer_fit_have_an_evaluation_of_their_own() -> None:
     world = World()
     world.add_node(node("n", cpu="2"))
     for name in ("a", "b", "c"):
@@ -184,10 +194,10 @@ def test_later_pods_of_a_class_that_no_longer_fit_have_a_judgement_of_their_own(
     assert [(outcome.pod_uid, outcome.node, outcome.class_index) for outcome in cycle.pods] == [
         ("a", "n", 0), ("b", "n", 0), ("c", "", 1),
     ]  # fmt: skip
-    assert [judged.feasible for judged in cycle.classes] == [1, 0]
+    assert [evaluated.feasible for evaluated in cycle.classes] == [1, 0]
 
 
-def test_a_pod_whose_requests_cannot_be_read_is_told_so_and_ends_nothing() -> None:
+def test_a_pod_whose_requests_cannot_be_read_gets_a_condition_and_ends_nothing() -> None:
     world = World()
     world.add_node(node("n"))
     world.add_pod(pod("bad", cpu="lots"))
@@ -195,8 +205,8 @@ def test_a_pod_whose_requests_cannot_be_read_is_told_so_and_ends_nothing() -> No
     world.read()
     records = world.cycle()
     assert placements(records) == {"good": "n"}
-    assert told(records)["bad"].code == "UnreadablePod"
-    assert "'lots'" in told(records)["bad"].message
+    assert unschedulable(records)["bad"].code == "UnreadablePod"
+    assert "'lots'" in unschedulable(records)["bad"].message
 
 
 def test_absurd_quantities_of_nodes_and_pods_end_nothing() -> None:
@@ -221,7 +231,7 @@ def test_two_host_ports_do_not_share_a_node_within_a_round() -> None:
     world.read()
     records = world.cycle()
     assert sorted(placements(records).values()) == ["a", "b"]
-    assert told(records)["r"].message == (
+    assert unschedulable(records)["r"].message == (
         "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
     )
 
@@ -326,7 +336,7 @@ LOAD_AWARE_ARGS = st.sampled_from(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(clusters(), LOAD_AWARE_ARGS, st.integers(0, 600))
-def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: int) -> None:
+def test_a_node_alone_is_evaluated_as_among_all(world: World, args: str, later_s: int) -> None:
     """For every plugin: the one-node forms that a cycle uses after a placement equal the forms over all nodes."""
     head = DEFAULT_PROFILE[: DEFAULT_PROFILE.index("  pluginConfig:")]
     use(world, f"{head}  plugins: {{multiPoint: {{enabled: [{{name: LoadAwareScheduling}}]}}}}\n"
@@ -352,8 +362,8 @@ def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: i
 
 @settings(max_examples=examples(60), deadline=None)
 @given(clusters())
-def test_each_choice_is_the_highest_total_of_a_judgement_made_anew(world: World) -> None:
-    """A twin that judges everything for every pod, node by node, with the plugins' one-node forms."""
+def test_each_choice_is_the_highest_total_of_an_evaluation_made_anew(world: World) -> None:
+    """A twin that evaluates everything for every pod, node by node, with the plugins' one-node forms."""
     cache = world.indexed()
     cache.settle()
     for record in world.rounds(batch=1):
@@ -411,7 +421,7 @@ def test_a_decision_is_the_same_whatever_the_hash_seed() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 256])
-def test_a_decision_does_not_depend_on_when_it_is_asked_twice(batch: int) -> None:
+def test_a_repeated_decision_is_the_same(batch: int) -> None:
     world = World()
     for number in range(5):
         world.add_node(node(f"n{number}"))

@@ -1,4 +1,4 @@
-"""What follows from the state as arrays: brought up to date in steps, in sums, and by a replica that does not lead."""
+"""Arrays derived from the State: settled in steps, in sums, and by a replica that does not lead."""
 
 import asyncio
 from typing import Any

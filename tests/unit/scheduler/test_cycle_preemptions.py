@@ -67,9 +67,9 @@ def test_an_eviction_draws_down_the_budgets_that_select_the_pod_and_no_others() 
         return Budget(namespace, selector, allowed, disrupted, f"{namespace}/{app}")
 
     gone, next_ = (Victim(name, f"d/{name}", {"app": "x"}, 0, 1) for name in ("gone", "next"))
-    ours, theirs, elsewhere = selecting("d", "x", 1), selecting("d", "y", 1), selecting("other", "x", 1)
+    ours, theirs, other_node = selecting("d", "x", 1), selecting("d", "y", 1), selecting("other", "x", 1)
     counted = selecting("d", "x", 1, frozenset({"gone"}))
-    before = (ours, theirs, elsewhere, counted)
+    before = (ours, theirs, other_node, counted)
     after = drawn_down(before, [gone])
     assert [each.allowed for each in after] == [0, 1, 1, 1]
     assert overdrawn([next_], after) == {"next": ("d/x",)}
@@ -149,8 +149,8 @@ def test_a_budget_is_drawn_down_between_two_preemptors() -> None:
     records = one_disruption_allowed().cycle()
     first, second = evicted(records)
     assert (first in ("x", "y"), second) == (True, "z")
-    said = [record.event for record in records if isinstance(record.event, PodNominated)]
-    assert [event.violations for event in said] == [0, 0]
+    events = [record.event for record in records if isinstance(record.event, PodNominated)]
+    assert [event.violations for event in events] == [0, 0]
 
 
 def test_a_budget_that_another_preemptor_used_up_is_recorded_as_violated() -> None:
@@ -158,8 +158,8 @@ def test_a_budget_that_another_preemptor_used_up_is_recorded_as_violated() -> No
     add(world, runs("x", "a", labels={"app": "db"}), runs("y", "b", labels={"app": "db"}))
     world.observe(budget("db", 1))
     add(world, urgent("p"), urgent("q"))
-    said = [record.event for record in world.cycle() if isinstance(record.event, PodNominated)]
-    assert [(event.violations, event.budgets) for event in said] == [(0, ()), (1, ("d/db",))]
+    events = [record.event for record in world.cycle() if isinstance(record.event, PodNominated)]
+    assert [(event.violations, event.budgets) for event in events] == [(0, ()), (1, ("d/db",))]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who may be tried, when, and in which order."""
+"""The scheduling queue: the pods to try, their times and their order."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.scheduling_world import (
     placements,
     pod,
     thresholds,
-    told,
+    unschedulable,
     use,
 )
 
@@ -31,7 +31,7 @@ def full_node() -> World:
     world.add_pod(pod("runs", cpu="1", on="n", phase="Running"))
     world.add_pod(pod("p", cpu="1"))
     world.read()
-    assert told(world.cycle()).keys() == {"p"}
+    assert unschedulable(world.cycle()).keys() == {"p"}
     return world
 
 
@@ -102,7 +102,7 @@ def test_a_refused_pod_waits_for_its_backoff_even_if_room_is_freed_at_once() -> 
     assert tried(world) == ["p"]
 
 
-def test_a_change_that_cannot_cure_the_reason_wakes_nobody() -> None:
+def test_an_event_that_cannot_end_the_reason_requeues_no_pod() -> None:
     world = full_node()
     world.wait(60)
     world.add_node(node("n", cpu="1", labels={"new": "label"}))
@@ -133,7 +133,7 @@ def test_a_pod_that_nothing_wakes_is_tried_again_after_five_minutes() -> None:
     assert tried(world) == ["p"]
 
 
-def test_a_pod_that_asks_for_less_is_tried_after_its_backoff() -> None:
+def test_a_pod_that_requests_less_is_tried_after_its_backoff() -> None:
     world = full_node()
     world.wait(5)
     world.add_node(node("n", cpu="1500m"))
@@ -196,7 +196,7 @@ def test_a_cycle_takes_no_more_than_its_batch() -> None:
     assert sizes == [4, 4, 2]
 
 
-def test_the_queue_knows_when_time_alone_lets_a_pod_be_tried() -> None:
+def test_the_queue_has_the_time_at_which_time_alone_lets_a_pod_be_tried() -> None:
     world = full_node()
     world.indexed().settle()
     assert world.indexed().queue.next_at_ns() == START_NS + SECOND

@@ -1,4 +1,4 @@
-"""Pods that are due come in one order, whatever came, went and was refused before."""
+"""Active pods come in one order, whatever was added, removed and refused before."""
 
 from collections import Counter
 from itertools import islice
@@ -14,7 +14,7 @@ from tests.support.scheduling_world import pod
 
 
 class Step(NamedTuple):
-    """What happens: a pod comes or comes again, goes, or pods of a class are refused or no longer."""
+    """One step: a pod is added, added again or removed, or pods of a class are refused or no longer refused."""
 
     kind: str
     class_: int

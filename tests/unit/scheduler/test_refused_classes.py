@@ -4,7 +4,7 @@ import pytest
 
 from services.scheduler.cycle.cycle import CLASS_COST_NODES, MAX_EVALUATED_NODES
 from tests.support.executed_lines import steps_of
-from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, told
+from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, unschedulable
 
 FLOOD = 50_000
 LINES = 6_000
@@ -30,7 +30,7 @@ def test_a_pod_that_comes_behind_fifty_thousand_that_fit_nowhere_is_placed_in_th
     world.add_pod(pod("small"))
     world.read()
     first = world.cycle()
-    assert len(told(first)) == 256
+    assert len(unschedulable(first)) == 256
     assert placements(world.cycle()).keys() == {"small"}
 
 
@@ -92,7 +92,7 @@ def test_a_standing_flood_costs_a_cycle_next_to_nothing_whatever_happens_around_
         world.wait(1)
 
 
-def test_what_might_cure_every_class_of_a_flood_is_looked_into_in_cycles_of_bounded_size_behind_new_pods() -> None:
+def test_an_event_that_may_help_every_class_of_a_flood_is_evaluated_in_cycles_of_bounded_size_behind_new_pods() -> None:
     world = world_of(1000)
     flood(world, 3000, classes=3000)
     world.add_pod(pod("runs", cpu="1", on="n3", phase="Running"))

@@ -1,4 +1,4 @@
-"""Load from two sides: NodeMetric objects in `cluster` and recorded reports in `metrics-*`; the younger by its own time counts."""
+"""Latest usage: NodeMetric objects in `cluster` and recorded reports in `metrics-*`; the younger by its own time counts."""
 
 from random import Random
 
@@ -64,9 +64,9 @@ def test_the_objects_spec_holds_for_what_is_recorded() -> None:
     assert found.metric.spec.metric_collect_policy == MetricCollectPolicy(report_interval_seconds=90)
     found = newest(None, {"metrics-0": reported(11)})
     assert found is not None
-    stated = found.metric.spec.metric_collect_policy
-    assert stated is not None
-    assert (stated.report_interval_seconds, stated.aggregate_duration_seconds) == (60, 300)
+    policy = found.metric.spec.metric_collect_policy
+    assert policy is not None
+    assert (policy.report_interval_seconds, policy.aggregate_duration_seconds) == (60, 300)
 
 
 names, instants = st.sampled_from("ab"), st.integers(0, 20)
@@ -83,7 +83,7 @@ of_metrics = st.one_of(
 @given(
     st.lists(of_cluster, max_size=12), st.lists(of_metrics, max_size=8), st.lists(of_metrics, max_size=8), st.integers()
 )
-def test_any_interleaving_of_cluster_and_both_shards_gives_the_same_loads(
+def test_any_interleaving_of_cluster_and_both_shards_ends_in_the_same_loads(
     cluster: list[Event], first: list[Event], second: list[Event], seed: int
 ) -> None:
     contexts = {"cluster": cluster, "metrics-0": first, "metrics-1": second}

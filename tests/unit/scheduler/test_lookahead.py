@@ -1,4 +1,4 @@
-"""Many equal pods are placed as pods one by one would be, whatever else comes between them and however full the nodes are."""
+"""Many equal pods are placed as if one by one, whatever pods come between them and however full the nodes are."""
 
 from collections.abc import Sequence
 from random import Random
@@ -48,7 +48,7 @@ def test_looking_ahead_changes_no_placement(seed: int, limits: bool) -> None:
 
 
 def crowd(seed: int) -> World:
-    """Many equal pods for many nodes, so that they run on; of some pods a report of their node tells already, and some nodes are full soon."""
+    """Many equal pods for many nodes, so that runs form; reports have some of the pods already, and some nodes fill up soon."""
     random, world = Random(seed), World()
     use_of = ResourceMap(resources={"cpu": "2", "memory": "1Gi"})
     for number in range(random.randrange(40, 100)):
@@ -56,9 +56,9 @@ def crowd(seed: int) -> World:
         cpu, pods = random.choice(("1", *("16",) * 9)), random.choice(("1", *("110",) * 9))
         world.add_node(node(name, cpu=cpu, memory="16Gi", pods=pods))
         known = [f"p{each:02}" for each in range(100) if random.random() < 0.03]
-        told = [PodUsage(name=each, namespace="d", pod_usage=use_of) for each in known]
+        usages = [PodUsage(name=each, namespace="d", pod_usage=use_of) for each in known]
         if random.random() < 0.8:
-            world.report(metric(name, cpu=f"{random.choice((500, 500, 500, 900))}m", pods=told))
+            world.report(metric(name, cpu=f"{random.choice((500, 500, 500, 900))}m", pods=usages))
     names = [f"p{number:02}" for number in range(100)]
     random.shuffle(names)
     for at, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Which event wakes which refused pod, what a pod that waits is told, and why a pod is not attempted."""
+"""Queueing hints: the events that requeue a refused pod, the condition of a waiting pod, and its pending status."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ from tests.support.scheduling_world import (
     thresholds,
     use,
 )
-from tests.support.scheduling_world import told as written
+from tests.support.scheduling_world import unschedulable as written
 
 Event = Callable[[World], None]
 
@@ -57,7 +57,7 @@ def measure(world: World) -> None:
 
 
 def record_report(world: World) -> None:
-    world.tell(report("n", cpu_milli=10, at_ns=world.now_ns))
+    world.report_usage(report("n", cpu_milli=10, at_ns=world.now_ns))
 
 
 def add_node(world: World) -> None:
@@ -69,7 +69,7 @@ EVENTS = (release, relabel, enlarge, untaint, uncordon, measure, record_report, 
 
 
 @pytest.mark.parametrize(
-    ("reason", "made", "asks", "wakes"),
+    ("reason", "made", "requests", "wakes"),
     [
         ("InsufficientResource", {"cpu": "1"}, {"cpu": "1"}, (release, enlarge, add_node)),
         ("NodeUnschedulable", {"unschedulable": True}, {}, (uncordon, add_node)),
@@ -82,7 +82,7 @@ EVENTS = (release, relabel, enlarge, untaint, uncordon, measure, record_report, 
 def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_other(
     reason: str,
     made: dict[str, Any],
-    asks: dict[str, Any],
+    requests: dict[str, Any],
     wakes: tuple[Event, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
         if reason == "UsageExceedsThreshold":
             world.report(metric("n", cpu="3900m"))
         world.add_pod(pod("runs", on="n", phase="Running", ports=(80,)))
-        world.add_pod(pod("p", **asks))
+        world.add_pod(pod("p", **requests))
         world.read()
         assert written(world.rounds())["p"].code == reason
         world.wait(20)
@@ -116,39 +116,39 @@ def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorde
     use(world, thresholds(50, 0))
     for number, name in enumerate(("a", "b")):
         world.add_node(node(name))
-        world.tell(report(name, cpu_milli=3900, at_ns=START_NS), f"metrics-{number}")
+        world.report_usage(report(name, cpu_milli=3900, at_ns=START_NS), f"metrics-{number}")
     world.add_pod(pod("p"))
     world.add_pod(pod("large", cpu="100"))
     world.read()
     refused = written(world.rounds())
-    assert {uid: said.code for uid, said in refused.items()} == {
+    assert {uid: condition.code for uid, condition in refused.items()} == {
         "p": "UsageExceedsThreshold",
         "large": "InsufficientResource",
     }
     world.wait(20)
     assert world.rounds() == [], "nothing has changed"
-    world.tell(report("b", cpu_milli=100, at_ns=world.now_ns), "metrics-1")
+    world.report_usage(report("b", cpu_milli=100, at_ns=world.now_ns), "metrics-1")
     world.read()
     restored = ClusterView()
     restored.restore(world.view.encode())
     again = SchedulingCache(restored, config_of(restored).profiles)
     assert decide(again, world.now_ns, 256) == decide(world.indexed(), world.now_ns, 256)
-    said = world.rounds()
-    assert placements(said) == {"p": "b"}
-    assert [outcome.pod_uid for cycle in cycles_of(said) for outcome in cycle.pods] == ["p"]
+    events = world.rounds()
+    assert placements(events) == {"p": "b"}
+    assert [outcome.pod_uid for cycle in cycles_of(events) for outcome in cycle.pods] == ["p"]
 
 
-def test_a_report_that_cures_nothing_is_not_worth_a_round() -> None:
+def test_a_report_that_ends_no_reason_causes_no_cycle() -> None:
     world = World()
     use(world, thresholds(50, 0))
     world.add_node(node("n"))
-    world.tell(report("n", cpu_milli=3900, at_ns=START_NS))
+    world.report_usage(report("n", cpu_milli=3900, at_ns=START_NS))
     world.add_pod(pod("p"))
     world.read()
     world.rounds()
     for _ in range(3):
         world.wait(60)
-        world.tell(report("n", cpu_milli=3800, at_ns=world.now_ns))
+        world.report_usage(report("n", cpu_milli=3800, at_ns=world.now_ns))
         world.read()
         assert world.rounds() == []
 
@@ -209,7 +209,7 @@ def test_a_pod_that_is_not_attempted_has_a_reason_at_each_stage() -> None:
     assert placements(world.rounds()).keys() == {"p", "q"}
 
 
-def test_a_pods_standing_is_told_in_both_languages() -> None:
+def test_a_pods_status_has_a_text_in_both_languages() -> None:
     world = World()
     world.add_node(node("n", cpu="1"))
     world.add_pod(pod("p", cpu="2"))
