@@ -211,7 +211,7 @@ class ExtenderService:
         known = [pod_record for uid in uids if (pod_record := self._known(uid))]
         if not node or len(known) < len(uids):
             return ""
-        reason = f"makes room for pod {pod.metadata.key}"
+        reason = f"preempted by pod {pod.metadata.key} of another scheduler"
         drafts = [
             Draft(
                 EvictionRequested(pod_uid=pod_record.uid, pod=pod_record.name, reason=reason),
