@@ -8,13 +8,14 @@ import gc
 import os
 import resource
 import time
-from itertools import islice
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import msgspec
 
-from cli.bench.scheduler_workloads import KINDS, NOW_NS, nodes, pods
+from cli.bench.scheduler_workloads import KINDS, MEMORY_MIB, NOW_NS, node, nodes, pods, refused_pods
 from cli.terminal.output import show_table
 from services.scheduler.in_memory import InMemoryScheduler
 from shared.events import Event
@@ -23,12 +24,35 @@ from shared.kube.instants import SECOND
 
 ONE_BY_ONE = 1
 FEW = 20
+BACKOFF_NS = 60 * SECOND
+"""Longer than the back-off of a pod that was refused once."""
+
+
+class Workload(NamedTuple):
+    """The cluster and the pods of a run.
+
+    Attributes:
+        kind: one of KINDS.
+        numa_nodes: nodes with a NUMA topology policy.
+        refused_classes: classes of pods that fit nowhere.
+        config: text of a KubeSchedulerConfiguration; empty for the default profile.
+    """
+
+    nodes: int
+    pods: int
+    kind: str
+    numa_nodes: int = 0
+    refused_classes: int = 0
+    config: str = ""
 
 
 class SchedulerFigures(msgspec.Struct, frozen=True):
     """The figures that `--json` prints.
 
     Attributes:
+        numa_nodes: nodes with a NUMA topology policy.
+        refused_classes: classes of pods that fit nowhere, and are requeued in each cycle since a node changes.
+        placed_per_cycle: pods that a cycle places in the mean.
         pods_per_s: pods placed, by the time of the cycles.
         p50_us, p99_us: a pod's share of its cycle.
         cycle_ms_p99: how long a cycle holds the process.
@@ -41,7 +65,10 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
     nodes: int
     pods: int
     kind: str
+    numa_nodes: int
+    refused_classes: int
     placed: int
+    placed_per_cycle: float
     pods_per_s: float
     p50_us: float
     p99_us: float
@@ -62,6 +89,16 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
     "--kind", type=click.Choice(list(KINDS)), default="equal", show_default=True, help="What the pods are like."
 )
 @click.option(
+    "--numa-nodes", type=click.IntRange(min=0), default=0, show_default=True, help="Nodes with a NUMA topology policy."
+)
+@click.option(
+    "--refused-classes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Classes of pods that fit nowhere, requeued in each cycle by a change of a node.",
+)
+@click.option(
     "--profile", default="default", show_default=True, help="`default`, or a KubeSchedulerConfiguration file."
 )
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Pods of one cycle.")
@@ -70,14 +107,25 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def scheduler(
-    *, node_count: int, pod_count: int, kind: str, profile: str, batch: int, check: int, as_json: bool
+    *,
+    node_count: int,
+    pod_count: int,
+    kind: str,
+    numa_nodes: int,
+    refused_classes: int,
+    profile: str,
+    batch: int,
+    check: int,
+    as_json: bool,
 ) -> None:
     """Measure the scheduler's engine alone: no servers, every node considered."""
     config = "" if profile == "default" else Path(profile).read_text()
-    figures = measure(node_count, pod_count, kind, config, batch)
+    workload = Workload(node_count, pod_count, kind, min(numa_nodes, node_count), refused_classes, config)
+    figures = measure(workload, batch)
     if check:
         compared = min(check, pod_count)
-        batches, ones = (placements(node_count, compared, kind, config, size) for size in (batch, ONE_BY_ONE))
+        fewer = workload._replace(pods=compared, refused_classes=0)
+        batches, ones = (placements(fewer, size) for size in (batch, ONE_BY_ONE))
         differ = sum(ones.get(uid) != node for uid, node in batches.items()) + len(ones.keys() - batches.keys())
         figures = msgspec.structs.replace(figures, checked=compared, differ=differ)
     if as_json:
@@ -86,13 +134,17 @@ def scheduler(
         show_table(("figure", "value"), [(name, str(value)) for name, value in msgspec.structs.asdict(figures).items()])
 
 
-def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int) -> SchedulerFigures:
-    """Place the pods and time the cycles; compiled passes are loaded before."""
-    placements(FEW, FEW, kind, config, batch)
-    engine = InMemoryScheduler(config)
-    engine.observe(nodes(node_count), NOW_NS)
-    engine.decide(NOW_NS, batch)  # the nodes are read into the arrays
-    waiting = list(pods(kind, 0, pod_count))
+def measure(workload: Workload, batch: int) -> SchedulerFigures:
+    """Places the pods and times the cycles; compiled passes are loaded before."""
+    few = workload._replace(nodes=FEW, pods=FEW, numa_nodes=min(workload.numa_nodes, FEW), refused_classes=0)
+    placements(few, batch)
+    engine = InMemoryScheduler(workload.config)
+    earlier_ns = NOW_NS - BACKOFF_NS
+    engine.observe(nodes(workload.nodes, workload.numa_nodes), earlier_ns)
+    engine.observe(refused_pods(workload.refused_classes), earlier_ns)
+    while engine.decide(earlier_ns, batch):  # the nodes are read into the arrays, and the first pods are refused
+        earlier_ns += 1
+    waiting = list(pods(workload.kind, 0, workload.pods))
     gc.collect()
     gc.freeze()
     began = time.perf_counter()
@@ -102,7 +154,12 @@ def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int)
     cycles: list[float] = []
     placed = 0
     now_ns = NOW_NS
-    while True:
+    for number in count():
+        if workload.refused_classes:
+            last = workload.nodes - 1  # its allocatable memory changes, so that pods of all refused classes may fit
+            engine.observe(
+                [node(last, has_policy=last < workload.numa_nodes, memory_mib=MEMORY_MIB + number + 1)], now_ns
+            )
         began = time.perf_counter()
         events = engine.decide(now_ns, batch)
         taken = time.perf_counter() - began
@@ -119,25 +176,28 @@ def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int)
     cycles.sort()
     total = sum(cycles)
     return SchedulerFigures(
-        nodes=node_count,
-        pods=pod_count,
-        kind=kind,
+        nodes=workload.nodes,
+        pods=workload.pods,
+        kind=workload.kind,
+        numa_nodes=workload.numa_nodes,
+        refused_classes=workload.refused_classes,
         placed=placed,
+        placed_per_cycle=round(placed / len(cycles), 1) if cycles else 0.0,
         pods_per_s=round(placed / total, 1) if total else 0.0,
         p50_us=_at(shares, 0.5, 1e6),
         p99_us=_at(shares, 0.99, 1e6),
         cycle_ms_p99=_at(cycles, 0.99, 1e3),
-        fold_us=round(fold_s / pod_count * 1e6, 2),
+        fold_us=round(fold_s / workload.pods * 1e6, 2),
         rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         load_1m=round(os.getloadavg()[0], 2),
     )
 
 
-def placements(node_count: int, pod_count: int, kind: str, config: str, batch: int) -> dict[str, str]:
-    """Where each pod went, by uid, in cycles of `batch` pods."""
-    engine = InMemoryScheduler(config)
-    engine.observe(nodes(node_count), NOW_NS)
-    engine.observe(islice(pods(kind, 0, pod_count), pod_count), NOW_NS)
+def placements(workload: Workload, batch: int) -> dict[str, str]:
+    """Returns the node of each pod, by uid, in cycles of `batch` pods."""
+    engine = InMemoryScheduler(workload.config)
+    engine.observe(nodes(workload.nodes, workload.numa_nodes), NOW_NS)
+    engine.observe(pods(workload.kind, 0, workload.pods), NOW_NS)
     chosen: dict[str, str] = {}
     while events := engine.decide(NOW_NS, batch):
         here = {event.pod_uid: event.node for event in events if isinstance(event, PodPlaced)}

@@ -4,7 +4,10 @@ pods.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from shared.events.cluster import NodeMetricObserved, NodeObserved, PodObserved
+import msgspec
+
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
+from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectObserved, PodObserved
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric, NodeMetricStatus, NodeStatus, NodeUsage, ResourceMap
@@ -25,33 +28,66 @@ NOW_NS = 1_780_000_000 * SECOND
 ZONES = 10
 SERVICES = 20
 """Labels that constrained pods are selected by."""
+CPUS = 32
+MEMORY_MIB = 256 * 1024
+NUMA_NODES = 2
+TOO_MANY_CORES = 1_000
+"""Cores that pods of refused classes request at least: no node has them."""
 
 _AT = instant_text(NOW_NS)
 _SCHEDULER = "koord-scheduler"
 
 
-def nodes(count: int) -> Iterator[NodeObserved | NodeMetricObserved]:
-    """Nodes of 32 cores and 256 GiB in ten zones, each with a report of some load."""
+def nodes(count: int, numa_count: int = 0) -> Iterator[NodeObserved | NodeMetricObserved | ObjectObserved]:
+    """Yields nodes of 32 cores and 256 GiB in ten zones, each with a report of some load.
+
+    Args:
+        numa_count: how many of them, from the first on, have a NUMA topology policy and report two NUMA nodes.
+    """
     for number in range(count):
         name = f"node-{number:06}"
-        labels = {
-            "kubernetes.io/hostname": name,
-            "topology.kubernetes.io/zone": f"zone-{number % ZONES}",
-            "kubernetes.io/arch": "amd64",
-        }
-        allocatable = {"cpu": "32", "memory": "256Gi", "pods": "256", "ephemeral-storage": "1Ti"}
-        yield NodeObserved(
-            node=name,
-            object=Node(
-                metadata=Metadata(name=name, uid=f"uid-{name}", labels=labels),
-                status=NodeStatus(allocatable=allocatable, capacity=allocatable),
-            ),
-        )
+        yield node(number, has_policy=number < numa_count)
+        if number < numa_count:
+            yield _numa_topology(name)
         used = ResourceMap(
             resources={"cpu": f"{1_000 + number % 97 * 50}m", "memory": f"{8_192 + number % 89 * 128}Mi"}
         )
         status = NodeMetricStatus(update_time=_AT, node_metric=NodeUsage(node_usage=used))
         yield NodeMetricObserved(node=name, object=NodeMetric(metadata=Metadata(name=name), status=status))
+
+
+def node(number: int, *, has_policy: bool = False, memory_mib: int = MEMORY_MIB) -> NodeObserved:
+    """Returns the node of that number."""
+    name = f"node-{number:06}"
+    labels = {
+        "kubernetes.io/hostname": name,
+        "topology.kubernetes.io/zone": f"zone-{number % ZONES}",
+        "kubernetes.io/arch": "amd64",
+        **({"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"} if has_policy else {}),
+    }
+    allocatable = {"cpu": str(CPUS), "memory": f"{memory_mib}Mi", "pods": "256", "ephemeral-storage": "1Ti"}
+    return NodeObserved(
+        node=name,
+        object=Node(
+            metadata=Metadata(name=name, uid=f"uid-{name}", labels=labels),
+            status=NodeStatus(allocatable=allocatable, capacity=allocatable),
+        ),
+    )
+
+
+def _numa_topology(name: str) -> ObjectObserved:
+    """Returns the NodeResourceTopology of a node with two NUMA nodes, a socket each, and two threads a core."""
+    half = CPUS // NUMA_NODES
+    cpus = [{"id": id_, "core": id_ // 2, "socket": id_ // half, "node": id_ // half} for id_ in range(CPUS)]
+    topology = msgspec.json.encode({"detail": cpus}).decode()
+    resources = [
+        {"name": "cpu", "allocatable": str(half)},
+        {"name": "memory", "allocatable": f"{MEMORY_MIB // NUMA_NODES}Mi"},
+    ]
+    zones = [{"name": f"node-{zone}", "type": "Node", "resources": resources} for zone in range(NUMA_NODES)]
+    metadata = {"name": name, "annotations": {"node.koordinator.sh/cpu-topology": topology}}
+    body = {"metadata": metadata, "zones": zones}
+    return ObjectObserved(resource=NODE_TOPOLOGIES, name=name, uid=f"topology-{name}", object=body)
 
 
 def equal(_: int) -> PodSpec:
@@ -83,21 +119,46 @@ def constrained(number: int) -> PodSpec:
     )
 
 
-KINDS: Mapping[str, Callable[[int], PodSpec]] = {"equal": equal, "different": different, "constrained": constrained}
+def numa(_: int) -> PodSpec:
+    """Returns equal pods that get four CPUs of their own, if their labels request it."""
+    return _spec(4_000, 8_192)
+
+
+KINDS: Mapping[str, Callable[[int], PodSpec]] = {
+    "equal": equal,
+    "different": different,
+    "constrained": constrained,
+    "numa": numa,
+}
 """What the pods of a run have in common."""
+
+_LSR = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord-prod"}
 
 
 def pods(kind: str, first: int, count: int) -> Iterator[PodObserved]:
     """Waiting pods number `first` to `first + count`."""
     spec, apart = KINDS[kind], kind == "constrained"
     for number in range(first, first + count):
-        labels = _service(number if apart else 0)
+        labels = _service(number if apart else 0) | (_LSR if kind == "numa" else {})
         name, uid = f"pod-{number:07}", f"5f0e2a1c-77aa-4f10-9d3c-{number:012}"
         metadata = Metadata(name=name, namespace="bench", uid=uid, labels=labels, creation_timestamp=_AT)
         yield PodObserved(
             pod=f"bench/{name}",
             pod_uid=uid,
             object=Pod(metadata=metadata, spec=spec(number), status=PodStatus(phase="Pending", qos_class="Burstable")),
+        )
+
+
+def refused_pods(classes: int) -> Iterator[PodObserved]:
+    """Yields one pod of each of so many classes that fit nowhere."""
+    for number in range(classes):
+        name, uid = f"refused-{number:04}", f"00000000-0000-0000-0000-{number:012}"
+        metadata = Metadata(name=name, namespace="bench", uid=uid, creation_timestamp=_AT)
+        spec = _spec((TOO_MANY_CORES + number) * 1_000, 512)
+        yield PodObserved(
+            pod=f"bench/{name}",
+            pod_uid=uid,
+            object=Pod(metadata=metadata, spec=spec, status=PodStatus(phase="Pending")),
         )
 
 
