@@ -48,6 +48,11 @@ MAX_EVALUATED_NODES = 2_000_000
 service.
 """
 
+MAX_REQUEUE_NODES = 2_000_000
+"""Maximum number of nodes that a cycle evaluates to decide which refused pods to requeue, while other pods wait. It has
+no part in the budget of placements: refused pods delay no others.
+"""
+
 CLASS_COST_NODES = 1000
 """Fixed cost of a class, in nodes."""
 
@@ -64,9 +69,9 @@ def decide(cache: SchedulingCache, now_ns: int, batch_size: int) -> tuple[Draft,
     if not cache.queue:
         return ()
     cycle = _Cycle(cache, now_ns)
+    hints = QueueingHints(cache, cache.queue, cache.profiles)
     line = sorted(
-        cache.queue.choose(batch_size, QueueingHints(cache, cache.queue, cache.profiles).to_requeue(cycle.feasible)),
-        key=turn,
+        cache.queue.choose(batch_size, hints.to_requeue(cycle.feasible, cycle.max_requeued_classes())), key=turn
     )
     cycle.expect(line)
     for pod, due in in_turn(line, cycle.has_refused):
@@ -127,6 +132,10 @@ class _Cycle:
     def expect(self, line: Sequence[Chosen]) -> None:
         """Notes the pods to try, in their order if none is refused."""
         self._remaining.update(pod.pod_class for pod, *_ in line)
+        for pod_class in [each for each in self._classes if each not in self._remaining]:
+            del self._classes[
+                pod_class
+            ]  # evaluated for the queueing hints alone: an evaluation takes ten numbers a node
         coming = {pod.uid for pod, *_ in line}
         self._line = [each.pod for each in line]
         self._ranks = [each.order[1] for each in line]
@@ -135,7 +144,14 @@ class _Cycle:
 
     def feasible(self, pod_class: PodClass) -> NDArray[Any]:
         """Returns the rows of the nodes that would admit a pod of the class."""
-        return self._class(pod_class).evaluation.feasible()
+        evaluated = self._evaluated
+        feasible = self._class(pod_class).evaluation.feasible()
+        self._evaluated = evaluated  # the budget of placements is for other classes
+        return feasible
+
+    def max_requeued_classes(self) -> int:
+        """Returns how many refused classes the cycle may evaluate before it chooses its pods."""
+        return max(1, MAX_REQUEUE_NODES // (self._snapshot.size + CLASS_COST_NODES))
 
     def is_full(self, pod: PodRecord) -> bool:
         """Returns True when the pod is left to the next cycle: its class is new, and this cycle has evaluated

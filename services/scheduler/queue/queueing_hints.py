@@ -4,7 +4,8 @@ reasons.
 Source: spec/scheduler-core.md 1.4.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ class QueueingHints:
         self._queue = queue
         self._profiles = profiles
 
-    def to_requeue(self, feasible: Callable[[PodClass], NDArray[Any]]) -> Sequence[BinKey | PoolKey]:
+    def to_requeue(
+        self, feasible: Callable[[PodClass], NDArray[Any]], max_classes: int = EXACT_CLASSES
+    ) -> Sequence[BinKey | PoolKey]:
         """Returns the refused pods to try, by bin or by pool.
 
         With many refused classes, every event of a hinted kind counts. Few classes are evaluated anew, and only events
@@ -40,14 +43,23 @@ class QueueingHints:
 
         Args:
             feasible: returns the rows of the nodes that would admit a pod of a class.
+            max_classes: maximum number of classes to evaluate, at least 1, where other pods wait as well. The next
+                cycles evaluate the other classes.
         """
         bins, classes = self._with_events()
         if len(classes) > EXACT_CLASSES:
             return bins
+        if len(classes) > max_classes and self._queue.has_active():
+            classes = self._share_of_cycle(classes, max_classes)
         table = self._cache.table
         changed, alive = table.changed[: table.size], table.alive[: table.size]
         newest: dict[tuple[PodClass, tuple[PluginReason, ...]], tuple[int, NDArray[Any]]] = {}
-        pools = [PoolKey(bin_, pod_class) for bin_ in bins for pod_class in self._queue.pod_classes(bin_)]
+        pools = [
+            PoolKey(bin_, pod_class)
+            for bin_ in bins
+            for pod_class in self._queue.pod_classes(bin_)
+            if pod_class in classes
+        ]
         for bin_, pod_class in pools:
             reasons = bin_.reasons
             if (pod_class, reasons) in newest:
@@ -68,6 +80,15 @@ class QueueingHints:
             return last > pool.bin.saw or (saw is not None and bool(table.reported_since(saw)[rows].any()))
 
         return [pool for pool in pools if has_event(pool)]
+
+    def _share_of_cycle(self, classes: Iterable[PodClass], count: int) -> dict[PodClass, None]:
+        """Returns `count` of the classes. Successive cycles take successive ones, so that each class has its turn.
+
+        Active pods wait too, so that this cycle is recorded and the number of the next one is higher.
+        """
+        ordered = sorted(classes, key=attrgetter("key"))
+        first = self._cache.view.cycle * count % len(ordered)
+        return dict.fromkeys((ordered * 2)[first : first + count])
 
     def _with_events(self) -> tuple[list[BinKey], dict[PodClass, None]]:
         """Returns the bins with an event of a hinted kind on any node since their refusal, and their classes.

@@ -183,6 +183,10 @@ class SchedulingQueue:
         """Returns the classes of a bin."""
         return self._bins[key].pools
 
+    def has_active(self) -> bool:
+        """Returns True when a pod is to be tried whatever the queueing hints say."""
+        return next(self._active.in_order(), None) is not None
+
     def choose(self, limit: int, bins_to_requeue: Iterable[BinKey | PoolKey]) -> list[Chosen]:
         """Returns the first `limit` pods to try, in order. None is removed: a pod leaves the queue with a change of its
         record.
