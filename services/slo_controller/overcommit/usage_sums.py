@@ -47,7 +47,7 @@ class PodDemand(NamedTuple):
     numa: tuple[int, ...] | None = None
 
 
-class CountedPod(msgspec.Struct, array_like=True, eq=False, gc=False):
+class CountedPod(msgspec.Struct, eq=False, gc=False):
     """A live pod as it is counted on its node.
 
     Attributes:

@@ -5,7 +5,8 @@ A large cluster has hundreds of thousands of pods, so a pod is one small object:
 have in common are stored once, and the pods of a node are a plain list.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from services.slo_controller.overcommit.usage_sums import CountedPod, PodDemand, pod_demand
@@ -119,15 +120,29 @@ class PodsOnNodes:
             found.setdefault(namespace, []).append(pods)
         return found
 
-    def restore(self, pods: Mapping[str, PodOnNode], gone: Iterable[str]) -> None:
-        """Takes over stored pods, by the text of the uid."""
-        for text, pod in pods.items():
+    def restore(self, stored: "StoredPods") -> None:
+        """Takes over stored pods."""
+        for text, (key, node, template, demand, since_ns, gone_ns) in stored.pods.items():
+            pod = PodOnNode(key, stored.demands[demand], node, stored.templates[template], since_ns, gone_ns)
             self._store(compact_uid(text), pod)
-        self.gone = dict.fromkeys(map(compact_uid, gone))
+        self.gone = dict.fromkeys(map(compact_uid, stored.gone))
 
-    def stored(self) -> tuple[dict[str, PodOnNode], list[str]]:
-        """Returns what `restore` takes: the pods, and the uids of those that are gone."""
-        return {uid_text(uid): pod for uid, pod in self.by_uid.items()}, [uid_text(uid) for uid in self.gone]
+    def stored(self) -> "StoredPods":
+        """Returns the stored form. Canonical: templates and demands are numbered in the order of the pods' uids."""
+        templates: dict[PodTemplate, int] = {}
+        demands: dict[PodDemand, int] = {}
+        pods = {
+            text: (
+                pod.key,
+                pod.node,
+                templates.setdefault(pod.template, len(templates)),
+                demands.setdefault(pod.demand, len(demands)),
+                pod.since_ns,
+                pod.gone_ns,
+            )
+            for text, pod in sorted(((uid_text(uid), pod) for uid, pod in self.by_uid.items()), key=itemgetter(0))
+        }
+        return StoredPods(list(templates), list(demands), pods, [uid_text(uid) for uid in self.gone])
 
     def _store(self, uid: Uid, pod: PodOnNode) -> None:
         pod.demand = self._demands.setdefault(pod.demand, pod.demand)
@@ -151,6 +166,20 @@ class PodsOnNodes:
         if len(self._templates) > 2 * len(self.by_uid) + SPARE_TEMPLATES:
             self._templates = {pod.template: pod.template for pod in self.by_uid.values()}
             self._demands = {pod.demand: pod.demand for pod in self.by_uid.values()}
+
+
+class StoredPods(NamedTuple):
+    """The stored form of all pods: each template and each demand once.
+
+    Attributes:
+        pods: uid -> key, node, number of the template, number of the demand, since_ns, gone_ns.
+        gone: uids of the pods that are gone, oldest first.
+    """
+
+    templates: list[PodTemplate]
+    demands: list[PodDemand]
+    pods: dict[str, tuple[str, str, int, int, int, int]]
+    gone: list[str]
 
 
 def is_live(pod: Pod) -> bool:

@@ -84,7 +84,7 @@ class SloState:
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 5
+    SCHEMA: ClassVar[int] = 6
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -311,8 +311,7 @@ class SloState:
 
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
-        pods, gone = self.pods.stored()
-        return ENCODER.encode({name: getattr(self, name) for name in FIELDS} | {"pods": pods, "gone": gone})
+        return ENCODER.encode({name: getattr(self, name) for name in FIELDS} | {"pods": self.pods.stored()})
 
     def restore(self, data: bytes) -> None:
         """Takes over a stored State."""
@@ -320,5 +319,5 @@ class SloState:
         for name in FIELDS:
             setattr(self, name, getattr(stored, name))
         self.nodes = {name: self._slim_nodes.slim(node) for name, node in self.nodes.items()}
-        self.pods.restore(stored.pods, stored.gone)
+        self.pods.restore(stored.pods)
         self._mark_all_changed()

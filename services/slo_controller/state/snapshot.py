@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from services.slo_controller.state.object_records import DesiredFields, Topology
-from services.slo_controller.state.pods_on_nodes import PodOnNode
+from services.slo_controller.state.pods_on_nodes import StoredPods
 from services.slo_controller.state.usage_report import UsageReport
 from shared.events.nodes import NodeTopologyReported
 from shared.events.slo import NodeOvercommitted, RecommendationUpdated
@@ -24,8 +24,7 @@ class Snapshot(msgspec.Struct):
 
     positions: dict[str, int]
     nodes: dict[str, Node]
-    pods: dict[str, PodOnNode]
-    gone: list[str]
+    pods: StoredPods
     node_metrics: dict[str, UsageReport]
     reports: dict[str, UsageReport]
     newest_report_ns: dict[str, int]
