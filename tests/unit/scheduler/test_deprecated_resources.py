@@ -1,4 +1,4 @@
-"""Pods and nodes with names of resources that are no longer used meet those with today's. Source: spec/scheduler-core.md 1.2."""
+"""Deprecated names of resources, in pods and nodes, mean the same as the current ones. Source: spec/scheduler-core.md 1.2."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_an_old_name_on_either_side_is_todays(old: str, new: str, *, node_is_old
     assert refused.message == f"0/1 nodes are available: 1 Insufficient {new}."
 
 
-def test_where_both_names_are_stated_todays_counts() -> None:
+def test_where_both_names_are_given_the_current_one_counts() -> None:
     world = World()
     world.add_node(node("n", extra={"koordinator.sh/batch-cpu": "9000", "kubernetes.io/batch-cpu": "1000"}))
     world.add_pod(pod("p", extra={"kubernetes.io/batch-cpu": "2000"}))

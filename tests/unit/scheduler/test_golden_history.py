@@ -15,7 +15,7 @@ from tests.unit.scheduler.golden_history import FILE, Line
 
 
 class Tagged(msgspec.Struct):
-    """What every event has."""
+    """The common part of all events."""
 
     type: str
 

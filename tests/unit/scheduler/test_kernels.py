@@ -25,7 +25,7 @@ def splitmix64(seed: int) -> int:
 
 
 def taken(parts: list[int], wholes: list[int]) -> list[int]:
-    """What the parts are of the wholes, in percent; asked for as what is left as well, where that is the same."""
+    """Returns parts of wholes in percent; computed as the rest of the opposite too, where that is the same."""
     whole, part = np.array([wholes], np.int64), np.array([parts], np.int64)
     which, one = selected(slice(0, len(parts)), len(parts)), np.ones(1, np.int64)
     found: list[int] = allocation_scores(*which, whole, part, part, 0 * one, -one, 0 * one, one, True).tolist()

@@ -1,4 +1,4 @@
-"""What a node keeps for itself: the examples of spec/scheduler-workloads.md 1.13."""
+"""Node reservation: the examples of spec/scheduler-workloads.md 1.13."""
 
 import pytest
 

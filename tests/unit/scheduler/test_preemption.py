@@ -1,4 +1,6 @@
-"""Who gives way to whom, where, and what happens until then. Examples by their place in spec/scheduler-core.md 2.7."""
+"""Preemption: the victims, the node, and the time until they have terminated. Examples by their place in
+spec/scheduler-core.md 2.7.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -62,9 +64,9 @@ def test_the_node_that_loses_least_is_picked(candidates: list[Candidate], chosen
 class Cpus:
     """A node of which only the CPUs matter."""
 
-    def __init__(self, cpus: int, wanted: int, taken: Mapping[str, int]) -> None:
+    def __init__(self, cpus: int, selected: int, taken: Mapping[str, int]) -> None:
         self.free = cpus - sum(taken.values())
-        self.wanted = wanted
+        self.selected = selected
         self.taken = taken
 
     def remove(self, one: Victim) -> None:
@@ -74,7 +76,7 @@ class Cpus:
         self.free -= self.taken[one.uid]
 
     def fits(self) -> bool:
-        return self.free >= self.wanted
+        return self.free >= self.selected
 
     def choose(self, victims: Sequence[Victim], *budgets: Budget) -> tuple[list[str], int] | None:
         chosen = choose_victims(victims, budgets, remove=self.remove, put_back=self.put_back, fits=self.fits)
@@ -148,7 +150,7 @@ def runs(name: str, on: str, cpu: str = "2", priority: int = 0, **more: Any) -> 
     return pod(name, cpu=cpu, on=on, phase="Running", priority=priority, **more)
 
 
-def asked(records: Sequence[RecordedEvent]) -> list[str]:
+def evicted(records: Sequence[RecordedEvent]) -> list[str]:
     return [record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested)]
 
 
@@ -162,7 +164,7 @@ def test_a_pod_of_higher_priority_gets_the_room_of_a_lower_one_once_that_is_gone
     add(world, pod("p", cpu="2", priority=100))
     records = world.cycle()
     assert placements(records) == {}
-    assert (asked(records), nominated(records)) == (["low"], {"p": "a"})
+    assert (evicted(records), nominated(records)) == (["low"], {"p": "a"})
     status = next(r.event for r in records if isinstance(r.event, FieldsDesired))
     assert (status.resource, status.name, status.patch) == ("pods", "d/p", {"status": {"nominatedNodeName": "a"}})
     world.wait(2)
@@ -172,18 +174,18 @@ def test_a_pod_of_higher_priority_gets_the_room_of_a_lower_one_once_that_is_gone
     assert placements(world.cycle()) == {"p": "a"}
 
 
-def test_a_pod_does_not_ask_again_while_its_victim_is_leaving() -> None:
+def test_a_pod_requests_no_second_eviction_while_its_victim_terminates() -> None:
     world = world_of("a", "b")
     add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4"), pod("p", cpu="2", priority=100))
-    (first,) = asked(world.cycle())
+    (first,) = evicted(world.cycle())
     leaving = runs(first, "a" if first == "x" else "b", cpu="4", deleting=True)
     add(world, leaving)
     for _ in range(3):
         world.wait(400)  # the flush lets it try whatever changed
-        assert asked(world.cycle()) == []
+        assert evicted(world.cycle()) == []
 
 
-def test_a_victim_that_stays_is_asked_again_or_another_one() -> None:
+def test_after_a_refused_eviction_the_same_or_another_victim_is_chosen() -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
     records = world.cycle()
@@ -191,13 +193,13 @@ def test_a_victim_that_stays_is_asked_again_or_another_one() -> None:
     world.observe(EvictionRejected(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(2)
-    assert asked(world.cycle()) == ["x"]
+    assert evicted(world.cycle()) == ["x"]
 
 
 def test_room_that_was_made_is_kept_from_pods_of_equal_and_lower_priority() -> None:
     world = world_of("a")
     add(world, runs("low", "a", cpu="4"), pod("p", cpu="4", priority=100))
-    assert asked(world.cycle()) == ["low"]
+    assert evicted(world.cycle()) == ["low"]
     world.drop_pod("low")
     add(world, pod("thief", cpu="4", priority=100), pod("lesser", cpu="1", priority=1))
     assert placements(world.cycle()) == {}  # p waits for its backoff
@@ -221,15 +223,15 @@ def test_a_higher_nomination_ends_a_lower_one_on_its_node() -> None:
     add(world, pod("urgent", cpu="4", priority=1000))
     records = world.cycle()
     assert nominated(records) == {"urgent": "a", "p": ""}
-    assert asked(records) == []  # low has been asked already
+    assert evicted(records) == []  # the eviction of low is requested already
 
 
-def test_two_pods_of_a_cycle_ask_different_victims() -> None:
+def test_two_pods_of_a_cycle_choose_different_victims() -> None:
     world = world_of("a", "b")
     add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4"))
     add(world, pod("p", cpu="4", priority=100), pod("q", cpu="4", priority=100))
     records = world.cycle()
-    assert sorted(asked(records)) == ["x", "y"]
+    assert sorted(evicted(records)) == ["x", "y"]
     assert sorted(nominated(records).values()) == ["a", "b"]
 
 
@@ -241,10 +243,10 @@ def test_two_pods_of_a_cycle_ask_different_victims() -> None:
         pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, priority=0)), id="equals"),
     ],
 )  # fmt: skip
-def test_who_may_not_or_cannot_gain_asks_nobody(change: Any) -> None:
+def test_a_pod_that_may_not_preempt_or_gains_nothing_evicts_no_pod(change: Any) -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), change(pod("p", cpu="4", priority=100)))
-    assert asked(world.cycle()) == []
+    assert evicted(world.cycle()) == []
 
 
 def test_a_budget_decides_between_two_nodes() -> None:
@@ -254,7 +256,7 @@ def test_a_budget_decides_between_two_nodes() -> None:
     budget = {"metadata": {}, "spec": spec, "status": {"disruptionsAllowed": 0}}
     world.observe(ObjectObserved(resource="poddisruptionbudgets.policy", name="d/b", uid="b", object=budget))
     add(world, pod("p", cpu="4", priority=100))
-    assert asked(world.cycle()) == ["y"]
+    assert evicted(world.cycle()) == ["y"]
 
 
 def test_the_budgets_that_a_preemption_goes_beyond_are_named() -> None:
@@ -266,19 +268,19 @@ def test_the_budgets_that_a_preemption_goes_beyond_are_named() -> None:
         key = f"d/budget-of-{name}"
         world.observe(ObjectObserved(resource="poddisruptionbudgets.policy", name=key, uid=key, object=budget))
     add(world, pod("p", cpu="4", priority=100))
-    (said,) = [record for record in world.cycle() if isinstance(record.event, PodNominated)]
-    assert isinstance(said.event, PodNominated)
-    assert (said.event.violations, said.event.budgets) == (1, ("d/budget-of-x",))
-    assert "; 1 of them beyond their disruption budgets (d/budget-of-x)" in explain([said]).summary
+    (record,) = [record for record in world.cycle() if isinstance(record.event, PodNominated)]
+    assert isinstance(record.event, PodNominated)
+    assert (record.event.violations, record.event.budgets) == (1, ("d/budget-of-x",))
+    assert "; 1 of them beyond their disruption budgets (d/budget-of-x)" in explain([record]).summary
 
 
-def test_pods_are_asked_to_go_for_their_anti_affinity() -> None:
+def test_pods_are_evicted_for_their_anti_affinity() -> None:
     world = world_of("a")
     term = PodAffinityTerm(topology_key=HOST, label_selector=LabelSelector(match_labels={"app": "web"}))
     shy = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
     add(world, runs("shy", "a", cpu="1", affinity=shy), runs("other", "a", cpu="1"))
     add(world, pod("web", cpu="1", priority=100, labels={"app": "web"}))
-    assert asked(world.cycle()) == ["shy"]
+    assert evicted(world.cycle()) == ["shy"]
 
 
 def test_of_equal_victims_the_one_that_started_last_goes() -> None:
@@ -287,7 +289,7 @@ def test_of_equal_victims_the_one_that_started_last_goes() -> None:
         running = runs(name, "a")
         world.add_pod(msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, start_time=at)))
     add(world, pod("p", cpu="2", priority=100))
-    assert asked(world.cycle()) == ["new"]
+    assert evicted(world.cycle()) == ["new"]
 
 
 def test_a_nomination_is_void_once_the_configuration_has_no_profile_of_the_pods_scheduler() -> None:
@@ -301,7 +303,7 @@ def test_a_nomination_is_void_once_the_configuration_has_no_profile_of_the_pods_
     assert placements(world.cycle()) == {"q": "a"}
 
 
-def test_what_was_asked_survives_a_snapshot() -> None:
+def test_requested_evictions_survive_a_snapshot() -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
     world.cycle()
@@ -348,13 +350,13 @@ def test_a_preemption_is_explained_to_whom_it_serves_and_to_whom_it_costs() -> N
     assert of_low.status == "bound"
 
 
-def test_a_preemption_beyond_a_budget_says_so_and_a_lost_nomination_too() -> None:
-    told = PodNominated(pod_uid="p", pod="d/p", node="a", cycle=3, victims=("x",), violations=1, victim_pods=("d/x",), victim_priorities=(1,))  # fmt: skip
-    assert explain([RecordedEvent("scheduling", 1, told, 0, None)]).summary == (
+def test_a_preemption_beyond_a_budget_is_explained_and_a_lost_nomination_too() -> None:
+    event = PodNominated(pod_uid="p", pod="d/p", node="a", cycle=3, victims=("x",), violations=1, victim_pods=("d/x",), victim_priorities=(1,))  # fmt: skip
+    assert explain([RecordedEvent("scheduling", 1, event, 0, None)]).summary == (
         "cycle 3 evicts pods on a for it: d/x (priority 1); 1 of them beyond their disruption budgets"
     )
     lost = PodNominated(pod_uid="p", pod="d/p", node="", cycle=4)
     explanation = explain(
-        [RecordedEvent("scheduling", 1, told, 0, None), RecordedEvent("scheduling", 2, lost, 0, None)]
+        [RecordedEvent("scheduling", 1, event, 0, None), RecordedEvent("scheduling", 2, lost, 0, None)]
     )
     assert (explanation.status, explanation.node) == ("unschedulable", "")

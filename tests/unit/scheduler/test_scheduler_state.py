@@ -176,12 +176,12 @@ def play(steps: Sequence[tuple[str, int, int]]) -> World:
                         alive[event.pod_uid] = event.node
                         world.add_pod(pod(event.pod_uid, on=event.node, phase="Running"))
             case "metric":
-                told = [
+                usages = [
                     PodUsage(name=name, namespace="d", priority=("koord-prod", "koord-batch")[j % 2], pod_usage=USED)
                     for name, where in sorted(alive.items())
                     if where == f"n{i}"
                 ]
-                world.report(metric(f"n{i}", cpu=f"{500 * j}m", at_ns=world.now_ns, pods=told[: 1 + j]))
+                world.report(metric(f"n{i}", cpu=f"{500 * j}m", at_ns=world.now_ns, pods=usages[: 1 + j]))
             case "read":
                 at = world.view.positions.get("cluster", 0)
                 world.read(min(at + 1 + 4 * i, len(world.logs["cluster"])))
