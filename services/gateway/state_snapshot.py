@@ -32,8 +32,8 @@ class StoredIntents(msgspec.Struct):
 class StoredPods(msgspec.Struct):
     """Stored form of the pods: columns in order of the keys, with indices into the names that pods have in common.
 
-    A list of records would give each restored pod its own copies of the names. They are shared afterwards, but the freed
-    copies would leave half-empty memory pools.
+    A list of records would give each restored pod its own copies of the names. They are shared afterwards, but the
+    freed copies would leave half-empty memory pools.
     """
 
     names: list[str]
