@@ -61,11 +61,11 @@ SETTINGS = LedgerSettings()
 
 
 class Waiting(NamedTuple):
-    """A cycle of the scheduler between its ask and its append."""
+    """A cycle of the scheduler between its request and its append."""
 
     drafts: tuple[Draft, ...]
     seen: dict[str, int]
-    ask: ChargeRequest
+    request: ChargeRequest
     kept: dict[str, QuotaShort]
 
 
@@ -81,7 +81,7 @@ class World:
         self.bound: dict[str, str] = {}
         self.bound_by_others: set[str] = set()  # pods that another scheduler has bound
         self.answered: set[int] = set()  # placements (`scheduling` seq) with an outcome
-        self.requested: set[tuple[int, str]] = set()  # (cycle, uid) of which the ledger was asked
+        self.requested: set[tuple[int, str]] = set()  # (cycle, uid) whose charge was requested
         self.epoch = 0
         self.made = 0
         self.charged = self.refused = self.late = self.unanswered = self.preempted = self.kept = 0
@@ -173,15 +173,17 @@ class World:
                 return
 
     def serve(self) -> None:
-        """Book, and answer those of the asks on the bus that happen to arrive and rest on nothing unread."""
+        """Catches up, and responds to some of the requests on the bus whose positions are read."""
         read = dict(self.ledger.positions)
         self.book()
         if not self.bus:
             return
         chance = self.chance
-        heard = [self.bus[-1] if chance.random() < 0.8 else chance.choice(self.bus) for _ in range(chance.randrange(4))]
-        arrived = [decode_request(data) for data in heard]
-        ready = [ask for ask in arrived if all(read.get(name, 0) >= ask.seen.get(name, 0) for name in CONTEXTS)]
+        received = [
+            self.bus[-1] if chance.random() < 0.8 else chance.choice(self.bus) for _ in range(chance.randrange(4))
+        ]
+        arrived = [decode_request(data) for data in received]
+        ready = [one for one in arrived if all(read.get(name, 0) >= one.seen.get(name, 0) for name in CONTEXTS)]
         if not ready:
             return
         drafts, answers = charge(self.ledger, ready, SETTINGS.admission())
@@ -222,7 +224,7 @@ class World:
             self.read(self.view, "scheduling", 10**6)
 
     def begin_round(self) -> None:
-        """Place in memory and ask; or record a cycle that charges nobody."""
+        """Places in memory and requests charges; or records a cycle without charges."""
         if self.waiting is not None:
             return
         view = self.view
@@ -240,25 +242,27 @@ class World:
             groups = (groups[0] + groups[1], *groups[2:])  # a gang
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided)
-        ask = ChargeRequest(epoch=self.epoch, cycle=decided.cycle, seen=seen, groups=groups)
-        self.waiting = Waiting(drafts, seen, ask, kept)
-        self.bus.append(encode(ask))
+        request = ChargeRequest(epoch=self.epoch, cycle=decided.cycle, seen=seen, groups=groups)
+        self.waiting = Waiting(drafts, seen, request, kept)
+        self.bus.append(encode(request))
 
     def end_round(self) -> None:
-        """Take the answer if it is there; else ask again, wait, or give up."""
+        """Takes the response if it has arrived; else repeats the request, waits, or gives up."""
         if self.waiting is None:
             return
-        drafts, seen, ask, kept = self.waiting
-        mine = [one for one in self.answers if (one.epoch, one.cycle) == (ask.epoch, ask.cycle) and not one.late]
+        drafts, seen, request, kept = self.waiting
+        mine = [
+            one for one in self.answers if (one.epoch, one.cycle) == (request.epoch, request.cycle) and not one.late
+        ]
         chance = self.chance.random()
         refused: dict[str, QuotaShort | None]
         if mine:
             refused, at = dict(mine[-1].refused), mine[-1].charged_at
         elif chance < 0.15:
             self.unanswered += 1
-            refused, at = {uid: None for group in ask.groups for uid in group}, 0
+            refused, at = {uid: None for group in request.groups for uid in group}, 0
         else:
-            self.bus += [encode(ask)] if chance < 0.35 else []
+            self.bus += [encode(request)] if chance < 0.35 else []
             return
         self.waiting = None
         self.answers.clear()
@@ -267,7 +271,7 @@ class World:
         made = [draft.event for draft in QuotaPreemptor(self.cache).preempt(drafts, after, refused)]
         self._check_preempted(made)
         events = [*(draft.event for draft in after), *made]
-        self.requested |= {(ask.cycle, uid) for group in ask.groups for uid in group}
+        self.requested |= {(request.cycle, uid) for group in request.groups for uid in group}
         self.sync_scheduler(*events, seen=seen)
 
     def _needs_charge(self, uid: str) -> bool:
@@ -287,25 +291,23 @@ class World:
         )
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
-        """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has
-        read.
-        """
+        """Victims are of the same quota, of lower priority, preemptible and charged in the scheduler's view."""
         pods = self.view.quota.pods
-        for said in made:
-            if isinstance(said, PodNominated) and said.quota:
-                self.preempted += len(said.victims)
-                asking = self.view.pods[said.pod_uid].pod_class
-                assert asking is not None
-                for uid in said.victims:
-                    entry, ask = pods[uid], self.view.pods[uid].pod_class
-                    assert ask is not None
-                    assert (entry.quota, entry.preemptible, entry.charged) == (said.quota, True, True)
-                    assert ask.priority < asking.priority
+        for event in made:
+            if isinstance(event, PodNominated) and event.quota:
+                self.preempted += len(event.victims)
+                preemptor = self.view.pods[event.pod_uid].pod_class
+                assert preemptor is not None
+                for uid in event.victims:
+                    entry, victim = pods[uid], self.view.pods[uid].pod_class
+                    assert victim is not None
+                    assert (entry.quota, entry.preemptible, entry.charged) == (event.quota, True, True)
+                    assert victim.priority < preemptor.priority
 
     # -- the gateway and the cluster
 
     def evict(self) -> None:
-        """A pod that was asked to go goes, or its budget lets it stay."""
+        """A pod whose eviction is requested goes, or its budget lets it stay."""
         open_ = [
             record
             for record in self.logs["scheduling"]
@@ -420,7 +422,7 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """No pod that the ledger was asked for may run by our word without a charge."""
+        """No pod of a charge request may be placed without a charge."""
         assert [*holds(self.projection)] == []
         standing = {}
         for record in self.logs["scheduling"]:

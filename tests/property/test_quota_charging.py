@@ -1,5 +1,5 @@
-"""Whatever is lost, late or doubled, and whoever dies: no quota is exceeded by a stale view, nothing is charged twice,
-all is given back.
+"""With lost, late and repeated messages and crashes no quota is exceeded by a stale view, nothing is charged twice,
+and every charge ends.
 """
 
 import os

@@ -46,7 +46,7 @@ def pod(name: str, of: str, cpu: str, at: str = "", phase: str = "Pending", prio
 
 
 class Logs:
-    """A state that follows what is told, and decides until nothing is left to decide."""
+    """A state that folds the appended events, and decides until nothing is left to decide."""
 
     def __init__(self, settings: LedgerSettings = SETTINGS) -> None:
         self.state = LedgerState()
@@ -54,7 +54,7 @@ class Logs:
         self.records: list[RecordedEvent] = []
         self.now_ns = SECOND
 
-    def tell(self, context: str, *events: Event, cause: Cause | None = None) -> list[Event]:
+    def append(self, context: str, *events: Event, cause: Cause | None = None) -> list[Event]:
         for event in events:
             record = RecordedEvent(context, self.state.positions.get(context, 0) + 1, event, self.now_ns, cause)
             self.state.apply(record)
@@ -71,5 +71,5 @@ class Logs:
 
 def two_teams() -> Logs:
     logs = Logs()
-    logs.tell("cluster", node("n1", "10"), quota("a", "5", "10"), quota("b", "5", "10"))
+    logs.append("cluster", node("n1", "10"), quota("a", "5", "10"), quota("b", "5", "10"))
     return logs

@@ -11,9 +11,9 @@ class Q(NamedTuple):
     """A quota in one resource.
 
     Attributes:
-        pods: what its own pods ask for; `used` of it is used.
-        max: not said: so high that it does not matter.
-        weight: not said: `max`.
+        pods: request of its own pods; `used`: the charged part.
+        max: by default so high that it does not limit.
+        weight: by default `max`.
     """
 
     name: str

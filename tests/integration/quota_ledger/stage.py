@@ -19,10 +19,10 @@ from shared.log.writer import LogWriter
 
 
 class Stage:
-    """What a test says and reads.
+    """The writers and readers of a test.
 
     Attributes:
-        cluster, scheduling: writers of what gateway and scheduler would say; `scheduling` is None where a scheduler
+        cluster, scheduling: writers in place of gateway and scheduler; `scheduling` is None where a scheduler
             runs.
     """
 
@@ -52,7 +52,7 @@ class Stage:
         return decode_response(await self.bus.request(SUBJECT, encode(request), deadline_s=deadline_s))
 
     async def projection(self) -> LedgerProjection:
-        """What the ledger's log adds up to; fails when it does not balance."""
+        """Folds the ledger's log; fails when it does not balance."""
         folded = await fold_log(self.log)
         report = verify(folded.own)
         assert not report.findings, [str(finding) for finding in report.findings]

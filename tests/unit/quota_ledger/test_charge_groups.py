@@ -17,8 +17,8 @@ from tests.support.quota_logs import Logs, node, pod, quota
 def team(*cpus: int, limit: str = "10") -> Logs:
     """Pods p0, p1, ... of a quota."""
     logs = Logs()
-    logs.tell("cluster", node("n1", "100"), quota("a", limit, limit))
-    logs.tell("cluster", *(pod(f"p{n}", "a", str(cpu)) for n, cpu in enumerate(cpus)))
+    logs.append("cluster", node("n1", "100"), quota("a", limit, limit))
+    logs.append("cluster", *(pod(f"p{n}", "a", str(cpu)) for n, cpu in enumerate(cpus)))
     return logs
 
 

@@ -1,4 +1,4 @@
-"""What `koord quota` prints, read back and worked out again by plain rules: spec/quota.md 3.1 in a few lines, from the printed numbers alone.
+"""The output of `koord quota`, read back and computed again from the printed numbers alone: spec/quota.md 3.1.
 
 A contended tree of three levels in two resources, with a lender, a borrower, one that does not lend, pods of no quota,
 and a quota of weight 0; then a node is lost, so that minima shrink, and a max is lowered below what is used.
@@ -67,9 +67,9 @@ def declared(name: str, most: int | None = None) -> ObjectObserved:
 
 def contended() -> Logs:
     logs = Logs()
-    logs.tell("cluster", node("n1", "50"), node("n2", "50"), *map(declared, QUOTAS), pod("stray", "", "3", at="n2"))
+    logs.append("cluster", node("n1", "50"), node("n2", "50"), *map(declared, QUOTAS), pod("stray", "", "3", at="n2"))
     for name, (count, cpu, running) in PODS.items():
-        logs.tell(
+        logs.append(
             "cluster",
             *(pod(f"{name}-{number}", name, cpu, at="n1" if number < running else "") for number in range(count)),
         )
@@ -78,13 +78,13 @@ def contended() -> Logs:
 
 def node_lost() -> Logs:
     logs = contended()
-    logs.tell("cluster", NodeDeleted(node="n1", node_uid=""))
+    logs.append("cluster", NodeDeleted(node="n1", node_uid=""))
     return logs
 
 
 def max_lowered() -> Logs:
     logs = contended()
-    logs.tell("cluster", declared("vision", most=12))
+    logs.append("cluster", declared("vision", most=12))
     return logs
 
 
@@ -222,7 +222,7 @@ def test_the_levels_fit_together_and_pods_add_up_to_requests_and_use(situation: 
 
 
 def uses_and_waits(text: str) -> tuple[int, int]:
-    """What the pods of a printed explanation use and wait for, in milli-cores."""
+    """Sums the use and the waiting requests of pods in a printed explanation, in milli-cores."""
     cpu = {
         word: sum(
             amounts({"cpu": size})["cpu"] for size in re.findall(rf"{word} cpu:(\w+)", text.partition("Pods:")[2])

@@ -16,7 +16,7 @@ from tests.support.quota_logs import Logs, pod, quota, two_teams
 
 def teams_with_pods() -> Logs:
     logs = two_teams()
-    logs.tell("cluster", pod("p1", "a", "8", at="n1"), pod("p2", "a", "500m"))
+    logs.append("cluster", pod("p1", "a", "8", at="n1"), pod("p2", "a", "500m"))
     return logs
 
 
@@ -103,7 +103,7 @@ def test_metrics_have_upstreams_names_and_follow_what_moves() -> None:
     assert numbers == {
         "runtime": 8500, "request": 8500, "child-request": 8500, "used": 8000, "min": 5000, "max": 10_000, "sharedWeight": 10_000,
     }  # fmt: skip
-    logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"))
+    logs.append("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"))
     metrics.update(logs.state)
     assert shown(metrics)["a", "cpu", "used"] == 0
 
@@ -112,7 +112,7 @@ def test_a_resource_of_any_name_can_be_shown() -> None:
     metrics, logs = QuotaMetrics(CollectorRegistry()), teams_with_pods()
     odd = quota("odd", "0", "1")
     odd.object["spec"]["max"]['a"b\\c\n'] = "3"
-    logs.tell("cluster", odd)
+    logs.append("cluster", odd)
     metrics.update(logs.state)
     assert shown(metrics)["odd", 'a"b\\c\n', "max"] == 3
 
@@ -120,8 +120,8 @@ def test_a_resource_of_any_name_can_be_shown() -> None:
 def test_series_of_a_quota_that_is_gone_are_dropped() -> None:
     metrics, logs = QuotaMetrics(CollectorRegistry()), teams_with_pods()
     metrics.update(logs.state)
-    logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"), PodDeleted(pod="ns/p2", pod_uid="p2"))
-    logs.tell("cluster", ObjectDeleted(resource=RESOURCES[0], name="quotas/a", uid="a"))
+    logs.append("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"), PodDeleted(pod="ns/p2", pod_uid="p2"))
+    logs.append("cluster", ObjectDeleted(resource=RESOURCES[0], name="quotas/a", uid="a"))
     metrics.update(logs.state)
     assert {name for name, *_ in shown(metrics)} >= {"b"}
     assert "a" not in {name for name, *_ in shown(metrics)}

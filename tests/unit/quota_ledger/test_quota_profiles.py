@@ -55,13 +55,13 @@ def body(logs: Logs) -> dict[str, Any]:
 
 def two_pools() -> Logs:
     logs = Logs()
-    logs.tell("cluster", node("a1", "a"), node("a2", "a", cordoned=True), node("b1", "b"))
+    logs.append("cluster", node("a1", "a"), node("a2", "a", cordoned=True), node("b1", "b"))
     return logs
 
 
 def test_a_profile_becomes_the_root_of_a_tree_as_large_as_its_nodes() -> None:
     logs = two_pools()
-    logs.tell("cluster", profile())
+    logs.append("cluster", profile())
     labelled, quota = made(logs)
     assert labelled == FieldsDesired(
         resource=RESOURCE,
@@ -96,27 +96,27 @@ def test_a_profile_becomes_the_root_of_a_tree_as_large_as_its_nodes() -> None:
 
 def test_a_node_that_comes_goes_or_fails_moves_the_quota() -> None:
     logs = two_pools()
-    logs.tell("cluster", profile(labels={PREFIX + "tree-id": "t"}))
+    logs.append("cluster", profile(labels={PREFIX + "tree-id": "t"}))
     assert body(logs)["spec"]["min"]["cpu"] == "20"
-    logs.tell("cluster", node("a3", "a", "4500m", ready=False))
+    logs.append("cluster", node("a3", "a", "4500m", ready=False))
     assert made(logs) == []  # written just now
     logs.now_ns += SECOND
     now = body(logs)
     assert now["spec"]["min"]["cpu"] == "24500m"
     unusable = json.loads(now["metadata"]["annotations"][PREFIX + "unschedulable-resource"])
     assert unusable == {"cpu": "14500m", "memory": "40Gi"}
-    logs.tell("cluster", NodeDeleted(node="a1", node_uid=""), node("a2", "b"))
+    logs.append("cluster", NodeDeleted(node="a1", node_uid=""), node("a2", "b"))
     logs.now_ns += SECOND
     assert body(logs)["spec"]["min"]["cpu"] == "4500m"
 
 
 def test_a_resource_that_no_node_names_counts_as_zero_in_min_and_not_at_all_in_the_total() -> None:
     logs = two_pools()
-    logs.tell("cluster", profile(keys='["cpu", "nvidia.com/gpu"]'))
+    logs.append("cluster", profile(keys='["cpu", "nvidia.com/gpu"]'))
     found = body(logs)
     assert found["spec"]["min"] == {"cpu": "20", "nvidia.com/gpu": "0"}
     assert "nvidia.com/gpu" not in found["metadata"]["annotations"][PREFIX + "total-resource"]
-    logs.tell("cluster", node("a1", "a", gpu="0"))
+    logs.append("cluster", node("a1", "a", gpu="0"))
     logs.now_ns += SECOND
     total = json.loads(body(logs)["metadata"]["annotations"][PREFIX + "total-resource"])
     assert total["nvidia.com/gpu"] == "0"
@@ -133,7 +133,7 @@ def test_a_ratio_scales_and_cuts_off_and_one_that_is_none_is_ignored(ratio: str,
 def test_labels_of_the_profile_override_all_but_tree_and_root() -> None:
     logs = two_pools()
     labels = {PREFIX + "profile": "mine", PREFIX + "is-root": "false", PREFIX + "is-parent": "true", "team": "x"}
-    logs.tell("cluster", profile({"quotaLabels": labels}, labels={PREFIX + "tree-id": "t"}))
+    logs.append("cluster", profile({"quotaLabels": labels}, labels={PREFIX + "tree-id": "t"}))
     assert body(logs)["metadata"]["labels"] == {
         PREFIX + "profile": "mine",
         PREFIX + "is-root": "true",
@@ -152,18 +152,18 @@ def test_labels_of_the_profile_override_all_but_tree_and_root() -> None:
 )
 def test_an_unreadable_profile_creates_nothing_and_records_the_reason(spec: dict[str, Any], what: str) -> None:
     logs = two_pools()
-    logs.tell("cluster", profile(spec))
+    logs.append("cluster", profile(spec))
     assert made(logs) == []
     assert "ElasticQuotaProfile ns/p" in logs.state.profiles.problems["ns/p"]
     assert what in logs.state.profiles.problems["ns/p"]
-    logs.tell("cluster", profile())
+    logs.append("cluster", profile())
     assert logs.state.profiles.problems == {}
     assert body(logs)["spec"]["min"]["cpu"] == "20"
 
 
 def test_a_quota_that_somebody_deletes_is_made_again() -> None:
     logs = two_pools()
-    logs.tell("cluster", profile(labels={PREFIX + "tree-id": "t"}))
+    logs.append("cluster", profile(labels={PREFIX + "tree-id": "t"}))
     first = body(logs)
     logs.now_ns += 10 * SECOND
     assert body(logs) == first
@@ -171,7 +171,7 @@ def test_a_quota_that_somebody_deletes_is_made_again() -> None:
 
 def test_a_restart_repeats_nothing() -> None:
     logs = two_pools()
-    logs.tell("cluster", profile())
+    logs.append("cluster", profile())
     made(logs)
     again = LedgerState()
     again.restore(logs.state.encode())
@@ -182,10 +182,10 @@ def test_a_restart_repeats_nothing() -> None:
 
 def test_the_tree_that_a_profile_makes_shares_its_nodes_and_the_default_tree_the_rest() -> None:
     logs = two_pools()
-    logs.tell("cluster", profile({"quotaLabels": {PREFIX + "is-parent": "true"}}))
+    logs.append("cluster", profile({"quotaLabels": {PREFIX + "is-parent": "true"}}))
     quota = body(logs)
     quota["metadata"] |= {"name": "pool-a", "namespace": "ns", "uid": "q"}
-    logs.tell("cluster", ObjectObserved(resource=RESOURCES[0], name="ns/pool-a", uid="q", object=quota))
+    logs.append("cluster", ObjectObserved(resource=RESOURCES[0], name="ns/pool-a", uid="q", object=quota))
     trees = logs.state.projection.trees
     assert trees["5367319587633080321"].capacity["cpu"] == 20_000
     assert trees[""].capacity["cpu"] == 10_000

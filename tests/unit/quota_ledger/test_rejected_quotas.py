@@ -36,13 +36,13 @@ def declared_min(logs: Logs, name: str = "a") -> dict[str, int]:
 )
 def test_a_quota_that_cannot_be_keeps_its_last_good_declaration(bad: ObjectObserved, code: str, text: str) -> None:
     logs = two_teams()
-    [rejected] = logs.tell("cluster", bad)
+    [rejected] = logs.append("cluster", bad)
     assert isinstance(rejected, QuotaRejected)
     assert (rejected.quota, rejected.code) == ("a", code)
     assert text in rejected.reason
     assert declared_min(logs) == {"cpu": 5000}
-    assert logs.tell("cluster", bad) == []  # recorded once
-    mended = logs.tell("cluster", spec("a", min={"cpu": "6"}))
+    assert logs.append("cluster", bad) == []  # recorded once
+    mended = logs.append("cluster", spec("a", min={"cpu": "6"}))
     assert mended[0] == QuotaRejected(quota="a")
     assert declared_min(logs) == {"cpu": 6000}
     assert logs.state.projection.rejected == {}
@@ -50,25 +50,25 @@ def test_a_quota_that_cannot_be_keeps_its_last_good_declaration(bad: ObjectObser
 
 def test_going_back_to_what_is_in_force_ends_a_rejection() -> None:
     logs = two_teams()
-    logs.tell("cluster", spec("a", min={"cpu": "11"}))
-    assert logs.tell("cluster", quota("a", "5", "10")) == [QuotaRejected(quota="a")]
+    logs.append("cluster", spec("a", min={"cpu": "11"}))
+    assert logs.append("cluster", quota("a", "5", "10")) == [QuotaRejected(quota="a")]
 
 
 def test_a_new_quota_that_cannot_be_stays_out_of_the_tree_until_it_is_mended_or_gone() -> None:
     logs = two_teams()
-    [rejected] = logs.tell("cluster", spec("c", min={"cpu": "11"}))
+    [rejected] = logs.append("cluster", spec("c", min={"cpu": "11"}))
     assert isinstance(rejected, QuotaRejected)
     assert "c" not in logs.state.projection.trees[""].quotas
     gone = ObjectDeleted(resource=RESOURCES[0], name="quotas/c", uid="c")
-    assert logs.tell("cluster", gone) == [QuotaRejected(quota="c")]
-    assert any(isinstance(event, QuotaDeclared) for event in logs.tell("cluster", spec("c")))
+    assert logs.append("cluster", gone) == [QuotaRejected(quota="c")]
+    assert any(isinstance(event, QuotaDeclared) for event in logs.append("cluster", spec("c")))
 
 
 def test_a_namespace_belongs_to_one_quota() -> None:
     logs = two_teams()
     bound = PREFIX + "namespaces"
-    logs.tell("cluster", spec("a", annotations={bound: '["shop"]'}))
-    [rejected] = logs.tell("cluster", spec("b", annotations={bound: '["shop"]'}))
+    logs.append("cluster", spec("a", annotations={bound: '["shop"]'}))
+    [rejected] = logs.append("cluster", spec("b", annotations={bound: '["shop"]'}))
     assert rejected == QuotaRejected(
         quota="b", code="namespaceBound", reason="quota b: namespace shop is bound to quota a"
     )
@@ -76,7 +76,7 @@ def test_a_namespace_belongs_to_one_quota() -> None:
 
 def test_a_snapshot_keeps_what_is_wrong() -> None:
     logs = two_teams()
-    logs.tell("cluster", spec("a", min={"cpu": "11"}))
+    logs.append("cluster", spec("a", min={"cpu": "11"}))
     again = LedgerState()
     again.restore(logs.state.encode())
     assert again.encode() == logs.state.encode()
@@ -86,20 +86,20 @@ def test_a_snapshot_keeps_what_is_wrong() -> None:
 @pytest.mark.parametrize("check_quotas", [True, False])
 def test_parents_that_form_a_cycle_are_rejected_even_where_quotas_are_not_checked(check_quotas: bool) -> None:
     logs = Logs(LedgerSettings(check_quotas=check_quotas))
-    logs.tell("cluster", node("n1", "10"), quota("a", "5", "10", is_parent=True))
-    logs.tell("cluster", quota("b", "2", "10", "a", is_parent=True), quota("c", "2", "10", "b", is_parent=True))
-    [rejected] = logs.tell("cluster", quota("a", "1", "10", "c", is_parent=True))
+    logs.append("cluster", node("n1", "10"), quota("a", "5", "10", is_parent=True))
+    logs.append("cluster", quota("b", "2", "10", "a", is_parent=True), quota("c", "2", "10", "b", is_parent=True))
+    [rejected] = logs.append("cluster", quota("a", "1", "10", "c", is_parent=True))
     assert isinstance(rejected, QuotaRejected)
     assert (rejected.quota, rejected.code) == ("a", "parentCycle")
     assert "a, c, b, a" in rejected.reason
     assert declared_min(logs) == {"cpu": 5000}, "the last good declaration stays in force"
-    assert QuotaRejected(quota="a") in logs.tell("cluster", quota("a", "6", "10", is_parent=True))
+    assert QuotaRejected(quota="a") in logs.append("cluster", quota("a", "6", "10", is_parent=True))
 
 
 def test_of_two_quotas_that_name_each_other_as_parent_the_second_is_rejected() -> None:
     logs = Logs(LedgerSettings(check_quotas=False))
-    events = logs.tell("cluster", quota("a", "1", "10", "b"), quota("b", "1", "10", "a"), quota("c", "1", "10", "c"))
+    events = logs.append("cluster", quota("a", "1", "10", "b"), quota("b", "1", "10", "a"), quota("c", "1", "10", "c"))
     rejected = {event.quota: event.code for event in events if isinstance(event, QuotaRejected)}
     assert rejected == {"b": "parentCycle", "c": "parentCycle"}
-    assert any(isinstance(event, QuotaDeclared) for event in logs.tell("cluster", quota("b", "1", "10")))
+    assert any(isinstance(event, QuotaDeclared) for event in logs.append("cluster", quota("b", "1", "10")))
     assert [info.name for info in logs.state.projection.trees[""].path("a")] == ["a", "b", ROOT]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from cli.parity.upstream.quota.fair_share import wrapped
-from cli.parity.upstream.quota.filter_result import Rejection, limit_of, verdict
+from cli.parity.upstream.quota.filter_result import Rejection, limit_of, rejection_of
 from cli.parity.upstream.quota.overuse_revoke import revoke
 from cli.parity.upstream.quota.preemption import preempt
 from cli.parity.upstream.quota.queueing_hints import hints
@@ -48,7 +48,7 @@ def _prefilter(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
         if not quota:
             attempts.append({"code": "Skip", "quota": ""})
             continue
-        found = verdict(scheduler, pod)
+        found = rejection_of(scheduler, pod)
         attempts.append(_shown(scheduler, scheduler.trees[tree].quotas[quota], found))
         if attempt["reserve"] and found is None:
             scheduler.take({"type": "reserve", "pod": attempt["pod"]})

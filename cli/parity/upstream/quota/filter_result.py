@@ -26,7 +26,7 @@ def limit_of(scheduler: QuotaPlugin, info: QuotaInfo) -> Mapping[str, int]:
     return info.runtime if scheduler.args.get("enableRuntimeQuota", True) else info.declared.max
 
 
-def verdict(scheduler: QuotaPlugin, pod: Pod) -> Rejection | None:
+def rejection_of(scheduler: QuotaPlugin, pod: Pod) -> Rejection | None:
     """Returns why a managed pod is refused by its quota; None when there is room."""
     quota, tree = scheduler.resolve(pod)
     own, *above = scheduler.trees[tree].path(quota)

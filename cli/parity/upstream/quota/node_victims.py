@@ -10,7 +10,7 @@ from shared.domain.amounts import Amounts, add, exceeding, mask
 
 
 class Candidate(NamedTuple):
-    """A pod of the same quota that may give way.
+    """A pod of the same quota that may be preempted.
 
     Attributes:
         counted: its part of the quota's use.

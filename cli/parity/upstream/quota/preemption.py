@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.upstream.quota.filter_result import limit_of, verdict
+from cli.parity.upstream.quota.filter_result import limit_of, rejection_of
 from cli.parity.upstream.quota.node_capacity import RESOLVED_BY_NOBODY, NodeCapacity
 from cli.parity.upstream.quota.node_victims import Candidate, Choice, best_node, reprieved
 from cli.parity.upstream.quota.overuse_revoke import started_ns
@@ -23,7 +23,7 @@ WAITS = "not eligible due to a terminating pod on the nominated node."
 
 
 def preempt(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
-    """Returns the verdicts on a pod, and the victims on each node when there is no room for it.
+    """Returns the filter results of a pod, and the victims on each node when it does not fit.
 
     Without upstream's way to preempt the answer ends where production's preemption begins; its choice is not predicted.
     """
@@ -31,7 +31,7 @@ def preempt(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     scheduler.take({"type": "podAdd", "pod": given["pod"]})
     scheduler.settle()
     pod = msgspec.convert(given["pod"], Pod)
-    refused = verdict(scheduler, pod)
+    refused = rejection_of(scheduler, pod)
     statuses = {node: "Unschedulable" if refused else nodes.status(node, pod) for node in nodes.allocatable}
     found: dict[str, Any] = (
         {"preFilter": refused.refusal()} if refused else {"preFilter": {"code": "Success"}, "filter": statuses}

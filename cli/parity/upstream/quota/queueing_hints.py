@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cli.parity.upstream.quota.filter_result import verdict
+from cli.parity.upstream.quota.filter_result import rejection_of
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.quota_objects import is_same
 from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
@@ -93,7 +93,7 @@ def _has_room_come(given: Mapping[str, Any], query: Mapping[str, Any], quirks: Q
     related = _path(after.declared, quota) if has_parents else [quota]
     if not is_new and not set(related) & set(_freed(before, after)):
         return False
-    return quota in RESERVED or verdict(scheduler, pod) is None
+    return quota in RESERVED or rejection_of(scheduler, pod) is None
 
 
 def _seen(scheduler: QuotaPlugin) -> _Seen:
