@@ -37,7 +37,7 @@ MOST, LEAST = "MostAllocated", "LeastAllocated"
         pytest.param(Take(3, FULL, strategy=LEAST), "", "0-2", id="odd"),
     ],
 )
-def test_a_worked_example_gives_its_cpus(take: Take, used: str, expected: str) -> None:
+def test_a_worked_example_takes_its_cpus(take: Take, used: str, expected: str) -> None:
     allocated = {cpu: AllocatedCpu(1, "") for cpu in parse_cpus(used)}
     assert cpu_list(take_cpus(T16, take, T16.all - allocated.keys(), allocated)) == expected
 
@@ -54,13 +54,13 @@ def test_example_6_pods_of_one_exclusive_policy_keep_apart_by_numa_node() -> Non
     assert cpu_list(take_cpus(T16, take, T16.all - allocated.keys(), allocated)) == "10,12"
 
 
-def test_exclusion_gives_way_when_nothing_else_is_left() -> None:
+def test_exclusion_is_ignored_when_nothing_else_is_left() -> None:
     allocated = {0: AllocatedCpu(1, "NUMANodeLevel"), 8: AllocatedCpu(1, "NUMANodeLevel")}
     take = Take(14, FULL, exclusive="NUMANodeLevel", strategy=LEAST)
     assert take_cpus(T16, take, T16.all - allocated.keys(), allocated) == T16.all - allocated.keys()
 
 
-def test_preferred_cpus_come_first_and_the_rest_from_elsewhere() -> None:
+def test_preferred_cpus_come_first_and_the_rest_from_the_others() -> None:
     take = Take(4, FULL, strategy=LEAST)
     assert cpu_list(take_preferred(T16, take, T16.all, parse_cpus("14-15"), {})) == "0-1,14-15"
 

@@ -14,7 +14,7 @@ from services.scheduler.state.pod_class import HostPort
 from tests.support.executed_lines import steps_of
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, pod
-from tests.unit.scheduler.one_plugin import class_of
+from tests.unit.scheduler.plugin_harness import class_of
 
 PORTS: tuple[HostPort, ...] = tuple(("0.0.0.0", "TCP", port) for port in (80, 443))
 

@@ -1,4 +1,4 @@
-"""What an operator may write as LoadAwareSchedulingArgs, and what it means. Source: spec/scheduler-core.md 3.1."""
+"""LoadAwareSchedulingArgs: valid values and their effect. Source: spec/scheduler-core.md 3.1."""
 
 from typing import Any
 

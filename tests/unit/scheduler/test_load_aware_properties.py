@@ -1,4 +1,4 @@
-"""What must hold of load-awareness in every cluster: arrays equal scalars, and order does not matter."""
+"""Properties of LoadAwareScheduling in every cluster: arrays equal scalars, and the order of updates does not matter."""
 
 from typing import Any
 
@@ -36,17 +36,17 @@ from tests.unit.scheduler.load_aware_objects import (
     reported,
     usage,
 )
-from tests.unit.scheduler.load_aware_worlds import ROWS, World, pods, worlds
+from tests.unit.scheduler.load_aware_strategies import ROWS, World, pods, worlds
 
 
-def told(world: World) -> LoadCache:
+def filled(world: World) -> LoadCache:
     load_cache = ledger(**world.args)
     for step in world.steps():
         step(load_cache)
     return load_cache
 
 
-def judged(load_cache: LoadCache, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
+def evaluated(load_cache: LoadCache, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
     state, rows = LoadState(load_cache), np.arange(ROWS) if rows is None else rows
     codes = state.filter(incoming, rows, NOW)
     return [reason_of(load_cache, code) for code in codes], state.score(incoming, rows, NOW).tolist()
@@ -107,7 +107,7 @@ def scalar_load(
     return estimated if measured is None else measured + load
 
 
-def scalar_judgement(
+def scalar_evaluation(
     args: LoadAwareArgs, node: Node, report: NodeMetric | None, held: list[tuple[Pod, int]], incoming: Pod
 ) -> tuple[str, int]:
     """Filter and score of one node, straight from spec/scheduler-core.md 3.5 and 3.6."""
@@ -146,13 +146,13 @@ def scalar_judgement(
 
 @settings(max_examples=examples(150), deadline=None)
 @given(worlds(), pods())
-def test_the_arrays_judge_as_the_scalar_twin_does(world: World, incoming: Pod) -> None:
-    load_cache = told(world)
+def test_arrays_have_the_results_of_the_scalar_reference(world: World, incoming: Pod) -> None:
+    load_cache = filled(world)
     expected = []
     for row in range(ROWS):
         held = [(pod, since) for at, pod, since in world.placed.values() if at == row]
-        expected.append(scalar_judgement(load_cache.args, world.nodes[row], world.reports[row], held, incoming))
-    assert list(zip(*judged(load_cache, incoming), strict=True)) == expected
+        expected.append(scalar_evaluation(load_cache.args, world.nodes[row], world.reports[row], held, incoming))
+    assert list(zip(*evaluated(load_cache, incoming), strict=True)) == expected
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -170,18 +170,20 @@ def test_neither_the_order_of_calls_nor_what_was_set_before_matters(
         load_cache.release(uid)
     for step in later:
         step(load_cache)
-    straight = told(world)
-    assert judged(load_cache, incoming) == judged(straight, incoming)
+    straight = filled(world)
+    assert evaluated(load_cache, incoming) == evaluated(straight, incoming)
     assert (load_cache.arrays.loads[:, :, :ROWS] == straight.arrays.loads[:, :, :ROWS]).all()
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(worlds(), pods())
-def test_a_slice_of_rows_is_judged_as_an_array_and_changes_nothing(world: World, incoming: Pod) -> None:
-    load_cache = told(world)
-    expected = judged(load_cache, incoming)
-    assert judged(load_cache, incoming, slice(0, ROWS)) == judged(load_cache, incoming, slice(0, ROWS)) == expected
-    assert judged(load_cache, incoming) == expected
+def test_a_slice_of_rows_is_evaluated_as_an_array_and_changes_nothing(world: World, incoming: Pod) -> None:
+    load_cache = filled(world)
+    expected = evaluated(load_cache, incoming)
+    assert (
+        evaluated(load_cache, incoming, slice(0, ROWS)) == evaluated(load_cache, incoming, slice(0, ROWS)) == expected
+    )
+    assert evaluated(load_cache, incoming) == expected
 
 
 @pytest.mark.parametrize("nodes", [50, 5000])

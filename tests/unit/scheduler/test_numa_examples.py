@@ -134,7 +134,7 @@ def test_example_13_cpus_of_kubelet_and_system_are_set_aside() -> None:
     assert [zone.total["cpu"] for zone in options.zones] == [4000, 6000]
 
 
-def test_a_word_that_is_no_numa_policy_refuses_and_says_so() -> None:
+def test_an_unknown_numa_policy_is_rejected_with_its_name() -> None:
     rejection = NodeAdmission(PodRequirements({"cpu": 1}, numa_policy="Sometimes"), numa_node(), LEAST).filter(EMPTY)
     assert reasons(rejection) == ("unknown NUMA topology policy 'Sometimes'",)
 
@@ -166,7 +166,7 @@ def test_a_numa_node_with_an_absurd_number_is_refused_and_ends_nothing(zone: str
     )
 
 
-def test_a_machine_with_ten_thousand_cpus_and_sixteen_numa_nodes_is_judged_like_any_other() -> None:
+def test_a_machine_with_ten_thousand_cpus_and_sixteen_numa_nodes_is_evaluated_like_any_other() -> None:
     event = reported(zones=16, cpus=640, memory="9007199254740992")
     options = node_options(machine(labels={NUMA_LABEL: "Restricted"}), topology_of(event))
     node = NumaNode(options, NodeUsage(options.topology, ()))

@@ -1,4 +1,4 @@
-"""What plugins declare is what the scheduler does: resources, annotations, reasons, and no numpy before a plugin runs."""
+"""SPECs agree with the scheduler: watched resources, annotations, reasons; they need no numpy."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What `/apis/v1/plugins/...` says of a node."""
+"""Debug views of nodes at `/apis/v1/plugins/...`."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from tests.support.scheduling_world import START_NS, World, metric, node, pod
 LOAD, NUMA = "LoadAwareScheduling/node", "NodeNUMAResource/nodes"
 
 
-def test_a_nodes_load_is_told_with_the_pods_that_its_report_cannot_contain() -> None:
+def test_the_view_of_a_nodes_load_lists_the_pods_that_its_report_cannot_contain() -> None:
     world = World()
     world.add_node(node("n"))
     measured = metric("n", cpu="1", memory="1Gi")
@@ -22,9 +22,9 @@ def test_a_nodes_load_is_told_with_the_pods_that_its_report_cannot_contain() -> 
     world.add_pod(pod("new", cpu="1", memory="1Gi", on="n", phase="Running"))
     world.report(replace(measured, status=replace(measured.status, pods_metric=(usage,))))
     world.read()
-    told = plugin_views(world.indexed())[LOAD]("n")
+    view = plugin_views(world.indexed())[LOAD]("n")
     estimate = {"cpu": 850, "memory": 751619277}  # 85 % of a core, 70 % of a GiB
-    assert told == {
+    assert view == {
         "pods": [
             {"timestamp": instant_text(START_NS - 600 * 10**9), "pod": "d/old"},
             {"timestamp": instant_text(START_NS), "pod": "d/new"},
@@ -53,16 +53,16 @@ def test_a_node_without_a_report_has_pods_alone_and_an_unknown_one_nothing() -> 
     assert view("nowhere") is None
 
 
-def test_a_machines_cpus_and_zones_are_told_with_who_holds_them() -> None:
+def test_the_view_of_cpus_and_zones_lists_the_pods_that_hold_them() -> None:
     world = World()
     world.observe(reported("n", zones=2, cpus=4))
     world.add_node(machine("n", zones=2, cpus=4))
     world.add_pod(holding_pod("p", "0-1", "n", zones={0: {"cpu": "2", "memory": "1Gi"}}))
     world.read()
-    told = plugin_views(world.indexed())[NUMA]("n")
-    assert told is not None
-    assert (told["cpus"], told["allocatedCPUs"], told["availableCPUs"]) == ("0-7", "0-1", "2-7")
-    first, second = told["numaNodes"]
+    view = plugin_views(world.indexed())[NUMA]("n")
+    assert view is not None
+    assert (view["cpus"], view["allocatedCPUs"], view["availableCPUs"]) == ("0-7", "0-1", "2-7")
+    first, second = view["numaNodes"]
     assert first == {
         "node": 0,
         "allocatable": {"cpu": 4000, "memory": 16 << 30},
@@ -71,7 +71,7 @@ def test_a_machines_cpus_and_zones_are_told_with_who_holds_them() -> None:
         "use": "single",
     }
     assert (second["allocated"], second["use"]) == ({}, "idle")
-    assert told["pods"] == [
+    assert view["pods"] == [
         {
             "uid": "p",
             "cpuset": "0-1",

@@ -1,4 +1,4 @@
-"""Configurations as Koordinator ships them and as its guides have them, of now and of older versions; and what is refused in them."""
+"""Configurations that Koordinator ships and that its guides show, of present and older versions; and their errors."""
 
 import pytest
 
@@ -129,7 +129,7 @@ def test_upstreams_shipped_configuration_is_read() -> None:
 
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta3", "v1"])
-def test_an_old_guide_is_read_as_if_it_were_of_today_and_says_so(version: str) -> None:
+def test_an_old_guide_is_read_as_the_present_version_with_a_note(version: str) -> None:
     configuration = read_config(OLD_GUIDE.replace("v1beta2", version))
     (profile,) = configuration.profiles.values()
     (numa,) = (plugin for plugin in profile.plugins if isinstance(plugin, NodeNUMAResource))

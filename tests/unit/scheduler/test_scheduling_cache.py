@@ -15,7 +15,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state.cluster_view import ClusterView
 from tests.support.scheduling_world import World, node, pod, use
 from tests.support.waiting import until
-from tests.unit.scheduler.one_plugin import class_of
+from tests.unit.scheduler.plugin_harness import class_of
 
 
 def test_moves_counted_together_are_what_they_are_one_by_one() -> None:

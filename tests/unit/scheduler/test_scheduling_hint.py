@@ -9,7 +9,7 @@ from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint
 from shared.events.scheduling import PodPlaced
 from tests.support.numa_machines import STATUS, bound_pod, machine, reported
 from tests.support.scheduling_world import World, node, placements, pod, unschedulable
-from tests.unit.scheduler.one_plugin import OnePlugin, class_of
+from tests.unit.scheduler.plugin_harness import PluginHarness, class_of
 
 HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 OLD = "scheduling.koordinator.sh/scheduling-hint"
@@ -47,13 +47,13 @@ def test_the_annotation_by_its_old_name_is_read_where_the_new_one_is_not() -> No
     plugin = SchedulingHint()
     both = pod("p", annotations={HINT: '{"nodeNames":["a"]}', OLD: '{"nodeNames":["b"]}'})
     old = pod("p", annotations={OLD: '{"nodeNames":["b"]}'})
-    one = OnePlugin(plugin, [node("a"), node("b")])
+    one = PluginHarness(plugin, [node("a"), node("b")])
     assert one.refusals(both) == {"b": ("HintMismatch",)}
     assert one.refusals(old) == {"a": ("HintMismatch",)}
 
 
 def test_a_hint_that_cannot_be_read_refuses_the_pod() -> None:
-    one = OnePlugin(SchedulingHint(), [node("a")])
+    one = PluginHarness(SchedulingHint(), [node("a")])
     assert one.refusals(pod("p", annotations={HINT: "{"})) == {"a": ("UnreadableAnnotation",)}
 
 
@@ -67,7 +67,7 @@ def test_only_so_many_preferred_nodes_are_looked_at() -> None:
         read_hint_args({"maxHintNodes": 0}, "args")
 
 
-def test_a_hint_for_numa_gives_exactly_what_was_designated_or_nothing() -> None:
+def test_a_hint_for_numa_allocates_exactly_the_designated_cpus_or_nothing() -> None:
     world = World()
     world.observe(reported())
     world.add_node(machine())

@@ -93,7 +93,7 @@ def test_a_bound_volume_draws_its_pod_to_where_it_can_be_reached() -> None:
         pytest.param(lambda w: claim(w, "c", class_="wait"), "NoVolumeToBind", id="no volume and none made"),
     ],
 )  # fmt: skip
-def test_a_claim_in_trouble_refuses_every_node_and_says_why(make: Any, code: str) -> None:
+def test_a_claim_with_a_problem_rejects_every_node_with_the_reason(make: Any, code: str) -> None:
     world = world_of("a", "b")
     storage_class(world, "slow", mode="Immediate")
     storage_class(world, "wait", "kubernetes.io/no-provisioner")
@@ -155,7 +155,7 @@ def test_two_claims_of_a_pod_need_two_volumes() -> None:
     assert sorted(written(world.cycle())) == ["b1", "b2"]
 
 
-def test_a_driver_that_tells_its_capacity_is_asked_where_enough_is_left() -> None:
+def test_a_driver_with_published_capacity_provisions_only_where_enough_is_left() -> None:
     world = world_of("a", "b")
     storage_class(world, "wait")
     has(world, "csidrivers.storage.k8s.io", "csi.x", spec={"storageCapacity": True})
@@ -227,7 +227,7 @@ def test_a_disk_is_mounted_on_one_node_by_pods_that_can_share_it(first: Any, sec
         assert unschedulable(records)["p1"].code == "DiskConflict"
 
 
-def test_a_node_takes_as_many_volumes_of_a_driver_as_it_says_and_a_shared_one_counts_once() -> None:
+def test_a_node_attaches_volumes_up_to_the_limit_and_a_shared_one_counts_once() -> None:
     world = world_of("a")
     drivers = [{"name": "csi.x", "allocatable": {"count": 2}}]
     has(world, CSI_NODES, "a", spec={"drivers": drivers})

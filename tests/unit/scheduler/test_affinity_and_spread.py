@@ -21,7 +21,7 @@ from shared.kube.node import Node
 from shared.kube.pod import Pod
 from tests.support.hypothesis_examples import examples
 from tests.support.pods import observed
-from tests.unit.scheduler import plain_neighbours as plain
+from tests.unit.scheduler import plain_affinity_and_spread as plain
 from tests.unit.scheduler.cluster_worlds import NAMESPACES, nodes, pods
 
 WIDE = ("PodTopologySpread", "InterPodAffinity")
@@ -52,7 +52,7 @@ class Cluster:
                 plugin_states[plugin.name] = state
         return plugin_states
 
-    def said(
+    def results_of(
         self, pod_class: PodClass, plugin_states: Mapping[str, PluginState] | None = None
     ) -> dict[str, dict[str, tuple[int, int]]]:
         """Plugin -> node -> (verdict, score over all nodes)."""
@@ -112,15 +112,13 @@ def cluster_of(drawn: Sequence[Node], running: Sequence[tuple[Node, Pod]]) -> Cl
 
 @settings(max_examples=examples(300), deadline=None)
 @given(clusters(), pods("p"))
-def test_what_is_counted_is_what_reading_every_pod_says(
-    world: tuple[list[Node], list[tuple[Node, Pod]]], pod: Pod
-) -> None:
+def test_counts_equal_those_of_reading_every_pod(world: tuple[list[Node], list[tuple[Node, Pod]]], pod: Pod) -> None:
     drawn, running = world
-    said = cluster_of(drawn, running).said(class_of(pod))
-    spread, affinity = said["PodTopologySpread"], said["InterPodAffinity"]
+    found = cluster_of(drawn, running).results_of(class_of(pod))
+    spread, affinity = found["PodTopologySpread"], found["InterPodAffinity"]
     names = [node.metadata.name for node in drawn]
-    assert [spread[name][0] for name in names] == [plain.spread_verdict(pod, n, drawn, running) for n in drawn]
-    assert [affinity[name][0] for name in names] == [plain.affinity_verdict(pod, n, running, SPACES) for n in drawn]
+    assert [spread[name][0] for name in names] == [plain.spread_result(pod, n, drawn, running) for n in drawn]
+    assert [affinity[name][0] for name in names] == [plain.affinity_result(pod, n, running, SPACES) for n in drawn]
     assert [affinity[name][1] for name in names] == plain.affinity_scores(pod, drawn, running, SPACES)
     if plain.of_action(pod, "ScheduleAnyway"):
         assert [spread[name][1] for name in names] == plain.spread_scores(pod, drawn, drawn, running)
@@ -129,17 +127,17 @@ def test_what_is_counted_is_what_reading_every_pod_says(
 @settings(max_examples=examples(150), deadline=None)
 @given(clusters(), st.lists(pods("p"), min_size=1, max_size=3), st.data())
 def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
-    world: tuple[list[Node], list[tuple[Node, Pod]]], asking: list[Pod], data: st.DataObject
+    world: tuple[list[Node], list[tuple[Node, Pod]]], evaluated: list[Pod], data: st.DataObject
 ) -> None:
     drawn, running = world
     cluster = cluster_of(drawn, running)
     plugin_states = cluster.plugin_states()
-    pod_classes = [class_of(pod) for pod in asking]
+    pod_classes = [class_of(pod) for pod in evaluated]
     placed: list[tuple[Node, Pod]] = []
     for number in range(data.draw(st.integers(1, 4))):
         for pod_class in pod_classes:
             if data.draw(st.booleans()):
-                cluster.said(pod_class, plugin_states)  # some are asked about before a placement, some only after
+                cluster.results_of(pod_class, plugin_states)  # some are evaluated before a placement, some only after
         node = data.draw(st.sampled_from(drawn))
         pod = data.draw(pods(f"q{number}", node.metadata.name))
         placed.append((node, pod))
@@ -147,27 +145,27 @@ def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
             state.place(PodRecord(pod.metadata.uid), class_of(pod), cluster.cache.table.rows[node.metadata.name])
     later = cluster_of(drawn, [*running, *placed])
     for pod_class in pod_classes:
-        assert cluster.said(pod_class, plugin_states) == later.said(pod_class)
+        assert cluster.results_of(pod_class, plugin_states) == later.results_of(pod_class)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(clusters(), st.lists(pods("p"), min_size=1, max_size=3), st.data())
 def test_after_any_history_the_counts_are_those_from_scratch(
-    world: tuple[list[Node], list[tuple[Node, Pod]]], asking: list[Pod], data: st.DataObject
+    world: tuple[list[Node], list[tuple[Node, Pod]]], evaluated: list[Pod], data: st.DataObject
 ) -> None:
     drawn, running = world
     cluster = cluster_of(drawn, running)
-    pod_classes = [class_of(pod) for pod in asking]
+    pod_classes = [class_of(pod) for pod in evaluated]
     for _ in range(data.draw(st.integers(1, 8))):
         if data.draw(st.booleans()):
-            cluster.said(data.draw(st.sampled_from(pod_classes)))  # counts begin to be kept
+            cluster.results_of(data.draw(st.sampled_from(pod_classes)))  # counts begin to be kept
         cluster.play(*data.draw(changes(drawn)))
     scratch = Cluster()
     scratch.view = ClusterView()
     scratch.view.restore(cluster.view.encode())
     scratch.cache = SchedulingCache(scratch.view, read_config(DEFAULT_PROFILE).profiles)
     for pod_class in pod_classes:
-        assert cluster.said(pod_class) == scratch.said(pod_class)
+        assert cluster.results_of(pod_class) == scratch.results_of(pod_class)
 
 
 @st.composite

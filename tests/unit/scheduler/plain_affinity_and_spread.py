@@ -1,4 +1,4 @@
-"""The rules of spread and of affinity between pods, read node by node and pod by pod: what the counted forms must agree with."""
+"""Reference implementation of spread and of affinity between pods, node by node and pod by pod, without counts."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ def sides(pod: Pod) -> tuple[PodAffinity, PodAffinity]:
     return affinity.pod_affinity or nothing, affinity.pod_anti_affinity or nothing
 
 
-def affinity_verdict(pod: Pod, node: Node, running: Running, spaces: NamespaceLabels) -> int:
+def affinity_result(pod: Pod, node: Node, running: Running, spaces: NamespaceLabels) -> int:
     near, far = sides(pod)
 
     def all_mean(other: Pod) -> bool:
@@ -100,8 +100,8 @@ def included(pod: Pod, node: Node, constraint: TopologySpreadConstraint) -> bool
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     if constraint.node_affinity_policy != "Ignore" and affinity and affinity.required:
         (term,) = affinity.required.node_selector_terms
-        (wanted,) = term.match_expressions
-        if value(node, wanted.key) not in wanted.values:
+        (expression,) = term.match_expressions
+        if value(node, expression.key) not in expression.values:
             return False
     return constraint.node_taints_policy != "Honor" or not node.spec.taints
 
@@ -127,7 +127,7 @@ def of_action(pod: Pod, action: str) -> list[TopologySpreadConstraint]:
     return [each for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == action]
 
 
-def spread_verdict(pod: Pod, node: Node, nodes: Sequence[Node], running: Running) -> int:
+def spread_result(pod: Pod, node: Node, nodes: Sequence[Node], running: Running) -> int:
     hard = of_action(pod, "DoNotSchedule")
     with_keys = [each for each in nodes if all(value(each, c.topology_key) is not None for c in hard)]
     for constraint in hard:

@@ -76,7 +76,7 @@ def test_pods_spread_over_zones_pod_by_pod() -> None:
     assert sorted(zones[:3]) == sorted(zones[3:]) == ["a", "b", "c"]
 
 
-def test_a_refused_class_is_tried_again_once_the_cycle_places_what_it_wants_to_be_near() -> None:
+def test_a_rejected_class_is_tried_again_once_the_cycle_places_a_pod_that_its_affinity_matches() -> None:
     world = world_of(zoned("n0", "a"), zoned("n1", "b"))
     friends = [pod(f"f{number}", labels={"app": "f"}, affinity=near("db")) for number in range(2)]
     add(world, friends[0], pod("db", labels={"app": "db"}, selector={HOST: "n1"}), friends[1])
@@ -85,7 +85,7 @@ def test_a_refused_class_is_tried_again_once_the_cycle_places_what_it_wants_to_b
     assert unschedulable(records)["f0"].code == "PodAffinityMismatch"
 
 
-def test_a_pod_is_woken_when_the_one_it_wants_to_be_near_comes_to_run() -> None:
+def test_a_pod_is_requeued_when_a_pod_that_its_affinity_matches_runs() -> None:
     world = world_of(zoned("n0", "a"))
     add(world, pod("f", labels={"app": "f"}, affinity=near("db")))
     assert placements(world.cycle()) == {}

@@ -12,7 +12,7 @@ from services.scheduler.plugins.scarce_resource_avoidance.plugin import ScarceRe
 from shared.kube.pod import Container, Pod, ResourceRequirements
 from tests.support.pods import kept_pod
 from tests.support.scheduling_world import node, pod
-from tests.unit.scheduler.one_plugin import OnePlugin
+from tests.unit.scheduler.plugin_harness import PluginHarness
 
 GPU, RDMA, STORAGE = "nvidia.com/gpu", "rdma", "ephemeral-storage"
 CPU_AND_GPU = {"cpu": {"type": "LeastAllocated", "weight": 1}, GPU: {"type": "MostAllocated", "weight": 2}}
@@ -36,7 +36,7 @@ def requesting(*requests: Mapping[str, str], **spec: Any) -> Pod:
 def test_fit_plus_example(resources: dict[str, Any], gpus: str, incoming: Pod, expected: int) -> None:
     plugin = NodeResourcesFitPlus(read_fit_plus_args({"resources": resources}, "args"))
     running = pod("running", cpu="600m", memory="2Gi", on="n", extra={GPU: "1"})
-    assert OnePlugin(plugin, [node("n", extra={GPU: gpus})], [running]).scores(incoming) == {"n": expected}
+    assert PluginHarness(plugin, [node("n", extra={GPU: gpus})], [running]).scores(incoming) == {"n": expected}
 
 
 def test_what_a_pod_adds_depends_on_the_order_of_its_init_containers() -> None:
@@ -74,7 +74,7 @@ ALL = {"cpu": "1", "memory": "1Gi", STORAGE: "1Gi"}
 )
 def test_scarce_example(extra: dict[str, str], incoming: Pod, expected: int) -> None:
     plugin = ScarceResourceAvoidance(read_scarce_args({"resources": [GPU, RDMA, GPU]}, "args"))
-    assert OnePlugin(plugin, [node("n", extra=extra)]).scores(incoming) == {"n": expected}
+    assert PluginHarness(plugin, [node("n", extra=extra)]).scores(incoming) == {"n": expected}
 
 
 def test_scarce_arguments_that_are_wrong_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The load-aware ledger and its plugin_states: which pods and reports count, and how a node is judged by them."""
+"""LoadCache and LoadState: the pods and reports that count, and the filter results and scores that follow."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_a_report_without_its_node_part_passes_but_expires() -> None:
         ({"usageThresholds": {"cpu": 0}}, ""),
     ],
 )
-def test_an_expired_report_is_judged_as_configured(args: dict[str, Any], reason: str) -> None:
+def test_an_expired_report_is_treated_as_configured(args: dict[str, Any], reason: str) -> None:
     load_cache = busy(**(OVER | args))
     assert filtered(load_cache, pod(), NOW + 999 * SECOND) == reason
     assert scored(load_cache, pod(), NOW + 999 * SECOND) == 0

@@ -1,4 +1,4 @@
-"""One plugin asked as a cycle asks it, over nodes and pods that a test gives."""
+"""Runs one plugin as a cycle does, over the nodes and pods of a test."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,8 +16,8 @@ from shared.kube.pod import Pod
 from tests.support.pods import observed
 
 
-class OnePlugin:
-    """A plugin with its ledger, fed by events."""
+class PluginHarness:
+    """A plugin with its cache, fed by events."""
 
     def __init__(
         self, plugin: Plugin, nodes: Sequence[Node], pods: Sequence[Pod] = (), objects: Sequence[ObjectObserved] = ()
@@ -43,7 +43,7 @@ class OnePlugin:
         )
 
     def scores(self, pod: Pod) -> Mapping[str, int]:
-        """Node -> score, asked of all at once and of each alone, which must be the same."""
+        """Node -> score, of all nodes at once and of each one, which must be equal."""
         pod_class, state = class_of(pod), self.new_state()
         found = state.score(pod_class, slice(0, self.cache.table.size))
         scores = {name: 0 if found is None else int(found[row]) for name, row in self.cache.table.rows.items()}

@@ -1,4 +1,4 @@
-"""The worked examples of balance, images, affinity between pods and spread, by their place in spec/scheduler-core.md 2.4-2.6."""
+"""Worked examples of balance, images, affinity between pods and spread, as numbered in spec/scheduler-core.md 2.4-2.6."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -34,7 +34,7 @@ percents = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(0, 10
 
 
 class World(NamedTuple):
-    """What there is to know: by row, and by pod (its row, itself, since when)."""
+    """Inputs of a LoadCache: by row, and by pod (its row, the pod, its start)."""
 
     args: dict[str, Any]
     nodes: list[Node]

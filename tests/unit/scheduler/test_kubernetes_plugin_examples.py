@@ -22,7 +22,7 @@ from shared.kube.pod import (
 )
 from shared.kube.selectors import NodeSelectorTerm, Requirement
 from tests.support.scheduling_world import node, pod
-from tests.unit.scheduler.one_plugin import class_of
+from tests.unit.scheduler.plugin_harness import class_of
 
 RAMP = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}}
 SLOPE = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}}
@@ -71,7 +71,7 @@ def strategy(type_: str, cpu: int = 1, memory: int = 1, **more: Any) -> dict[str
         pytest.param(strategy("RequestedToCapacityRatio", 1, 0, **SLOPE), 73, id="2.3-4"),
     ],
 )
-def test_room_is_scored_as_the_strategy_says(args: dict[str, Any], score: int) -> None:
+def test_allocation_is_scored_by_the_strategy(args: dict[str, Any], score: int) -> None:
     table = table_of([node("n")], {"n": pod("runs", cpu="600m", memory="2Gi")})
     assert scores(make("NodeResourcesFit", args), table, pod("p", cpu="500m", memory="1Gi")) == [score]
 
@@ -111,8 +111,8 @@ def test_preferred_terms_add_up_and_the_highest_is_a_hundred(weights: tuple[int,
         for number, weight in enumerate(weights)
         if weight
     )
-    wants = Affinity(node_affinity=NodeAffinity(preferred=terms))
-    assert scores(make("NodeAffinity"), table, pod("p", affinity=wants)) == expected
+    affinity = Affinity(node_affinity=NodeAffinity(preferred=terms))
+    assert scores(make("NodeAffinity"), table, pod("p", affinity=affinity)) == expected
 
 
 def term(key: str, operator: str, *values: str) -> NodeSelectorTerm:
@@ -147,8 +147,8 @@ def test_a_required_term_matches_by_labels_and_by_name(required: NodeSelectorTer
             node("n2", labels={"cores": "x"}),
         ]
     )
-    wants = Affinity(node_affinity=NodeAffinity(required=RequiredNodeTerms(node_selector_terms=(required,))))
-    assert passes(make("NodeAffinity"), table, pod("p", affinity=wants)) == expected
+    affinity = Affinity(node_affinity=NodeAffinity(required=RequiredNodeTerms(node_selector_terms=(required,))))
+    assert passes(make("NodeAffinity"), table, pod("p", affinity=affinity)) == expected
 
 
 def test_the_selector_and_one_of_the_terms_must_hold() -> None:
@@ -156,22 +156,22 @@ def test_the_selector_and_one_of_the_terms_must_hold() -> None:
         [node("n0", labels={"a": "1", "b": "1"}), node("n1", labels={"a": "1"}), node("n2", labels={"b": "1"})]
     )
     terms = (term("b", "Exists"), term("c", "Exists"))
-    wants = Affinity(node_affinity=NodeAffinity(required=RequiredNodeTerms(node_selector_terms=terms)))
-    assert passes(make("NodeAffinity"), table, pod("p", selector={"a": "1"}, affinity=wants)) == [
+    affinity = Affinity(node_affinity=NodeAffinity(required=RequiredNodeTerms(node_selector_terms=terms)))
+    assert passes(make("NodeAffinity"), table, pod("p", selector={"a": "1"}, affinity=affinity)) == [
         True, False, False,
     ]  # fmt: skip
 
 
 def test_what_is_remembered_of_node_objects_follows_their_changes() -> None:
     table = table_of([node(f"n{number}", labels={"zone": "a"}) for number in range(40)])
-    plugin, wants = make("NodeAffinity"), pod("p", selector={"zone": "a"})
-    assert all(passes(plugin, table, wants))
+    plugin, selecting = make("NodeAffinity"), pod("p", selector={"zone": "a"})
+    assert all(passes(plugin, table, selecting))
     table.set_node("n7", node("n7", labels={"zone": "b"}))
-    assert [row for row, passed in enumerate(passes(plugin, table, wants)) if not passed] == [7]
+    assert [row for row, passed in enumerate(passes(plugin, table, selecting)) if not passed] == [7]
     for number in range(20):
         table.set_node(f"n{number}", node(f"n{number}", labels={"zone": "c"}))
     table.set_node("n40", node("n40"))
-    assert passes(plugin, table, wants) == [False] * 20 + [True] * 20 + [False]
+    assert passes(plugin, table, selecting) == [False] * 20 + [True] * 20 + [False]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "held", "expected"),
+    ("requested", "held", "expected"),
     [
         (("0.0.0.0", "TCP", 80), ("0.0.0.0", "TCP", 80), True),
         (("0.0.0.0", "TCP", 80), ("10.0.0.1", "TCP", 80), True),
@@ -211,9 +211,9 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
     ],
 )
 def test_host_ports_collide_by_address_protocol_and_number(
-    wanted: tuple[str, str, int], held: tuple[str, str, int], *, expected: bool
+    requested: tuple[str, str, int], held: tuple[str, str, int], *, expected: bool
 ) -> None:
-    assert collides((wanted,), (held,)) is expected
+    assert collides((requested,), (held,)) is expected
 
 
 def test_extended_resources_can_be_left_to_an_extender_but_native_ones_cannot() -> None:

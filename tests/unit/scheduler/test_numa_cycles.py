@@ -80,7 +80,7 @@ def bind(world: World, pods: Sequence[Pod], records: Sequence[RecordedEvent]) ->
     world.read()
 
 
-def test_pods_of_one_cycle_get_cpus_of_their_own_and_the_placement_says_which() -> None:
+def test_pods_of_one_cycle_get_cpus_of_their_own_and_the_placement_records_them() -> None:
     world = world_of("n")
     records = schedule(world, bound_pod("a", 4), bound_pod("b", 4), bound_pod("c", 6, required=True, bind="FullPCPUs"))
     assert cpus_of(records) == {"a": "0-3", "b": "8-11", "c": "4-7,12-13"}
@@ -93,7 +93,7 @@ def test_a_pod_without_wishes_is_given_nothing() -> None:
     assert given_to(schedule(world, pod("p"))) == {"p": {}}
 
 
-def test_what_a_placement_gave_is_kept_until_the_pod_itself_says_it_and_is_free_when_it_goes() -> None:
+def test_an_allocation_is_kept_until_the_pod_has_it_in_its_annotations_and_is_freed_with_the_pod() -> None:
     world = world_of("n")
     first = [bound_pod("a", 8), bound_pod("b", 8)]
     placed = schedule(world, *first)
@@ -107,7 +107,7 @@ def test_what_a_placement_gave_is_kept_until_the_pod_itself_says_it_and_is_free_
     assert cpus_of(world.rounds()) == {"c": "0-1"}
 
 
-def test_a_refused_binding_gives_the_cpus_back() -> None:
+def test_a_rejected_binding_frees_the_cpus() -> None:
     world = world_of("n")
     (_, placed) = schedule(world, bound_pod("a", 16))
     world.answer(placed, "rejected")
@@ -115,7 +115,7 @@ def test_a_refused_binding_gives_the_cpus_back() -> None:
     assert cpus_of(schedule(world, bound_pod("b", 16))) == {"b": "0-15"}
 
 
-def test_a_node_that_passes_and_has_no_cpus_to_give_is_passed_over() -> None:
+def test_a_node_that_passes_without_allocatable_cpus_is_skipped() -> None:
     # A preferred policy is not looked at before a node is taken; `held` has no CPU left although it has room.
     world = world_of("held", "free")
     world.add_pod(holding_pod("h", "0-15", "held"))
@@ -127,7 +127,7 @@ def test_a_node_that_passes_and_has_no_cpus_to_give_is_passed_over() -> None:
     assert unschedulable(world.rounds())["q"].code in ("NotEnoughCpus", "InsufficientResource")
 
 
-def test_a_node_with_a_numa_policy_gives_zones_and_later_pods_see_what_is_left() -> None:
+def test_zones_of_a_node_with_a_numa_policy_are_allocated_and_later_pods_see_the_rest() -> None:
     world = world_of("n", labels={NUMA_LABEL: "SingleNUMANode"})
     records = schedule(world, *(pod(f"p{number}", cpu="6", memory="4Gi") for number in range(3)))
     zones = {uid: allocation_of(notes).zones for uid, notes in given_to(records).items()}
@@ -144,14 +144,14 @@ def test_a_pods_own_numa_policy_is_followed_on_a_node_without_one() -> None:
     assert [zone["resources"]["cpu"] for zone in status["numaNodeResources"]] == ["6", "6"]
 
 
-def test_the_nodes_bind_policy_gives_cpus_to_every_pod() -> None:
+def test_the_nodes_bind_policy_allocates_cpus_to_every_pod() -> None:
     world = world_of("n", labels={BIND_LABEL: "SpreadByPCPUs"})
     records = schedule(world, pod("p", cpu="2"), pod("half", cpu="500m"))
     assert cpus_of(records) == {"p": "0,2"}
     assert unschedulable(records)["half"].code == "CpuNotInteger"
 
 
-def test_a_pod_that_wants_cpus_waits_for_the_topology_of_a_node() -> None:
+def test_a_pod_that_requires_cpus_waits_for_the_topology_of_a_node() -> None:
     world = World()
     world.add_node(machine())
     records = schedule(world, bound_pod("p", 2))
@@ -171,13 +171,13 @@ def test_without_a_topology_any_more_nothing_is_given() -> None:
     assert unschedulable(schedule(world, bound_pod("b", 2)))["b"].code == "InvalidCpuTopology"
 
 
-def test_an_annotation_that_cannot_be_read_refuses_the_pod_and_says_why() -> None:
+def test_an_unreadable_annotation_rejects_the_pod_with_the_reason() -> None:
     world = world_of("n")
     message = unschedulable(schedule(world, pod("p", annotations={SPEC: "{"})))["p"].message
     assert "unexpected end of JSON input" in message
 
 
-def test_equal_nodes_are_judged_once() -> None:
+def test_equal_nodes_are_evaluated_once() -> None:
     world = world_of("a", "b", "c")
     schedule(world, pod("p", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}, cpu="64"))
     numa_cache = fleet_of(world.indexed())
@@ -199,7 +199,7 @@ shapes = st.tuples(
     st.sampled_from(("", "PCPULevel", "NUMANodeLevel")),
     st.sampled_from(("", "BestEffort", "Restricted", "SingleNUMANode")),
 )
-deeds = st.lists(
+actions = st.lists(
     st.one_of(
         st.tuples(st.just("come"), shapes),
         st.tuples(st.just("go"), st.integers(0, 30)),
@@ -211,15 +211,15 @@ deeds = st.lists(
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(deeds)
+@given(actions)
 def test_no_cpu_is_held_twice_and_any_history_ends_as_reading_it_from_scratch(
     history: list[tuple[str, object]],
 ) -> None:
     world = world_of("a", "b")
     pods: dict[str, Pod] = {}
-    for number, (deed, detail) in enumerate(history):
+    for number, (action, detail) in enumerate(history):
         world.wait(11)
-        if deed == "come":
+        if action == "come":
             assert isinstance(detail, tuple)
             cpus, bind_policy, required, exclusive, numa = detail
             notes = {NUMA_SPEC: json.dumps({"numaTopologyPolicy": numa})} if numa else {}
@@ -227,20 +227,20 @@ def test_no_cpu_is_held_twice_and_any_history_ends_as_reading_it_from_scratch(
             pods[one.metadata.uid] = one
             world.add_pod(one)
             world.read()
-        elif deed == "go" and pods:
+        elif action == "go" and pods:
             assert isinstance(detail, int)
             uid = list(pods)[detail % len(pods)]
             del pods[uid]
             world.drop_pod(uid)
             world.read()
-        elif deed == "topology":
+        elif action == "topology":
             assert isinstance(detail, int)
             world.observe(
                 reported("a", annotations={"node.koordinator.sh/pod-cpu-allocs": "[]" if detail == 2 else ""})
             )
             world.read()
         records = world.rounds()
-        if deed == "refuse":
+        if action == "refuse":
             for record in records:
                 if isinstance(record.event, PodPlaced):
                     world.answer(record, "rejected")
@@ -297,7 +297,7 @@ def test_a_round_of_many_pods_ends_as_cycles_of_one(wishes: list[tuple[int, str,
     assert decided(64) == decided(1)
 
 
-def test_a_pod_that_lacks_cpus_makes_lesser_holders_of_cpus_give_way() -> None:
+def test_a_pod_without_cpus_preempts_pods_of_lower_priority_that_hold_cpus() -> None:
     world = world_of("n")
     for name, cpuset in (("low", "0-7"), ("lower", "8-15")):
         allocated = holding_pod(name, cpuset, "n")
