@@ -1,6 +1,6 @@
 """The `koord` command: its sub-commands by name, and how errors and exits look.
 
-Start-up matters: a shell asks this program at every press of Tab. Nothing but click is imported before a sub-command
+Start-up matters: a shell runs this program at every press of Tab. Nothing but click is imported before a sub-command
 is.
 """
 
@@ -64,7 +64,7 @@ class Koord(LazyGroup):
 def koord() -> None:
     """Koordstream: Koordinator's co-location control plane as an event-sourced system.
 
-    `koord up` runs all of it here; `koord why pod NAMESPACE/NAME` says why a pod is where it is.
+    `koord up` runs all of it here; `koord why pod NAMESPACE/NAME` explains why a pod is where it is.
 
     \b
     Exit codes: 0 done; 1 it failed, or what it checked does not hold (the reason is on stderr);

@@ -140,7 +140,7 @@ def _audit(folder: Path, servers: Servers) -> Iterator[Process]:
 
 
 async def _subscribe(pipe: Connection, servers: Servers) -> None:
-    """Part: take every message of the stream by one consumer; says when the stream began and the last came, then when
+    """Part: takes every message of the stream by one consumer; sends when the stream began and the last came, then when
     each came.
 
     Raises:

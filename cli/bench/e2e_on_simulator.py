@@ -27,7 +27,7 @@ _POD = msgspec.json.Decoder(_Pod)
 
 
 class SimulatorSide:
-    """Creates pods one a request, as the other side does, and hears of bindings as any follower does."""
+    """Creates pods one a request, as the other side does, and receives bindings as any follower does."""
 
     def __init__(self, bus: Bus, scheduler: str) -> None:
         self._bus = bus

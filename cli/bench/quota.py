@@ -43,7 +43,7 @@ class QuotaFigures(msgspec.Struct, frozen=True):
 
     Attributes:
         build_ms: all runtimes from nothing.
-        recompute_ms_p50, recompute_ms_p99: one leaf asks for another amount: the sums on its path and every runtime
+        recompute_ms_p50, recompute_ms_p99: one leaf's request changes: the sums on its path and every runtime
             that moves.
         recorded_ms: one such change with its RuntimeRecomputed and its postings.
         affected_p50, affected_p99: quotas whose runtime moved.
@@ -188,7 +188,7 @@ def copy_into(alone: QuotaTree, tree: QuotaTree) -> None:
 
 
 def moving(tree: QuotaTree, leaves: list[str]) -> list[str]:
-    """Leaves whose request moves the root's shares: every quota above them gets all that it asks for."""
+    """Leaves whose request moves the root's shares: every quota above them gets its whole request."""
     return [
         name
         for name in leaves
@@ -198,7 +198,7 @@ def moving(tree: QuotaTree, leaves: list[str]) -> list[str]:
 
 
 def change(tree: QuotaTree, leaves: list[str]) -> tuple[list[float], list[float]]:
-    """One leaf after the other asks for another amount, and for the former again: milliseconds, quotas affected."""
+    """The request of one leaf after the other changes, and changes back: milliseconds, quotas affected."""
     took, affected = [], []
     candidates = moving(tree, leaves)
     assert candidates, "a leaf's request moves the root's shares"

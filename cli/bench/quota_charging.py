@@ -1,8 +1,8 @@
 """`koord bench quota --servers`: what a scheduler's round waits for: charges by the ledger as a process, through NATS
 and Postgres.
 
-One asker, one round after the other, as the scheduler asks. Ledger, asker and both servers are processes of their own
-on this machine.
+One client, one cycle after the other, as the scheduler requests. Ledger, client and both servers are processes of their
+own on this machine.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ class ChargingFigures(msgspec.Struct, frozen=True):
     """Figures of `--json`.
 
     Attributes:
-        charges_per_s: pods charged a second: asked for by NATS, committed in Postgres, answered.
-        charge_ms_p50, charge_ms_p99: how long one round waits for its pods' charges.
+        charges_per_s: pods charged a second: requested by NATS, committed in Postgres, responded.
+        charge_ms_p50, charge_ms_p99: how long one cycle waits for its pods' charges.
         batch: pods of a round.
         attached_per_s: pods booked a second as they were observed, from the append of the first to the first answer.
     """

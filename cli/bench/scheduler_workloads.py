@@ -91,12 +91,12 @@ def _numa_topology(name: str) -> ObjectObserved:
 
 
 def equal(_: int) -> PodSpec:
-    """Every pod asks for the same."""
+    """All pods have the same requests."""
     return _spec(500, 512)
 
 
 def different(number: int) -> PodSpec:
-    """No two pods ask for the same."""
+    """No two pods have the same requests."""
     return _spec(100 + number % 1_000, 256 + number // 1_000)
 
 

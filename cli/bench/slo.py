@@ -148,7 +148,10 @@ class Fleet:
         return time.perf_counter() - started
 
     def decide(self, names: list[str], *, at_s: int) -> tuple[Took, int]:
-        """Decides every node, and folds the events. Returns the duration of the decision, and the number of desired writes."""
+        """Decides every node, and folds the events.
+
+        Returns the duration of the decision, and the number of desired writes.
+        """
         started, began = time.process_time(), time.perf_counter()
         drafts: list[Draft] = decide_nodes(
             self.state, ActiveConfig(self.state.texts), names, self.settings, BEGAN + at_s * SECOND

@@ -213,7 +213,7 @@ async def _take_over(cluster: "_Cluster", leader: _Replica, standby: _Replica) -
 
 
 class _Cluster:
-    """The gateway's part: the one writer of `cluster`, and an ear for what the scheduler says."""
+    """The gateway's part: the one writer of `cluster`, and a subscription to the scheduler's events."""
 
     def __init__(self, postgres: str, nats: str, nodes: int, pods: int) -> None:
         self._nodes = nodes

@@ -1,5 +1,5 @@
-"""`koord bench webhook`: how many questions of an API server one gateway answers, and how fast, over HTTPS from another
-process.
+"""`koord bench webhook`: admission requests of an API server that one gateway serves, and their latency, over HTTPS
+from another process.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class WebhookFigures(msgspec.Struct, frozen=True):
     """Figures of `--json`.
 
     Attributes:
-        answers_per_s: as many as come from CONNECTIONS connections that ask again at once; two are one pod.
+        answers_per_s: as many as come from CONNECTIONS connections that send the next request at once; two are one pod.
         cpu_ms_per_answer: of the process that answers.
         p50_ms, p99_ms: at `rate` questions each second, from when each was due.
     """
@@ -78,8 +78,8 @@ class WrongAnswer(KoordError):
 def webhook(*, profiles: int, namespaces: int, quotas: int, rate: float, seconds: float, as_json: bool) -> None:
     """Measure the admission webhooks alone: no log, no cluster.
 
-    A process of its own serves the pod webhooks over HTTPS from a state of that size; this one asks, as an API server
-    does, with connections that stay open.
+    A process of its own serves the pod webhooks over HTTPS from a state of that size; this one sends requests, as an
+    API server does, with connections that stay open.
     """
     load_1m = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
@@ -225,7 +225,7 @@ def _objects(profiles: int, namespaces: int, quotas: int) -> Iterator[ObjectObse
 
 
 def serve(authorities: str, port: int, profiles: int, namespaces: int, quotas: int) -> None:
-    """The other process: serve until it is ended; the file `ready` beside the authorities says that it does."""
+    """The other process: serves until it is ended; the file `ready` next to the authorities marks that it does."""
     view = AdmissionState()
     for event in _objects(profiles, namespaces, quotas):
         view.apply(event)

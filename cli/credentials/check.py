@@ -1,4 +1,4 @@
-"""Is a folder of credentials what this release's declarations ask for, and fit to be used?"""
+"""Check of a folder of credentials: agreement with this release's manifests, file modes, expiry."""
 
 import stat
 from datetime import UTC, datetime, timedelta
@@ -43,7 +43,7 @@ def check(folder: Path, now: datetime | None = None) -> list[Fault]:
             faults.append(Fault(name, "is missing", again))
         elif path.read_text() != text:
             faults.append(
-                Fault(name, "is not what the declarations of this release ask for", f"{again}; then reload the servers")
+                Fault(name, "differs from the manifests of this release", f"{again}; then reload the servers")
             )
     secret = [
         *(folder / name for name in SECRET),

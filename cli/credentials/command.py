@@ -72,7 +72,7 @@ def init(
         click.echo(f"{len(changed)} files are new in {directory}: {', '.join(changed)}")
         click.echo(_next_steps(directory), err=True)
     else:
-        click.echo(f"{directory} is as the declarations of this release ask for")
+        click.echo(f"{directory} agrees with the manifests of this release")
 
 
 @credentials.command()
@@ -84,7 +84,7 @@ def init(
 def node(*, name: str, directory: Path | None, folder: Path) -> None:
     """Give the agent of the Kubernetes node NAME a login.
 
-    It may publish that node's reports and actions and hear what is meant for it, by NATS or MQTT, and nothing else. A
+    It may publish that node's reports and actions and receive its own messages, by NATS or MQTT, and nothing else. A
     system that `koord up` runs in --dir lets it in at once; a NATS of your own when it reloads its configuration.
     """
     from cli.credentials.credentials_folder import add_node, env_file
@@ -174,7 +174,7 @@ def check_command(*, directory: Path, output: Format) -> None:
     elif faults:
         show_table(("file", "what", "what to do"), faults)
     else:
-        click.echo(f"{directory} is as the declarations of this release ask for")
+        click.echo(f"{directory} agrees with the manifests of this release")
     if faults:
         raise NotAsDeclared(
             f"{len(faults)} files of {directory} are not as they should be: {faults[0].file} {faults[0].what}"

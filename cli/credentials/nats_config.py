@@ -76,7 +76,7 @@ def _from_each(
 
 
 def _announced(by: Sequence[BusRights], to: Sequence[BusRights]) -> list[str]:
-    """Subjects that the ones publish and the others hear; questions are another matter."""
+    """Subjects that the ones publish and the others subscribe to, without requests."""
     subscribed = {subject for one in to for subject in one.subscribe if subject not in one.serves}
     return sorted({subject for one in by for subject in one.publish if subject in subscribed})
 

@@ -140,7 +140,7 @@ def auditor(services: Sequence[Manifest]) -> Login:
 
 
 def node(token: str) -> Login:
-    """A node's agent: it publishes its own reports and actions, hears its own NodeSLO and refusals.
+    """A node's agent: it publishes its own reports and actions, receives its own NodeSLO and refusals.
 
     By NATS or MQTT; no database.
     """

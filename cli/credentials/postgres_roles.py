@@ -23,7 +23,7 @@ WRITERS = (
 """Functions that check whether their caller writes the context they are about."""
 
 POLICIES = ("koord_role_of(text)", "koord_operates()")
-"""What the policies of rows ask."""
+"""Condition of the row policies."""
 
 BESIDE = {"audit": {"checkpoints": "select, insert, delete"}}
 """Context -> tables that belong to its writer."""

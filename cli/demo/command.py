@@ -85,7 +85,7 @@ def _summarise(scale: Scale, with_load: Progress, without_load: Progress) -> Non
     rate = scale.pods / with_load.placing_s
     click.echo(
         f"\n{scale.pods:,} pods placed and bound on {scale.nodes} nodes in {with_load.placing_s:.1f} s: {rate:,.0f} a second, each"
-        f" decision in the log.\n{len(with_load.hot)} nodes run hot from work that no pod asked for. Measured cpu of the nodes afterwards:\n"
+        f" decision in the log.\n{len(with_load.hot)} nodes run hot from work that no pod requested. Measured cpu of the nodes afterwards:\n"
     )
     columns = ("placed", "pods on hot nodes", "hottest node", "nodes above 80 %", "deviation", "nodes by cpu, 0..100 %")
     runs = (("with load-awareness", spread_of(with_load)), ("without", spread_of(without_load)))

@@ -23,7 +23,7 @@ class Source(NamedTuple):
 
     Attributes:
         folder: of its go.mod.
-        pins: word in the name of the cache's folder -> the required module that it tells the version of.
+        pins: word in the name of the cache's folder -> the required module with that version.
         packages: program -> the package that it is built from.
         own: the folder of packages of ours; their content is part of the cache's name.
     """

@@ -120,7 +120,7 @@ class Cluster:
         return self._folder.pki / "ca.crt"
 
     def wait_ready(self, timeout_s: float = READY_WITHIN_S) -> None:
-        """Waits until the API server says that it is ready (after a part of it was started again).
+        """Waits until the API server is ready (after a part of it was started again).
 
         Raises:
             ProgramFailed: it ended or took longer.
@@ -191,7 +191,7 @@ class Cluster:
         namespace_setup.delete_namespace(self.api, name)
 
     def kubectl(self, *arguments: str | Path, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
-        """Runs kubectl, as the administrator unless `kubeconfig` says otherwise; return its output.
+        """Runs kubectl, as the administrator unless `kubeconfig` is given; returns its output.
 
         Raises:
             KubectlFailed: with kubectl's output.

@@ -101,7 +101,7 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Beacons
     if not url:
         what, remedy = (
             "no address of NATS is known",
-            "name it in KOORD_NATS; followers ask Postgres each second meanwhile",
+            "name it in KOORD_NATS; followers poll Postgres each second meanwhile",
         )
         return [Finding("error", "nats", what, remedy)], None
     heads = [beacon_subject(context) for context in sorted(required_contexts())]
@@ -113,9 +113,7 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Beacons
     except (BusRefused, BadLogin) as error:
         return [Finding("error", "credentials", str(error), _OPERATOR)], None
     except BusUnreachable as error:
-        remedy = (
-            "start it, or correct KOORD_NATS; until then followers ask Postgres each second and questions get no answer"
-        )
+        remedy = "start it, or correct KOORD_NATS; until then followers poll Postgres each second and questions get no answer"
         return [Finding("error", "nats", str(error), remedy)], None
     found = list(bus_checks.about_bus(seen, login.server))
     if all(head in seen.refused for head in heads):

@@ -50,7 +50,7 @@ def about_bus(server: Server, where: str) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "credentials",
-            f"this login may not hear {', '.join(server.refused)}, so what depends on them cannot be checked",
+            f"this login may not subscribe to {', '.join(server.refused)}, so what depends on them cannot be checked",
             "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md",
         )
     if server.ahead_s is not None:

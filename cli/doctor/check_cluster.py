@@ -27,7 +27,7 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
         yield Finding(
             "error",
             "rbac",
-            f"the gateway cannot ask the API server: {found.problem}",
+            f"the gateway cannot query the API server: {found.problem}",
             "see that the API server runs and that KOORD_GATEWAY_KUBECONFIG, or the pod's service account, is accepted by it",
         )
         return
@@ -88,7 +88,7 @@ def about_nodes(found: Sequence[NodeReport]) -> Iterator[Finding]:
         yield Finding(
             "error",
             "nodes",
-            f"the agent of {one.node} was last heard {age(one.age_s or 0)} ago; it reports every {one.interval_s} s",
+            f"the agent of {one.node} last reported {age(one.age_s or 0)} ago; it reports every {one.interval_s} s",
             "see whether it runs there, and its log: its login, and the address in KOORD_MQTT or KOORD_NATS",
         )
     if len(silent) > NAMED:

@@ -91,7 +91,7 @@ def about_contexts(declared: Mapping[str, int], found: Mapping[str, int]) -> Ite
 
 
 def about_clock(server: Server) -> Finding:
-    """Does this machine and the database agree on the time, as far as the round trip tells?"""
+    """Compares the clocks of this machine and the database, to half of the round trip."""
     off_s = max(abs(server.ahead_s) - server.round_trip_s / 2, 0.0)
     what = f"the clock of Postgres is {abs(server.ahead_s):.3f} s {'ahead of' if server.ahead_s > 0 else 'behind'} this machine's"
     return clock_finding(off_s, what)

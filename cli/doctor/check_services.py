@@ -50,7 +50,7 @@ def about_writers(
         started = found.record.event
         who = f"{context} is led by {found.actor}, epoch {started.epoch}, release {started.release}"
         if beacons is None:
-            yield Finding("note", "services", f"{who}, as the log says; the bus was not heard", "")
+            yield Finding("note", "services", f"{who}, as the log says; the bus could not be reached", "")
             continue
         epochs = {beacon.epoch for beacon in beacons.get(context, ())}
         if started.epoch in epochs:
@@ -59,15 +59,15 @@ def about_writers(
             yield Finding(
                 "warning",
                 "services",
-                f"{context}: a writer of epoch {max(epochs)} is heard, and the log's newest is {started.epoch} ({found.actor})",
+                f"{context}: a writer of epoch {max(epochs)} sends beacons, and the log's newest is {started.epoch} ({found.actor})",
                 "a take-over is under way; if this stays, two installations share this bus: give each its own",
             )
         else:
-            what = f"{context} has no writer: {found.actor} led it last and is not heard"
+            what = f"{context} has no writer: {found.actor} led it last and sends no beacons"
             remedy = f"start it again, and see why it ended in its log: `koord run {service_of(found.actor)}`"
             yield Finding("error", "services", what, remedy)
         if len(epochs) > 1:
-            what = f"{context}: beacons of {len(epochs)} epochs are heard at once"
+            what = f"{context}: beacons of {len(epochs)} epochs arrive at once"
             yield Finding("note", "services", what, "a take-over was just under way; look again")
 
 

@@ -42,7 +42,10 @@ def doctor(*, verbose: bool, output: Format, folder: Path) -> None:
 
 
 def _print(found: Sequence[Finding], *, verbose: bool) -> None:
-    """Findings as paragraphs: what, and below it what to do. What holds is only counted, unless asked for."""
+    """Prints findings as paragraphs: the fault, and below it the remedy.
+
+    Passed checks are only counted, except with --verbose.
+    """
     for one in found:
         if one.severity == "ok" and not verbose:
             continue

@@ -1,1 +1,1 @@
-"""The log as files: parts of a range of events each, and a manifest that says what is in them."""
+"""The log as files: parts of a range of events each, and a manifest of their contents."""

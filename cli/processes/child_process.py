@@ -17,8 +17,8 @@ from shared.errors import KoordError
 # this process starts them all; a worker thread of an event loop would take its children with it.
 _STARTER = ThreadPoolExecutor(1, "starter")
 
-# Runs in the child before the program: changes the user where one is given (which clears a signal asked for earlier,
-# so this comes first), asks for a signal at the parent's death, and leaves if that was just now.
+# Runs in the child before the program: changes the user where one is given (which clears a signal set earlier,
+# so this comes first), requests a signal at the parent's death, and leaves if that was just now.
 _DIE_WITH_PARENT = """\
 import ctypes, os, sys
 parent, number, user = (int(part) for part in sys.argv[1:4])
@@ -132,7 +132,7 @@ class Process:
     def request_exit(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Sends the signal, to a paused program too. It may still run when this returns."""
         if self._child:
-            self._child.send_signal(signal.SIGCONT)  # a paused program would not hear it
+            self._child.send_signal(signal.SIGCONT)  # a paused program would not receive it
             self._child.send_signal(number)
 
     def send(self, number: signal.Signals) -> None:

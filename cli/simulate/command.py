@@ -163,7 +163,7 @@ def _outcome(event: Event) -> list[tuple[str, Placement]]:
 
 
 def _for_a_profile(pod: Pod, schedulers: Sequence[str]) -> Pod:
-    """The pod, asking for the first profile when it asks for a scheduler that the configuration does not have."""
+    """Returns the pod, with the first profile where its scheduler is not in the configuration."""
     if pod.spec.scheduler_name in schedulers:
         return pod
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduler_name=schedulers[0]))

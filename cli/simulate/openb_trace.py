@@ -54,10 +54,10 @@ def arriving(pods: Sequence[Pod], upto_milli: int, seed: int) -> Iterator[Pod]:
     its own.
 
     Raises:
-        BadTrace: no pod asks for a GPU, so that no number of them would be enough.
+        BadTrace: no pod requests a GPU, so that no number of them would be enough.
     """
     if not any(gpu_milli_of(pod) for pod in pods):
-        raise BadTrace("no pod of the trace asks for a GPU; leave --arrive-percent out")
+        raise BadTrace("no pod of the trace requests a GPU; leave --arrive-percent out")
     random = Random(seed)  # noqa: S311  a trace, not a secret
     arrived, drawn = 0, 0
     while True:

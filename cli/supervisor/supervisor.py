@@ -1,5 +1,5 @@
-"""Keeps services running: each a process of its own, started again with backoff when it ends, asked every half second
-how it does.
+"""Keeps services running: each a process of its own, restarted with backoff when it ends, its status polled every half
+second.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ DRAIN_S = 15.0
 
 
 class NotReady(KoordError):
-    """Services did not reach the state that was waited for; says where each of them is."""
+    """Services did not reach the awaited state; the text has the state of each."""
 
 
 class Spec(NamedTuple):

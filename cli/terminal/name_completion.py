@@ -1,6 +1,6 @@
 """Names that a shell completes: objects from the log, services and contexts from the declarations.
 
-A shell waits for this at every press of Tab. So it asks in a thread of its own, waits for `DEADLINE_S` at most, and
+A shell waits for this at every press of Tab. So it queries in a thread of its own, waits for `DEADLINE_S` at most, and
 whatever goes wrong means no suggestions, without a word.
 """
 
@@ -17,7 +17,7 @@ MOST = 100
 
 DEFAULT_NAMESPACE = "default/"
 PODS = ("koord.cluster.PodObserved.v1", "koord.log.CarriedForward.v1")
-"""Types under which the log knows a pod; what retention has said again may be another object, which costs a suggestion
+"""Types of pod events in the log; a carried-forward event may be of another object, which costs a suggestion
 too many.
 """
 

@@ -40,7 +40,7 @@ from shared.log.database import Database
 def top(*, once: bool, interval_s: float, output: Format, folder: Path) -> None:
     """Show how the services, the logs and the bus do, until Ctrl-C.
 
-    From the log and the bus alone; what a service says of itself (its core and memory) is added for a system that
+    From the log and the bus alone; the status of a service (its cpu and memory) is added for a system that
     `koord up` runs here, and for the addresses in KOORD_STATUSZ: `scheduler=http://scheduler:8080,...`. Without a
     terminal it is as with --once. With -o json and no --once, each look is one line.
     """
@@ -104,7 +104,7 @@ class _Watched:
 
     async def __aenter__(self) -> Self:
         await self._bus.start()
-        for context in contexts():  # a login may hear what is declared, and no wildcard
+        for context in contexts():  # a login may subscribe to the declared subjects, not to a wildcard
             await self._bus.subscribe(beacon_subject(context), self._received)
         return self
 

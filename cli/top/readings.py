@@ -107,7 +107,7 @@ class Instruments:
         except (KoordError, *FAILURES) as error:
             problems.append(f"Postgres: {str(error) or type(error).__name__}")
         if not self.bus_connected:
-            problems.append("NATS is not heard: beacons are unknown, followers ask Postgres each second")
+            problems.append("NATS is not connected: beacons are unknown, followers poll Postgres each second")
         return Reading(time.monotonic(), time.time_ns(), contexts, followers, await statuses, problems)
 
     async def _contexts(self) -> dict[str, ContextSeen]:

@@ -13,11 +13,11 @@ SEEN_S = 45.0
 
 
 class ServiceRow(msgspec.Struct, frozen=True):
-    """One process, or one service of which only the log tells.
+    """One process, or one service that is known from the log alone.
 
     Attributes:
         state: from its status; else `leading` (its beacon arrives), `following` (it registered lately) or `silent`.
-        up_s: since it began; for a service of which only the log tells, since it leads.
+        up_s: since it began; for a service known from the log alone, since it leads.
         cpu_percent: of one core, between the two readings.
         lag: events announced and not folded yet.
     """

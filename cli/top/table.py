@@ -47,7 +47,7 @@ def context_cells(row: ContextRow) -> tuple[str, ...]:
         "" if row.size_bytes is None else size(row.size_bytes),
         _number(row.partitions),
         _number(row.oldest),
-        row.writer + (" (not heard)" if row.writer and row.has_beacon is False else ""),
+        row.writer + (" (no beacons)" if row.writer and row.has_beacon is False else ""),
         ", ".join(late) or nobody or "none",
     )
 

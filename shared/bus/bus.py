@@ -206,7 +206,10 @@ class Bus:
         raise NoResponse(subject, deadline_s)
 
     async def _send_request(self, client: Client, subject: str, data: bytes, deadline_s: float) -> bytes:
-        """Sends one request. The server reports a refused subject apart from responses: `_on_error` then ends the wait."""
+        """Sends one request.
+
+        The server reports a refused subject apart from responses: `_on_error` then ends the wait.
+        """
         response = asyncio.ensure_future(client.request(subject, data, timeout=deadline_s))
         together = self._requests.setdefault(subject.lower(), set())
         together.add(response)

@@ -1,4 +1,7 @@
-"""State of a NATS server as this login sees it, for people. Services use `Bus`; this is one check over one connection."""
+"""State of a NATS server as this login sees it, for people.
+
+Services use `Bus`; this is one check over one connection.
+"""
 
 import time
 from collections.abc import Sequence

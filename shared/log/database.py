@@ -53,8 +53,8 @@ SERVER_SETTINGS = {
     "tcp_user_timeout": "3000",
     "client_connection_check_interval": "1000",
     "jit": "off",
-    # A page is a range of an index in its order. Without statistics, as on a fresh partition, the planner would fetch it as a
-    # bitmap and sort the rows with all their data.
+    # A page is a range of an index in its order. Without statistics, as on a fresh partition, the planner would fetch
+    # it as a bitmap and sort the rows with all their data.
     "enable_bitmapscan": "off",
     "max_parallel_workers_per_gather": "0",
 }
@@ -70,7 +70,7 @@ class DatabaseDenied(KoordError):
 
     def __init__(self, dsn: str, reason: object) -> None:
         super().__init__(
-            f"Postgres at {without_password(dsn)} denies it: {reason}; the rights of a login are those of its service's declaration: "
+            f"Postgres at {without_password(dsn)} denies it: {reason}; the rights of a login are those of its service's manifest:  "
             "`koord migrate` grants them, and `koord credentials check` says whether the login is right"
         )
 

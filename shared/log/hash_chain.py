@@ -25,7 +25,9 @@ def text(value: str | None) -> bytes:
 
 
 class Chain:
-    """Digests of consecutive rows of one context that share instant and actor, for verification (`copy_encoding` writes them)."""
+    """Digests of consecutive rows of one context that share instant and actor, for verification (`copy_encoding` writes
+    them).
+    """
 
     def __init__(self, context: str, previous: bytes, *, at_us: int, actor: str) -> None:
         self.digest = previous

@@ -2,7 +2,7 @@
 
 The writer holds the head in memory and inserts `head+1 ... head+n` in one statement on the connection that holds the
 advisory lock, so Postgres gives the lock to a successor only after the last insert has ended. After any error on that
-connection the head is unknown: `LostHead` ends the process, and it starts over from what the log says.
+connection the head is unknown: `LostHead` ends the process, and it starts over from the log.
 """
 
 import asyncio
@@ -227,7 +227,9 @@ class LogWriter:
                 return
 
     async def _partitions(self) -> None:
-        """Makes partitions before they are needed, on another connection: a DDL statement may wait, the writer must not."""
+        """Makes partitions before they are needed, on another connection: a DDL statement may wait, the writer must
+        not.
+        """
         query = text("select koord_extend(:context, :upto)")
         while True:
             await asyncio.sleep(HOLD_INTERVAL_S)

@@ -78,13 +78,13 @@ async def node_reports(database: Database) -> list[NodeReport]:
     if not last:
         return []
     sql = f"""
-        with said as (
+        with recorded as (
             select key, type, seq from events_cluster
             where type in ('{NodeObserved.type_name()}', '{NodeDeleted.type_name()}')
             union all
             select key, '{NodeObserved.type_name()}', seq from events_cluster where type = '{CarriedForward.type_name()}'
             and convert_from(data, 'UTF8') like '%"type":"{NodeObserved.type_name()}"%'),
-        latest as (select distinct on (key) key, type from said order by key, seq desc),
+        latest as (select distinct on (key) key, type from recorded order by key, seq desc),
         nodes as (select key from latest where type <> :deleted)
         select nodes.key as node, extract(epoch from clock_timestamp() - report.at)::float8 as age_s,
                (convert_from(report.data, 'UTF8')::jsonb ->> 'interval_s')::integer as interval_s,

@@ -148,7 +148,8 @@ async def schema(database: Database) -> Schema:
     script = ScriptDirectory.from_config(config)
     try:
         async with database.reading() as connection:
-            # By its whole name: a login without rights to the schema gets that error, and not that there is no such table.
+            # By its whole name: a login without rights to the schema gets that error, and not that there is no such
+            # table.
             found = await connection.scalar(text("select version_num from public.alembic_version"))
     except DBAPIError as error:
         if sqlstate(error) != UNDEFINED_TABLE:

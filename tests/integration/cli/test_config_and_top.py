@@ -113,7 +113,7 @@ async def test_top_adds_what_services_say_of_themselves(installation: Installati
 async def test_top_without_a_bus_reports_it_and_shows_the_rest(installation: Installation) -> None:
     result = await run(installation, "top", "--once", "--every", "0.5", env={"KOORD_NATS": "nats://127.0.0.1:1"})
     assert result.exit_code == 0
-    assert "NATS is not heard" in result.stderr
+    assert "NATS is not connected" in result.stderr
     assert "scheduler@one" in result.stdout
 
 

@@ -130,7 +130,7 @@ async def test_a_role_that_does_not_exist_and_one_that_may_nothing(installation:
 async def test_without_nats_the_rest_is_still_looked_at(installation: Installation, tmp_path: Path) -> None:
     found = await examine(Endpoints(installation.endpoints.postgres, NOBODY), tmp_path)
     assert the(found, "nats").severity == "error"
-    assert any("the bus was not heard" in one.what for one in of(found, "services", "note"))
+    assert any("the bus could not be reached" in one.what for one in of(found, "services", "note"))
 
 
 async def test_nats_that_is_stopped_and_started_again(database: str, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_bus_that_refuses_the_login_and_one_that_refuses_subscriptions(d
     assert "wrong" not in the(wrong, "credentials").what
     deaf = await examine(Endpoints(database, url.replace("//", "//ada:right@")), tmp_path)
     await asyncio.to_thread(process.stop)
-    assert "may not hear koord.head.audit, koord.head.cluster, " in the(deaf, "credentials").what
+    assert "may not subscribe to koord.head.audit, koord.head.cluster, " in the(deaf, "credentials").what
     assert "operator" in the(deaf, "credentials").do
 
 
@@ -250,7 +250,7 @@ async def test_agents_that_fell_silent_never_spoke_or_live_in_the_future(install
     await installation.append("metrics-0", report("n2"), report("n3", ahead_s=40))
     found = {one.what.partition(",")[0]: one for one in of(await installation.examine(), "nodes")}
     texts = " | ".join(found)
-    assert "the agent of n1 was last heard 3 m" in texts
+    assert "the agent of n1 last reported 3 m" in texts
     assert "no agent has reported for n4" in texts
     assert "the clock of node n3 is 40.0 s ahead" in " | ".join(
         one.what for one in of(await installation.examine(), "clock")

@@ -32,7 +32,7 @@ async def test_a_login_may_use_the_subjects_of_its_declaration_and_no_other(secu
     assert found.publish - desired.publish == set(), "it may publish what nobody declared"
     assert found.subscribe - desired.subscribe == set(), "it may hear what nobody declared"
     assert desired.publish - found.publish == set(), "it may not publish what is declared"
-    assert desired.subscribe - found.subscribe == set(), "it may not hear what is declared"
+    assert desired.subscribe - found.subscribe == set(), "it may not subscribe to what is declared"
 
 
 async def test_the_scheduler_publishes_and_subscribes_to_these() -> None:
