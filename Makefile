@@ -46,6 +46,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.words
 	$(BIN)/python -m tools.schema
 
 parity: $(VENV)/installed

@@ -1,4 +1,4 @@
-"""What the scheduler may do."""
+"""The manifest of the scheduler."""
 
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.runtime.manifest import Manifest

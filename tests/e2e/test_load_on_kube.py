@@ -74,7 +74,7 @@ def metric(
     }
 
 
-def asks(milli: int, name: str, on: str, scheduler: str) -> dict[str, Any]:
+def pod_requesting(milli: int, name: str, on: str, scheduler: str) -> dict[str, Any]:
     """A pod that is estimated at 85 % of so many milli-cores."""
     return pod(name, f"{milli}m", "1Gi", on=on, scheduler=scheduler)
 
@@ -139,7 +139,7 @@ async def _examples_4_and_5(stage: Stage, on: System) -> None:
     """65.0 % may be reached and 65.5 % not; what the node scores for the pod that reaches it, by the weights of its
     profile.
     """
-    await stage.create(asks(2095, "too-much", "plain", "plain"))
+    await stage.create(pod_requesting(2095, "too-much", "plain", "plain"))
     assert "node(s) cpu usage exceed threshold" in await stage.refused("too-much")
     for scheduler, part in (("plain", 49), ("dominant", 44), ("weighted", 39)):
         limits = {"cpu": "2", "memory": "2Gi"}
@@ -154,9 +154,9 @@ async def _example_6(stage: Stage) -> None:
     """Prod pods by their own threshold: the system, what prod pods use, and the whole estimate of one reported as
     another class.
     """
-    await stage.create(asks(1530, "prod-too-much", "prod", "prod"))
+    await stage.create(pod_requesting(1530, "prod-too-much", "prod", "prod"))
     assert "node(s) cpu usage exceed threshold" in await stage.refused("prod-too-much")
-    await stage.create(asks(1000, "prod-fits", "prod", "prod"))
+    await stage.create(pod_requesting(1000, "prod-fits", "prod", "prod"))
     assert await stage.placed("prod-fits") == "prod"
 
 
@@ -165,15 +165,15 @@ async def _example_7(stage: Stage) -> None:
     such window.
     """
     for milli, scheduler in ((1177, "p95-5m"), (3295, "p95-0s")):
-        await stage.create(asks(milli, f"too-much-{scheduler}", "p95", scheduler))
+        await stage.create(pod_requesting(milli, f"too-much-{scheduler}", "p95", scheduler))
         assert "node(s) cpu aggregated usage exceed threshold" in await stage.refused(f"too-much-{scheduler}")
     for milli, scheduler in ((1177, "p95-0s"), (3295, "p95-10m")):
-        await stage.create(asks(milli, f"fits-{scheduler}", "p95", scheduler))
+        await stage.create(pod_requesting(milli, f"fits-{scheduler}", "p95", scheduler))
         assert await stage.placed(f"fits-{scheduler}") == "p95"
 
 
 async def _example_8(stage: Stage) -> None:
     """A report of 180 seconds ago or older is no report, and its node takes nothing."""
-    await stage.create(asks(100, "unknown", "old", "plain"), asks(100, "known", "fresh", "plain"))
+    await stage.create(pod_requesting(100, "unknown", "old", "plain"), pod_requesting(100, "known", "fresh", "plain"))
     assert "node(s) nodeMetric expired" in await stage.refused("unknown")
     assert await stage.placed("known") == "fresh"

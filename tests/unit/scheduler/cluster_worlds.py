@@ -107,8 +107,8 @@ def pods(draw: st.DrawFn, name: str, on: str = "", *, ending: bool = False) -> P
 @st.composite
 def nodes(draw: st.DrawFn, number: int) -> Node:
     name = f"n{number}"
-    stated = {HOST: name}
-    stated |= draw(
+    annotated = {HOST: name}
+    annotated |= draw(
         st.fixed_dictionaries(
             {},
             optional={"zone": st.sampled_from(("z0", "z1", "z2")), "rack": st.sampled_from(("r0", "r1", "r2", "r3"))},
@@ -116,7 +116,7 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
     )
     taints = (Taint(key="t", effect="NoSchedule"),) if draw(st.integers(0, 4)) == 0 else ()
     return Node(
-        metadata=Metadata(name=name, uid=name, labels=stated),
+        metadata=Metadata(name=name, uid=name, labels=annotated),
         spec=NodeSpec(taints=taints),
         status=NodeStatus(allocatable={"cpu": "8", "memory": "8Gi", "pods": "110"}),
     )

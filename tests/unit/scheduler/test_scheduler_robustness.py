@@ -1,4 +1,4 @@
-"""What goes wrong around the scheduler, case by case: it goes on, and what it decides is what can be known.
+"""Faults around the scheduler, case by case: it goes on, and decides from the data that it has.
 
 Arbitrary nonsense is in tests/property/test_absurd_clusters.py, floods of pods in test_refused_classes.py.
 """
@@ -53,7 +53,7 @@ def placed_of(records: Sequence[RecordedEvent]) -> list[RecordedEvent]:
 # two profiles
 
 
-def test_a_pod_that_its_spec_and_its_label_give_to_two_profiles_is_placed_once_by_the_label() -> None:
+def test_a_pod_of_two_profiles_by_its_spec_and_its_label_is_placed_once_by_the_label() -> None:
     world = one_node()
     use(world, DEFAULT_PROFILE + OTHER)
     world.add_pod(pod("p", scheduler="koord-scheduler", labels={LABEL: "other"}))
@@ -174,9 +174,7 @@ def test_the_gateways_clock_has_no_part_in_how_long_a_refused_binding_waits() ->
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(-600, "NodeMetricExpired"), (-299, ""), (0, ""), (600, "")], ids=str)
-def test_a_report_is_judged_by_its_own_time_whether_that_is_behind_or_ahead_of_our_clock(
-    seconds: int, code: str
-) -> None:
+def test_a_report_counts_by_its_own_time_behind_or_ahead_of_our_clock(seconds: int, code: str) -> None:
     world = one_node()
     use(world, thresholds(65, 95))
     world.report(metric("n", cpu="1", at_ns=START_NS + seconds * SECOND))
@@ -242,7 +240,7 @@ def test_where_reports_stop_pods_are_refused_once_the_last_one_is_too_old_and_wo
     assert placements(world.rounds()) == {"late": "n"}
 
 
-def test_without_any_report_pods_are_placed_by_what_they_ask_for() -> None:
+def test_without_any_report_pods_are_placed_by_their_requests() -> None:
     world = one_node()
     use(world, thresholds(65, 95))
     world.report(metric("n", cpu="4"))
@@ -267,7 +265,7 @@ def test_a_node_of_two_to_the_53_bytes_counts_every_one_of_them() -> None:
     assert unschedulable(records)["two"].code == "InsufficientResource"
 
 
-def test_a_machine_with_ten_thousand_cpus_gives_each_of_them_once() -> None:
+def test_a_machine_with_ten_thousand_cpus_allocates_each_of_them_once() -> None:
     world = World()
     world.observe(
         reported(
@@ -353,7 +351,7 @@ def test_what_anybody_may_write_into_an_annotation_refuses_that_pod_alone() -> N
 # nodes that come and go
 
 
-def test_a_node_that_goes_while_the_cycle_is_decided_is_refused_by_the_gateway_and_the_pod_goes_elsewhere() -> None:
+def test_a_node_deleted_during_the_cycle_is_rejected_by_the_gateway_and_the_pod_is_placed_again() -> None:
     world = one_node()
     world.add_pod(pod("p"))
     world.read()
@@ -432,7 +430,7 @@ def test_a_binding_that_another_scheduler_made_first_counts_as_observed() -> Non
     assert placements(world.rounds()) == {"q": ours}
 
 
-def test_an_outcome_of_a_placement_nobody_knows_changes_nothing() -> None:
+def test_an_outcome_of_an_unknown_placement_changes_nothing() -> None:
     world = one_node()
     world.observe(PodBound(pod="d/ghost", pod_uid="ghost", node="n"))
     world.observe(NodeMetricObserved(node="ghost", object=msgspec.convert({"metadata": {"name": "ghost"}}, NodeMetric)))
