@@ -11,10 +11,11 @@ ENTRIES = {
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure the cost of a fleet's reports for metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
+    "memory": Entry("cli.bench.memory", "memory", "Measure the bytes of each service's State for one pod."),
     "quota": Entry(
         "cli.bench.quota",
         "quota",
-        "Measure the quota ledger: its engine alone, or with --servers what a scheduler's round waits for.",
+        "Measure the quota ledger: its engine alone, or with --servers what a scheduling cycle waits for.",
     ),
     "relay": Entry(
         "cli.bench.audit_relay", "relay", "Measure the event stream: from the log to JetStream to one subscriber."
@@ -34,4 +35,4 @@ ENTRIES = {
 
 @click.group(cls=LazyGroup, entries=ENTRIES)
 def bench() -> None:
-    """Measure the log and the way of a pod through the system."""
+    """Measure the log and the path of a pod through the system."""
