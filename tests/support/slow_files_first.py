@@ -33,7 +33,7 @@ LONGEST_FIRST = (
     "integration/cli/test_bench_e2e.py",
     "unit/scheduler/test_preemption.py",
     "unit/scheduler/test_lookahead.py",
-    "unit/scheduler/test_neighbours.py",
+    "unit/scheduler/test_affinity_and_spread.py",
     "unit/scheduler/test_scheduling_cycles.py",
 )
 """Files below `tests`, the longest first. All others follow in the order of collection."""

@@ -87,7 +87,7 @@ async def test_a_purged_stream_takes_the_same_messages_again(streams: Streams) -
     await streams.ensure(CONFIG)
     await (await streams.publish_chain(numbered(1, 10), last_seq=0))
     await streams.purge("EVENTS")
-    with pytest.raises(StreamRefused, match="had that id"):
+    with pytest.raises(StreamRefused, match="has stored that id"):
         await (await streams.publish_chain(numbered(10, 10), last_seq=10))
     await asyncio.sleep(2 * CONFIG.duplicate_window / 1e9)
     await (await streams.publish_chain(numbered(1, 10), last_seq=10))
