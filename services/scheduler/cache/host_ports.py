@@ -38,6 +38,8 @@ class HostPorts:
         if counts is None:
             counts = self._changed[row] = dict(self._before.get(row, {}))
         count_ports(counts, ports, sign)
+        if not counts and row not in self._before:
+            del self._changed[row]
 
     def _with_changes(self) -> Iterator[tuple[int, Collection[HostPort]]]:
         for row, counts in self._before.items():

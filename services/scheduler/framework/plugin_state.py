@@ -3,6 +3,9 @@
 In a cycle, pods are placed one after the other; `PluginState.place` counts each of them. Which of the abilities
 below a plugin has is declared in its PluginSpec, and only those are used. All filter results and scores are integers
 as upstream's.
+
+Steps are undone strictly in reverse order. Each has an exact inverse, in integers: after it, all arrays and all later
+results are the same bit for bit.
 """
 
 from abc import ABC, abstractmethod
@@ -93,12 +96,20 @@ class PluginState:
         for pod, row in zip(pods, rows, strict=True):
             self.place(pod, pod_class, row)
 
+    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
+        """Undoes the last `place` that is not undone yet; a `place_all` is undone pod by pod, the last one first."""
+        raise NotImplementedError(f"{type(self).__name__} counts placements, but undoes none")
+
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
         """Takes a pod that ran when the cycle began off its node (-1), or puts it back (+1).
 
         Args:
             terminating: it is being deleted.
         """
+
+    def undo_move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
+        """Undoes the last `move` that is not undone yet, with the same arguments."""
+        self.move(pod_class, row, terminating=terminating, sign=-sign)
 
     # Look-ahead
 
@@ -125,7 +136,7 @@ class PluginState:
     # Cross-node plugins (`cross_node`): these score by `scores`, not by `score`
 
     def revision(self, pod_class: PodClass) -> int:  # noqa: ARG002
-        """A number that grows when a placement of the cycle may have changed `filter` or `scores` for the class."""
+        """A number that changes whenever a step, or its undoing, may have changed `filter` or `scores` for the class."""
         return 0
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:  # noqa: ARG002
@@ -152,8 +163,14 @@ class PluginState:
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:
         """Counts an allocation, chosen by the plugin of any profile, for the pods that come after it in the cycle."""
 
+    def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:
+        """Undoes the last `assume` that is not undone yet, with the same arguments."""
+
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
-        """Frees the allocation of a pod that ran when the cycle began (-1), or counts it again (+1)."""
+        """Frees the allocation of a pod that ran when the cycle began (-1), or counts it again (+1).
+
+        Each is the inverse of the other.
+        """
 
     # Preparation (`prepares`)
 

@@ -82,16 +82,17 @@ class VolumeIndex(PluginCache):
 
     def _count(self, row: int, pod_class: PodClass, sign: int) -> None:
         for claim in claim_keys(pod_class):
-            _move(self.users, claim, sign)
-            _move(self.claims.setdefault(row, {}), claim, sign)
+            change(self.users, claim, sign)
+            change(self.claims.setdefault(row, {}), claim, sign)
         for disk in disks_of(pod_class):
-            _move(self.disks.setdefault(row, {}), disk, sign)
+            change(self.disks.setdefault(row, {}), disk, sign)
         for by_row in (self.claims, self.disks):
             if row in by_row and not by_row[row]:
                 del by_row[row]
 
 
-def _move(counts: dict[K, int], key: K, by: int) -> None:
+def change(counts: dict[K, int], key: K, by: int) -> None:
+    """Changes a count; one that becomes 0 is left out."""
     after = counts.get(key, 0) + by
     if after:
         counts[key] = after

@@ -6,6 +6,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.selectors import Matcher
 from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.kernels.tiles import Int64
+from services.scheduler.plugins.helper.pod_moves import MoveCounter, PodMove
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
@@ -30,14 +31,13 @@ class _Effect:
         return bool(self.is_near or self.anti or self.existing or self.weights)
 
 
-class AffinityCounts:
+class AffinityCounts(MoveCounter):
     """Counts for one class in a cycle.
 
     Attributes:
         has_terms: the class has terms of its own; without any, only placements of pods that have some concern it.
         prefers: it has preferred terms.
-        upto: number of the cycle's placements that are counted.
-        revision: number of those that concerned the class.
+        revision: number of counted and undone moves that concerned the class.
     """
 
     def __init__(
@@ -46,7 +46,6 @@ class AffinityCounts:
         self._pod_class = pod_class
         self._hard_weight = hard_weight
         self._snapshot = snapshot
-        self.upto = 0
         self.revision = 0
         self._effects: dict[PodClass, _Effect] = {}
         self._terms = terms_of(pod_class)
@@ -66,6 +65,9 @@ class AffinityCounts:
         self._far_pods: list[Int64] = []  # one per anti-affinity term
         self._existing: dict[str, Int64] = {}  # key -> number of terms of pods there that match the class
         self._weights: dict[str, Int64] = {}  # key -> sum of weights
+        # Place of a counted move -> keys of `_existing` and of `_weights` that are there only since: a key changes what
+        # is recorded even where its sums are 0, so undoing the move removes it.
+        self._new_keys: dict[int, tuple[list[str], list[str]]] = {}
         self._ignores_scores = False
         self._count_required()
         self._count_running(plugin_cache)
@@ -105,16 +107,32 @@ class AffinityCounts:
             raw += weights[self._domains(key).of]
         return raw
 
-    def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
-        """Counts the pods that the cycle has placed since the last call."""
-        for pod_class, row, sign in placed[self.upto :]:
-            effect = self._effects.get(pod_class)
-            if effect is None:
-                effect = self._effects[pod_class] = self._effect(pod_class)
-            if effect.any():
-                self.revision += 1
-                self._apply(effect, row, sign)
-        self.upto = len(placed)
+    def count(self, move: PodMove) -> None:
+        """Counts a pod that the cycle has placed or removed."""
+        pod_class, row, sign = move
+        effect = self._effect_of(pod_class)
+        if effect.any():
+            self.revision += 1
+            self._apply(effect, row, sign)
+
+    def undo_count(self, move: PodMove) -> None:
+        """Undoes the last count."""
+        pod_class, row, sign = move
+        effect = self._effect_of(pod_class)
+        if effect.any():
+            self.revision += 1
+            self._apply(effect, row, -sign)
+            existing, weights = self._new_keys.pop(self.upto, ((), ()))
+            for key in existing:
+                del self._existing[key]
+            for key in weights:
+                del self._weights[key]
+
+    def _effect_of(self, pod_class: PodClass) -> _Effect:
+        effect = self._effects.get(pod_class)
+        if effect is None:
+            effect = self._effects[pod_class] = self._effect(pod_class)
+        return effect
 
     def _count_required(self) -> None:
         pod_index = self._snapshot.pod_index
@@ -176,12 +194,14 @@ class AffinityCounts:
             if inside.known[row]:
                 if key not in self._existing:
                     self._existing[key] = np.zeros(inside.size + 1, np.int64)
+                    self._new_keys.setdefault(self.upto, ([], []))[0].append(key)
                 self._move(self._existing[key], inside, row, sign * terms)
         for key, weight in effect.weights.items():
             inside = self._domains(key)
             if inside.known[row]:
                 if key not in self._weights:
                     self._weights[key] = np.zeros(inside.size + 1, np.int64)
+                    self._new_keys.setdefault(self.upto, ([], []))[1].append(key)
                 self._move(self._weights[key], inside, row, sign * weight)
 
     def _domains(self, key: str) -> Domains:

@@ -27,6 +27,7 @@ from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.plugins.helper.pod_moves import PodMoves
 from services.scheduler.plugins.inter_pod_affinity import SPEC
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
@@ -81,9 +82,9 @@ class InterPodAffinityState(PluginState):
         self._snapshot = snapshot
         self._plugin_cache = plugin_cache
         self._classes: dict[PodClass, AffinityCounts] = {}
-        self._placed: list[tuple[PodClass, int, int]] = []
-        # Those of them that have terms: only these can concern a class without terms.
-        self._with_terms: list[tuple[PodClass, int, int]] = []
+        self._moved = PodMoves()
+        # Pods that have terms: only these can concern a class without terms.
+        self._with_terms = PodMoves()
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
@@ -96,7 +97,7 @@ class InterPodAffinityState(PluginState):
         return 0 if results is None else int(results[row])
 
     def revision(self, pod_class: PodClass) -> int:
-        """The number of placements of the cycle that concerned the class."""
+        """The number of pods that the cycle has placed, removed or undone, and that concerned the class."""
         return 0 if self._has_no_terms(pod_class) else self._counts_of(pod_class).revision
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
@@ -123,9 +124,19 @@ class InterPodAffinityState(PluginState):
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
         """Counts one more pod on the row, or one less."""
-        self._placed.append((pod_class, row, sign))
+        self._moved.moves.append((pod_class, row, sign))
         if terms_of(pod_class) is not NO_TERMS:
-            self._with_terms.append((pod_class, row, sign))
+            self._with_terms.moves.append((pod_class, row, sign))
+
+    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
+        """Removes the record of the pod."""
+        self.undo_move(pod_class, row, terminating=False, sign=1)
+
+    def undo_move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002
+        """Removes the record of the pod."""
+        self._moved.undo()
+        if terms_of(pod_class) is not NO_TERMS:
+            self._with_terms.undo()
 
     def _has_no_terms(self, pod_class: PodClass) -> bool:
         """Returns True where neither the class, nor a running pod, nor a pod placed in the cycle has a term."""
@@ -138,7 +149,7 @@ class InterPodAffinityState(PluginState):
             if self._args.ignores_existing and not counts.prefers:
                 counts.ignore_scores()
             self._classes[pod_class] = counts
-        placed = self._placed if counts.has_terms else self._with_terms
-        if counts.upto < len(placed):
-            counts.count(placed)
+        moved = self._moved if counts.has_terms else self._with_terms
+        if counts.upto < len(moved.moves):
+            moved.catch_up(counts)
         return counts

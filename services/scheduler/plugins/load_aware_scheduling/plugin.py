@@ -136,6 +136,10 @@ class _LoadAwareSchedulingState(PluginState):
         unreported = template.unreported
         self._matched_prediction = unreported is not None and (block is unreported[0] or block is unreported[1])
 
+    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
+        if counts_on_node(pod_class.pod):
+            self._state.undo_add(row, pod.name, self._load_cache.templates.of(pod_class.pod), self._now_ns)
+
     def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """The number of pods, from the first on, that no report names yet."""
         names = (pod.name for pod in pods)

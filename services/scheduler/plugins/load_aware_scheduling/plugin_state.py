@@ -167,6 +167,10 @@ class LoadState:
         self._loads[:, :, row] += block
         return block
 
+    def undo_add(self, row: int, name: str, template: PodTemplate, assigned_ns: int) -> None:
+        """Undoes an `add` or its part of an `add_unreported`: in a cycle, equal arguments add equal amounts."""
+        self._loads[:, :, row] -= self._plugin_cache.would_add(row, name, template, assigned_ns)
+
     def unreported_of(
         self, rows: Sequence[int], names: Iterable[str], template: PodTemplate, assigned_ns: int
     ) -> list[bool]:

@@ -170,7 +170,15 @@ class NumaState(PluginState):
         allocation = allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations})
         if allocation:
             self._more.setdefault(row, []).append(allocation)
-            self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more[row], self._gone.get(row, ()))
+            self._cached_nodes.pop(row, None)
+
+    def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Counts the allocation no longer. It is the last one: of pods that share a CPU, the last one's policy counts."""
+        if allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations}):
+            self._more[row].pop()
+            if not self._more[row]:
+                del self._more[row]
+            self._cached_nodes.pop(row, None)
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Frees the allocation of a running pod, or counts it again."""
@@ -181,7 +189,9 @@ class NumaState(PluginState):
             return
         gone = self._gone.setdefault(row, [])
         gone.remove(allocation) if sign > 0 else gone.append(allocation)
-        self._cached_nodes[row] = self._numa_cache.cached_node(row, self._more.get(row, ()), gone)
+        if not gone:
+            del self._gone[row]
+        self._cached_nodes.pop(row, None)
 
     def _singly_evaluated(self, requirements: PodRequirements) -> Bools | None:
         """bool[rows]: nodes that have to be evaluated one by one; None when there are none."""
@@ -200,7 +210,11 @@ class NumaState(PluginState):
         return singly is not None and bool(singly[row])
 
     def _admission(self, class_requirements: ClassRequirements, row: int) -> NodeAdmission:
-        cached_node = self._cached_nodes.get(row) or self._numa_cache.cached_node(row)
+        cached_node = self._cached_nodes.get(row)
+        if cached_node is None:
+            cached_node = self._numa_cache.cached_node(row, self._more.get(row, ()), self._gone.get(row, ()))
+            if row in self._more or row in self._gone:
+                self._cached_nodes[row] = cached_node
         return cached_node.admission(class_requirements, self._strategies)
 
     def _result(self, class_requirements: ClassRequirements, row: int) -> int:

@@ -21,7 +21,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.plugins.helper.volume_index import VolumeIndex
+from services.scheduler.plugins.helper.volume_index import VolumeIndex, change
 from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
 from services.scheduler.plugins.node_volume_limits import SPEC
 from services.scheduler.state.pod_class import PodClass
@@ -85,9 +85,18 @@ class NodeVolumeLimitsState(VolumePluginState):
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
         """Counts the claims of one more pod on the node, or of one less."""
-        for claim in claim_keys(pod_class):
-            moved = self._moved.setdefault(row, {})
-            moved[claim] = moved.get(claim, 0) + sign
+        keys = claim_keys(pod_class)
+        if not keys:
+            return
+        moved = self._moved.setdefault(row, {})
+        for claim in keys:
+            change(moved, claim, sign)
+        if not moved:
+            del self._moved[row]
+
+    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
+        """Counts the claims of the pod no longer."""
+        self.move(pod_class, row, terminating=False, sign=-1)
 
     def _evaluate(self, volumes: dict[DriverVolume, None], row: int) -> int:
         drivers = {driver for driver, _ in volumes if row in self._limits_of(driver)}

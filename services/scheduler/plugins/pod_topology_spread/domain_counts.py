@@ -11,6 +11,7 @@ from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.cache.selectors import Matcher, selects
 from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.helper.node_selectors import own_matches
+from services.scheduler.plugins.helper.pod_moves import MoveCounter, PodMove
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains
 from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SpreadArgs
@@ -21,14 +22,13 @@ MISSING_LABEL, SKEWED = 1, 2
 """Filter results."""
 
 
-class ClassConstraints:
+class ClassConstraints(MoveCounter):
     """The constraints of one class, with the pods that they count at the moment.
 
     Attributes:
         has_keys: bool[rows]: the node has the keys of all soft constraints.
         needs_keys: nodes without them are left out.
-        upto: number of the cycle's placements that are counted.
-        revision: number of those that concerned the class.
+        revision: number of counted and undone moves that concerned the class.
     """
 
     def __init__(self, pod_class: PodClass, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
@@ -37,7 +37,6 @@ class ClassConstraints:
         soft, self.needs_keys = constraints_of(pod_class, SOFT, args, cluster_objects)
         self._namespace = pod_class.namespace
         self._matches: dict[PodClass, tuple[bool, ...]] = {}
-        self.upto = 0
         self.revision = 0
         self.hard: list[ConstraintCounts] = []
         self.soft: list[ConstraintCounts] = []
@@ -50,24 +49,28 @@ class ClassConstraints:
         everywhere = snapshot.table.alive[: snapshot.size]
         self.soft = [ConstraintCounts(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
-    def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
-        """Counts the pods that the cycle has placed since the last call."""
+    def count(self, move: PodMove) -> None:
+        """Counts a pod that the cycle has placed or removed."""
+        pod_class, row, sign = move
         counted = (*self.hard, *self.soft)
-        for pod_class, row, sign in placed[self.upto :]:
-            matches = self._matches.get(pod_class)
-            if matches is None:
-                matches = self._matches[pod_class] = tuple(
-                    pod_class.namespace == self._namespace
-                    and (selector := each.constraint.selector) is not None
-                    and selects(selector, pod_class.labels)
-                    for each in counted
-                )
-            if any(matches):
-                self.revision += 1
-                for each, is_one in zip(counted, matches, strict=True):
-                    if is_one:
-                        each.add(row, sign)
-        self.upto = len(placed)
+        matches = self._matches.get(pod_class)
+        if matches is None:
+            matches = self._matches[pod_class] = tuple(
+                pod_class.namespace == self._namespace
+                and (selector := each.constraint.selector) is not None
+                and selects(selector, pod_class.labels)
+                for each in counted
+            )
+        if any(matches):
+            self.revision += 1
+            for each, is_one in zip(counted, matches, strict=True):
+                if is_one:
+                    each.add(row, sign)
+
+    def undo_count(self, move: PodMove) -> None:
+        """Undoes the last count: sums of integers, so a pod less is the inverse of a pod more."""
+        pod_class, row, sign = move
+        self.count((pod_class, row, -sign))
 
 
 class EligibleNodes:
@@ -133,6 +136,8 @@ class ConstraintCounts:
             self.by_domain[self.domains.of[row]] += by
         if self._by_row is not None:
             self._by_row[row] += by
+        elif self._added and self._added[-1] == (row, -by):
+            self._added.pop()
         else:
             self._added.append((row, by))
 

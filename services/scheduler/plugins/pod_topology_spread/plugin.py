@@ -22,6 +22,7 @@ from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.plugins.helper.pod_moves import PodMoves
 from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import SYSTEM_DEFAULTS, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import may_be_spread
@@ -58,7 +59,7 @@ class PodTopologySpreadState(PluginState):
         self._args = args
         self._snapshot = snapshot
         self._classes: dict[PodClass, ClassConstraints | None] = {}
-        self._placed: list[tuple[PodClass, int, int]] = []
+        self._moved = PodMoves()
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns True for a class with constraints."""
@@ -76,7 +77,7 @@ class PodTopologySpreadState(PluginState):
         return None if results is None else results[rows]
 
     def revision(self, pod_class: PodClass) -> int:
-        """The number of placements of the cycle that concerned the class."""
+        """The number of pods that the cycle has placed, removed or undone, and that concerned the class."""
         spread = self._constraints_of(pod_class)
         return 0 if spread is None else spread.revision
 
@@ -103,12 +104,21 @@ class PodTopologySpreadState(PluginState):
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Records the pod; a class counts it at its next evaluation."""
-        self._placed.append((pod_class, row, 1))
+        self._moved.moves.append((pod_class, row, 1))
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
         """Pods that are terminating do not count."""
         if not terminating:
-            self._placed.append((pod_class, row, sign))
+            self._moved.moves.append((pod_class, row, sign))
+
+    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
+        """Removes the record of the pod."""
+        self._moved.undo()
+
+    def undo_move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002
+        """Removes the record of the pod."""
+        if not terminating:
+            self._moved.undo()
 
     def _constraints_of(self, pod_class: PodClass) -> "ClassConstraints | None":
         if pod_class not in self._classes:
@@ -117,6 +127,6 @@ class PodTopologySpreadState(PluginState):
                 spread = ClassConstraints(pod_class, self._args, self._snapshot)
                 self._classes[pod_class] = spread if spread.hard or spread.soft else None
         spread_of = self._classes[pod_class]
-        if spread_of is not None and spread_of.upto < len(self._placed):
-            spread_of.count(self._placed)
+        if spread_of is not None and spread_of.upto < len(self._moved.moves):
+            self._moved.catch_up(spread_of)
         return spread_of

@@ -15,7 +15,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.plugins.helper.volume_index import Disk, VolumeIndex, disks_of
+from services.scheduler.plugins.helper.volume_index import Disk, VolumeIndex, change, disks_of
 from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
 from services.scheduler.plugins.volume_restrictions import SPEC
 from services.scheduler.state.pod_class import PodClass
@@ -71,7 +71,7 @@ class VolumeRestrictionsState(VolumePluginState):
         return results[rows] if results.any() else None
 
     def revision(self, pod_class: PodClass) -> int:
-        """The number of pods with volumes that the cycle has moved."""
+        """The number of pods with volumes that the cycle has placed, removed or undone."""
         return self._placed if pod_class.pod.spec.volumes else 0
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
@@ -88,10 +88,16 @@ class VolumeRestrictionsState(VolumePluginState):
             return
         self._placed += 1
         for claim in claim_keys(pod_class):
-            self._claims[claim] = self._claims.get(claim, 0) + sign
+            change(self._claims, claim, sign)
         moved = self._disks.setdefault(row, {})
         for disk in disks_of(pod_class):
-            moved[disk] = moved.get(disk, 0) + sign
+            change(moved, disk, sign)
+        if not moved:
+            del self._disks[row]
+
+    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
+        """Counts the volumes of the pod no longer."""
+        self.move(pod_class, row, terminating=False, sign=-1)
 
     def _is_in_use(self, key: str) -> bool:
         claim = self._snapshot.cluster_objects.storage.claims.get(key)

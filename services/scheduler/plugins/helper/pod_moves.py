@@ -1,0 +1,59 @@
+"""Pods that a cycle has placed and removed, counted by each class of a cross-node plugin when it is read next."""
+
+from abc import ABC, abstractmethod
+
+from services.scheduler.state.pod_class import PodClass
+
+PodMove = tuple[PodClass, int, int]
+"""(class, row, +1 for a pod more, -1 for a pod less)."""
+
+
+class MoveCounter(ABC):
+    """Counts for one class.
+
+    Attributes:
+        upto: number of moves that are counted.
+    """
+
+    upto = 0
+
+    @abstractmethod
+    def count(self, move: PodMove) -> None:
+        """Counts the next move."""
+
+    @abstractmethod
+    def undo_count(self, move: PodMove) -> None:
+        """Undoes the last `count` that is not undone yet."""
+
+
+class PodMoves:
+    """The moves of a cycle, oldest first.
+
+    A move that is undone is removed from the list, and from the counts of the classes that have counted it: to the
+    others it has never happened, so trying and undoing costs them nothing.
+
+    Attributes:
+        moves: those that are not undone.
+    """
+
+    def __init__(self) -> None:
+        self.moves: list[PodMove] = []
+        self._counted_by: dict[int, list[MoveCounter]] = {}  # place of a move -> those that have counted it
+
+    def __bool__(self) -> bool:
+        """Returns True while there are moves."""
+        return bool(self.moves)
+
+    def catch_up(self, counter: MoveCounter) -> None:
+        """Counts the moves since the counter's last call."""
+        for place in range(counter.upto, len(self.moves)):
+            counter.count(self.moves[place])
+            counter.upto = place + 1
+            self._counted_by.setdefault(place, []).append(counter)
+
+    def undo(self) -> None:
+        """Undoes the last move."""
+        move = self.moves.pop()
+        for counter in self._counted_by.pop(len(self.moves), ()):
+            counter.upto -= 1
+            counter.undo_count(move)
