@@ -38,8 +38,7 @@ async def read(reader: LogReader, source: str, context: str, request_data: bytes
 
     Returns:
         Lines of JSON, so that clients can check digests on the exact text of each event: first a `HistoryRange`, then
-            one
-        event a line; or one line `{"error"}` that names a valid request.
+        one event a line; or one line `{"error"}` that names a valid request.
     """
     try:
         request = msgspec.json.decode(request_data or b"{}", type=HistoryRequest)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 PODS_REQUEST_INTERVAL_S = 60.0
 """Seconds between requests for the pods of the node; action ingest then publishes each change."""
 FIRST_PODS_REQUEST_INTERVAL_S = 5.0
-"""The same before the first answer: a broker drops a request that it takes before ingest has subscribed."""
+"""The same before the first response: a broker drops a request that arrives before ingest has subscribed."""
 
 
 class Figures(NamedTuple):
@@ -188,7 +188,7 @@ class Agent:
         try:
             qos_manager.run_cycle(snapshot, collector.hierarchy, collector.kube, collector.folders)
         except KoordError as error:
-            self._log_once("the strategies stop for this round", error)
+            self._log_once("the strategies stop for this cycle", error)
 
     def _predict(self, predictor: PeakPredictor, snapshot: UsageSnapshot) -> None:
         """Trains on a cycle's usage. An invalid object ends this training; the next minute is tried again."""

@@ -34,5 +34,5 @@ def text_hash(text: str) -> int:
 
 
 def pick(seed: int, counter: int, what: str, options: int) -> int:
-    """Returns a number from 0 to `options` - 1: the choice `what` for the counter's object."""
+    """Returns a number from 0 to `options` - 1: the choice named `what` for the object with this counter."""
     return splitmix(text_hash(f"{what}/{seed}") ^ counter) % options

@@ -4,7 +4,7 @@ Nothing inside the system depends on a stream: streams are for outside programs,
 message of a subject. Each call uses the current connection; a call that finds none, or loses it, raises
 `StreamsUnreachable` and may be repeated.
 
-A chain of messages needs one acknowledgement: each names the message before it, and the server stores it only behind
+A chain of messages needs one acknowledgement: each names the message before it, and the server stores it only after
 that one. When the last is stored, all of them are, in their order and with nothing between.
 """
 
@@ -207,7 +207,7 @@ class Streams:
     async def publish_chain(
         self, messages: Sequence[Outgoing], *, last_id: str = "", last_seq: int | None = None
     ) -> Coroutine[Any, Any, int]:
-        """Sends messages that are stored one behind the other, the first behind the stream's last.
+        """Sends messages that are stored one after the other, the first after the stream's last.
 
         When it returns, the next link of the chain may be sent. Its result is a coroutine that waits until the messages
         are stored, and returns the seq of the last.
@@ -218,7 +218,7 @@ class Streams:
 
         Raises:
             StreamRefused: (when awaited) something else is the stream's last: a hole, or another publisher. Nothing
-                behind the break of a chain is stored.
+            after the break of a chain is stored.
             StreamsUnreachable: see the class.
         """
         about = messages[-1].subject
@@ -229,8 +229,8 @@ class Streams:
                 await self._acks.listen()
             reply, stored = self._acks.expect()
             behind = f"{EXPECTED_ID}: {last_id}" if last_seq is None else f"{EXPECTED_SEQ}: {last_seq}"
-            # As one text of the protocol: message by message the client costs more than all else on the way of an
-            # event.
+            # As one text of the protocol: sent message by message, the client would cost more than all else on an
+            # event's path.
             await client._send_command(_protocol(messages, behind, reply, client.max_payload))  # noqa: SLF001
             await client._flush_pending()  # noqa: SLF001
         except _LOST as error:

@@ -20,8 +20,8 @@ class NoResponse(KoordError):
 
     def __init__(self, subject: str, deadline_s: float) -> None:
         super().__init__(
-            f"no answer on {subject} within {deadline_s:g} s; see whether the service that answers it runs (koord up) "
-            "and whether NATS is reachable (KOORD_NATS)"
+            f"no response on {subject} within {deadline_s:g} s; see whether the service that responds to it runs "
+            "(koord up) and whether NATS is reachable (KOORD_NATS)"
         )
 
 

@@ -21,11 +21,11 @@ STREAM_S = 1.0
 
 
 class BusUnreachable(KoordError):
-    """Nothing that speaks NATS answers there."""
+    """No server responds there, or none that speaks NATS."""
 
 
 class BusRefused(KoordError):
-    """The server answers and does not let this login in."""
+    """The server responds and rejects this login."""
 
 
 class Server(NamedTuple):

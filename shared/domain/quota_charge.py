@@ -11,11 +11,11 @@ SUBJECT = "koord.quota.charge"
 
 
 class ChargeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The pods that a cycle wants to place, in the order in which it placed them.
+    """The pods that a cycle places, in the order in which it placed them.
 
     Attributes:
         epoch, cycle: of the scheduler. A charge belongs to the newest cycle that requested it.
-        seen: positions that the cycle rests on; the ledger responds once it has read them.
+        seen: positions that the cycle's decisions rest on; the ledger responds once it has read them.
         groups: pods by uid; the pods of a group (a gang) are charged together or not at all.
     """
 
@@ -90,7 +90,7 @@ def decode_response(data: bytes) -> ChargeResponse:
     try:
         return _RESPONSE.decode(data)
     except msgspec.MsgspecError as error:
-        raise BadChargeMessage(f"{SUBJECT}: the ledger answered what is no ChargeResponse: {error}") from error
+        raise BadChargeMessage(f"{SUBJECT}: the response is no ChargeResponse: {error}") from error
 
 
 _ENCODER = msgspec.json.Encoder()

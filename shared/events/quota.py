@@ -97,7 +97,7 @@ class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecid
     """The response to a charge request of the scheduler that was rejected, or allowed without a charge. Posts nothing.
 
     Attributes:
-        quota: the account that is short.
+        quota: the quota that is short.
         stage: `quota`, `nonPreemptible`, `ancestor`; `Late` when the cycle is over.
         shortfall: resource -> missing amount.
     """

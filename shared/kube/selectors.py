@@ -1,4 +1,4 @@
-"""Label and node selectors, as the API writes them. Matching lives with the code that vectorises it."""
+"""Label and node selectors, as the API writes them. The scheduler's label index matches them."""
 
 from shared.kube.meta import KubeStruct
 

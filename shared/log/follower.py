@@ -335,13 +335,15 @@ class Follower:
         """Reads the missing events, and compares our own row with the log's on the way."""
         context, projection = self._contexts[name], self._projection
         try:
-            await asyncio.sleep(grace_s)  # what is missing may be on its way; what follows is applied meanwhile
+            # Missing events may be on their way; batches that follow are applied meanwhile.
+            await asyncio.sleep(grace_s)
             context.reading = True
             if check:
                 await projection.agree(name)
             if check or context.head > projection.positions[name].seq:
                 self.repairs += 1
-                context.drop()  # all of it was committed before: it is read now, or is of a log that was put back
+                # The log has all of them by now, or they belong to a log that was restored to an earlier point.
+                context.drop()
                 await projection.read_to(name, (await self._reader.head(name)).seq)
                 self._changed.set()
         except LogRewound as rewound:
@@ -380,7 +382,7 @@ class Follower:
             except Unreadable as error:
                 self._tasks.stop_at(error)
                 return
-            except LogRewound as again:  # put back once more while it was read: what it is now can be loaded at once
+            except LogRewound as again:  # restored once more during the read: its present content can be loaded at once
                 log.warning("log was rewound", extra={"error": str(again)})
             except FAILURES as error:
                 log.warning("cannot load the state anew", extra={"error": repr(error)})

@@ -23,7 +23,7 @@ class Parked(KoordError):
     def __init__(self, service: str, context: str, seq: int, error: BaseException) -> None:
         super().__init__(
             f"{service} cannot fold {context}/{seq}: {error!r}. It is parked and the service stands still; fix the code, or "
-            f"pass over the event with: koord events skip {service} {context}/{seq} --reason '...'"
+            f"skip the event with: koord events skip {service} {context}/{seq} --reason '...'"
         )
 
 

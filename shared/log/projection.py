@@ -30,12 +30,12 @@ class Projection:
 
     Attributes:
         state: the fold; `state.positions` has the seqs of `positions`.
-        positions: context -> last event folded or passed, or received during a hold.
-        folded_positions: context -> last event folded or passed; the same as `positions` but during a hold.
-        skips: events that are passed over by someone's decision; they are part of what the State is a function of.
-        folded: events folded or passed since it was made.
-        before_fold: called with each record just before it is applied, when somebody must see the State as it is then.
-        sound: False once a fold broke off in the middle of what it was given; such a State is worth nothing.
+        positions: context -> last event folded or skipped, or received during a hold.
+        folded_positions: context -> last event folded or skipped; the same as `positions` except during a hold.
+        skips: events that are skipped by a person's decision; the State is a function of the positions and of these.
+        folded: events folded or skipped since it was made.
+        before_fold: a hook that is called with each record just before it is applied, with the State as it is then.
+        sound: False once a fold broke off before its last event; such a State must not be used.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Projection:
             self.take(name, records, page.end)
 
     async def agree(self, name: str) -> None:
-        """Compares the row at our position with the log's.
+        """Compares the digest at our position with the log's.
 
         Raises:
             LogRewound: they differ.
@@ -172,7 +172,7 @@ class Projection:
         self.state.positions[name] = end.seq
 
     def _apply_with_hook(self, record: RecordedEvent) -> None:
-        assert self.before_fold is not None, "chosen because there is one"
+        assert self.before_fold is not None, "selected only with a hook"
         self.before_fold(record)
         self.state.apply(record)
 

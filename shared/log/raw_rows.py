@@ -104,7 +104,7 @@ async def newest_within(
     """Returns the oldest seq from which on the log has at most `most_bytes`, and begins at `since` or later.
 
     Args:
-        beside: bytes that an event counts besides its data and three times its key.
+        beside: bytes that an event takes besides its data and three times its key.
     """
     events = log_of(context)
     oldest = max(await first_kept(database, context), 1)

@@ -19,7 +19,7 @@ from shared.log.tables import events, followers, parked, skips, snapshots
 log = logging.getLogger(__name__)
 
 KEPT_SNAPSHOTS = 3
-"""Besides the one from which the next rebuild starts."""
+"""Number of snapshots that are kept, besides the one from which the next rebuild starts."""
 
 FORGOTTEN_AFTER = timedelta(days=7)
 

@@ -100,7 +100,7 @@ class LogWriter:
     async def begin(
         self, release: str, emits: Sequence[type[Event]], *, now_ns: int, seen: Mapping[str, int]
     ) -> RecordedEvent:
-        """Appends `WriterStarted`; from its commit on this replica decides, responds and has effects."""
+        """Appends `WriterStarted`; from its commit on this replica decides, responds and carries out effects."""
         try:
             found = await self._driver.fetchrow(
                 f"select (extract(epoch from clock_timestamp()) * 1000)::bigint as clock, "  # noqa: S608
@@ -121,7 +121,7 @@ class LogWriter:
     async def append(
         self, drafts: Sequence[Draft], *, now_ns: int, seen: Mapping[str, int] | None = None, config: str = ""
     ) -> list[RecordedEvent]:
-        """Commits the events in one transaction, then announce them.
+        """Commits the events in one transaction, then announces them.
 
         Appends that are begun while one is under way follow it; their rows are made meanwhile.
 
@@ -196,7 +196,7 @@ class LogWriter:
         try:
             async with asyncio.timeout(HOLD_DEADLINE_S):
                 await connection.close()
-        except FAILURES:  # a server that hangs is left alone: the lock ends with the socket
+        except FAILURES:  # a server that hangs is not waited for: the lock ends with the socket
             self._driver.terminate()
 
     async def _announce(self, batch: Batch) -> None:
@@ -265,7 +265,9 @@ class LogWriter:
                 log.warning("cannot watch the lock's holder", extra={"context": self.context, "error": str(error)})
 
     def _check_not_lost(self) -> None:
-        """Raises what was lost before: rows that were planned after a failed append must not leave a gap before them."""
+        """Raises the error of an earlier append: rows planned after a failed append must not leave a gap before
+        them.
+        """
         if self.lost.done():
             self.lost.result()
 

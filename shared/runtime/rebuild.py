@@ -3,7 +3,7 @@ digests.
 
 The next rebuild begins where this one ended, so every event is folded twice and no error can hide in a snapshot.
 
-Leaked and phantom accounting is the largest family of bugs in systems of this kind; a State that differs from the fold
+Leaked and phantom accounting is the largest family of bugs in systems of this kind. A State that differs from the fold
 of its own log is found here, within minutes, with the first event that explains it. Runs in a child process, so that
 the service's loop is not blocked: `python -m shared.runtime.rebuild services.scheduler.service:SERVICE [snapshot to
 compare [snapshot to begin at]]`.
@@ -95,8 +95,8 @@ async def _same_log(reader: LogReader, context: str, position: Position) -> None
 
 
 def first_difference(ours: Any, folded: Any, path: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Returns the first path at which two decoded States differ, in sorted order of names; rows of a list go by the
-    name they begin with.
+    """Returns the first path at which two decoded States differ, in sorted order of names; rows of a list are
+    identified by the name they begin with.
     """
     ours, folded = _named(ours), _named(folded)
     if isinstance(ours, dict) and isinstance(folded, dict):

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 60.0
 CHUNK = 2_000
-"""Events of one append: a large one would delay the others."""
+"""Events of one append: a large append would delay the others."""
 
 DAYS = 30.0
 GB = 10**9

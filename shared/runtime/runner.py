@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 DRAIN_DEADLINE_S = 10.0
 REGISTER_INTERVAL_S = 10.0
 STANDBY_AFTER_S = 0.5
-"""A free lock is acquired sooner; a replica that still waits then is a standby."""
+"""Seconds within which a free lock is acquired; a replica that still waits then is a standby."""
 
 
 def run(service: Service) -> int:
@@ -167,7 +167,7 @@ async def _register(runtime: Runtime) -> None:
     while True:
         try:
             await runtime.store.register(runtime.state.positions, runtime.follower.readable)
-        except FAILURES as error:  # the next time will do: a registration lasts for days
+        except FAILURES as error:  # the next attempt is soon enough: a registration lasts for days
             log.warning("cannot register as a follower", extra={"error": repr(error)})
         await asyncio.sleep(REGISTER_INTERVAL_S)
 
@@ -180,9 +180,9 @@ async def _snapshots(runtime: Runtime) -> None:
             continue
         try:
             await runtime.snapshot()
-        except (SnapshotFailed, *FAILURES) as error:  # costs the next start a longer tail, no event
+        except (SnapshotFailed, *FAILURES) as error:  # the next start reads a longer tail, and loses no event
             log.warning("cannot write a snapshot", extra={"error": repr(error)})
             continue
         folded = runtime.follower.folded
-        gc.collect()  # garbage since the last time; frozen with the rest it would never be freed
+        gc.collect()  # garbage since the last freeze; frozen with the rest it would never be freed
         gc.freeze()

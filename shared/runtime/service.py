@@ -1,5 +1,5 @@
-"""A service as the runner (`runner.py`) needs it: its manifest, its State, and one coroutine, `lead`. Decisions are in
-the service itself.
+"""The declaration of a service, for the runner (`runner.py`): its manifest, its State, and one coroutine, `lead`.
+Decisions are in the service itself.
 
 `lead` runs only while this replica is the writer of its context, and works with a `Runtime`.
 """
@@ -120,7 +120,7 @@ class Environment(Settings, frozen=True, kw_only=True):
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
     replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
     metrics_shards: sharding.Shards = 1
-    shard: Annotated[int, Meta(ge=0, description="which of them this process writes, if it writes one")] = 0
+    shard: Annotated[int, Meta(ge=0, description="the shard that this process writes, if its service is sharded")] = 0
     otlp_endpoint: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
     snapshot_interval_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
     rebuild_interval_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = (
@@ -137,7 +137,7 @@ def release() -> str:
 
 
 class Runtime:
-    """Interface of a service's shell: the State, appends, waiting, and the clock."""
+    """Interface of the runner for `lead`: the State, appends, waiting, and the clock."""
 
     def __init__(self, declared: Service, settings: Any, environment: Environment) -> None:
         self.manifest = declared

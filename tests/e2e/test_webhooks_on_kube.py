@@ -381,7 +381,7 @@ async def _pods_are_measured(site: Site) -> None:
     await noise
     refused = [text for text in message if text]
     assert len(refused) == 4, message
-    assert "of which cpu 1800m is asked for already and cpu 2 may be" in refused[0]
+    assert "of which cpu 1800m is requested already and cpu 2 may be" in refused[0]
     found = site.get(f"{QUOTAS}/small") or {}
     child_request = found["metadata"]["annotations"]["quota.scheduling.koordinator.sh/child-request"]
     assert json.loads(child_request) == {"cpu": "1800m"}

@@ -91,7 +91,7 @@ def _topology_events(
     Agents repeat their topology, so one that came before its node is recorded later.
     """
     for name in reported.annotations.keys() - REPORTED_ANNOTATIONS:
-        raise BadAction(report.node, "action.annotations", f"{name} is no annotation that an agent states")
+        raise BadAction(report.node, "action.annotations", f"{name} is no annotation that an agent reports")
     for zone in reported.zones:
         for resource, amounts in zone.resources.items():
             try:

@@ -20,7 +20,9 @@ POLL_INTERVAL_S = 5.0
 
 
 class PodPublisher:
-    """Publishes its `NodePods` to each requesting agent: over the bus, and retained by the MQTT broker if set."""
+    """Publishes its `NodePods` to each requesting agent: over the bus, and retained by the MQTT broker if one is
+    configured.
+    """
 
     def __init__(self, runtime: Runtime, mqtt: MqttSession | None) -> None:
         self._runtime = runtime

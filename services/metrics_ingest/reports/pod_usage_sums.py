@@ -14,7 +14,7 @@ from shared.agents.report import PodSum
 from shared.events.metrics import Usage
 
 _LARGE = 2**52
-"""A report with a larger sum is counted in integers without bounds: two thousand of the others fit 63 bits."""
+"""A report with a larger sum is added in unbounded integers; sums of two thousand smaller ones fit 63 bits."""
 
 
 class PodPiece(NamedTuple):

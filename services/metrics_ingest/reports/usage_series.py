@@ -46,7 +46,7 @@ class UsageSeries:
     """The newest samples of one series, in the order of their time.
 
     Attributes:
-        rows: int64[3, room]: instant in milliseconds since the epoch, micro-cores, bytes; UNMEASURED where a node
+        rows: int64[3, capacity]: instant in milliseconds since the epoch, micro-cores, bytes; UNMEASURED where a node
             measures only one of the two. Columns `begin` to `end` are in use.
     """
 

@@ -21,12 +21,12 @@ class OutOfRange(KoordError):
 
 
 def shares(cpu_milli: int) -> int:
-    """`cpu.shares` of milli-cores: 1024 a core, within 2..262144; nothing counts as 2."""
+    """`cpu.shares` of milli-cores: 1024 a core, within 2..262144; 2 for no cpu."""
     return min(max(cpu_milli * 1024 // 1000, LEAST_SHARES), MOST_SHARES) if cpu_milli > 0 else LEAST_SHARES
 
 
 def quota(cpu_milli: int) -> int:
-    """`cpu.cfs_quota_us` of milli-cores: microseconds a period, at least 1000; -1 (no limit) for nothing."""
+    """`cpu.cfs_quota_us` of milli-cores: microseconds a period, at least 1000; -1 (no limit) for no cpu."""
     found = cpu_milli * PERIOD_US // 1000
     return -1 if found <= 0 else max(found, 1000)
 

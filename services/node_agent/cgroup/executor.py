@@ -72,7 +72,7 @@ class CgroupTree(NamedTuple):
         return f"{self.root}/{folder}/{knob.file}"
 
     def path(self, knob: Knob, folder: str) -> Path:
-        """Returns the same as a Path."""
+        """Returns the path of a knob's file, as a Path."""
         return Path(self.file(knob, folder))
 
 

@@ -20,7 +20,7 @@ class OriginalValues:
     """The original value of each file, and the last one of ours.
 
     The state file has a line (knob, folder, original value) for each. Our values are not stored: after a restart, the
-    value in a file counts as ours once the agent wants the same one.
+    value in a file counts as ours once it is again the desired one.
     """
 
     def __init__(self, state_dir: Path | None = None, file: str = FILE) -> None:

@@ -219,7 +219,7 @@ class QosManager:
 
     @property
     def _keeps_pods(self) -> bool:
-        """CPU burst, which looks back at pods, is on."""
+        """Reports whether CPU burst is on, which reads the recent usage of pods."""
         burst = self._spec.cpu_burst_strategy
         return self._gates["CPUBurst"] and burst is not None and burst.policy not in {"", "none"}
 

@@ -4,7 +4,7 @@ Rejections come on a topic of the node.
 
 The broker stores nothing for an agent: NodeSLO and pods are retained, so a subscription brings them, and it is renewed
 each minute. A broker may lose a retained message for a client that subscribes in that instant (NATS does), and a
-subscription of QoS 1 is a consumer in NATS, which has a thousand. A rejection that comes while the agent is away is
+subscription of QoS 1 is a consumer in NATS, which allows a thousand. A rejection that comes while the agent is away is
 lost to it; ingest counts it.
 """
 

@@ -54,7 +54,7 @@ class NatsTransport:
         await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (ACTION, REPORT)))
 
     async def close(self) -> None:
-        """Closes the connection in order."""
+        """Sends the pending messages, then closes the connection."""
         await self._bus.close()
 
     async def _send(self, kind: str) -> None:

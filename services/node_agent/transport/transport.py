@@ -29,7 +29,7 @@ class Transport(Protocol):
         """Runs until cancelled."""
 
     async def close(self) -> None:
-        """Closes the connection in order."""
+        """Sends the pending messages, then closes the connection."""
 
 
 class Backoff:

@@ -21,7 +21,7 @@ class RequestQueue:
         return await response
 
     async def arrived(self) -> None:
-        """Returns when a request waits."""
+        """Returns as soon as a request waits."""
         await self._arrived.wait()
 
     def take(self, size_bytes: int) -> list[tuple[Request, "asyncio.Future[bytes]"]]:

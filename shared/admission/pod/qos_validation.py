@@ -87,7 +87,7 @@ def _combined(pod: Pod) -> Iterator[tuple[str, str]]:
     qos, class_ = raw_qos(pod), raw_priority(pod)
     requests = pod_requests(pod)
     if qos is not QoS.BE and any(requests.get(name) for name in NAMES):
-        yield "batchNeedsBE", f"it asks for batch resources, so labels.{LABEL} must be BE"
+        yield "batchNeedsBE", f"it requests batch resources, so labels.{LABEL} must be BE"
     if qos is QoS.BE and class_ in _NO_BE:
         message = f"QoS BE cannot be combined with priority class {class_.value or 'none'}; use koord-mid, koord-batch or koord-free"
         yield "forbiddenBE", message
@@ -117,7 +117,7 @@ class RequiredLabels(msgspec.Struct, frozen=True):
         """Checks that a pod has them.
 
         Raises:
-            Refused: `enhanced`.
+            AdmissionRejected: `enhanced`.
         """
         labels = labels_of(pod)
         if labels.get(SKIP_ENHANCED) == "true":

@@ -130,7 +130,7 @@ def _exceeded(
         return ", ".join(f"{name} {amount_text(name, amounts.get(name, 0))}" for name in short)
 
     message = (
-        f"pod {key_of(pod)} asks for {listed(use)} of quota {key_of(quota)}, of which {listed(base)} is asked for already and "
-        f"{listed(limit)} may be; ask for less, or have the quota raised"
+        f"pod {key_of(pod)} requests {listed(use)} of quota {key_of(quota)}, of which {listed(base)} is requested already "
+        f"and {listed(limit)} may be; ask for less, or have the quota raised"
     )
     return AdmissionRejected("quotaExceeded", message)

@@ -1,7 +1,7 @@
 """Verifies a log against its own digest chain and against signed checkpoints; names the first row that does not fit.
 
-Every row's digest covers the one before it, so an altered, removed, added or reordered row breaks the chain where it
-stands. A log that was cut short at its end, or rewritten with all its digests, still fits its chain; a checkpoint kept
+Every row's digest covers the one before it, so an altered, removed, added or reordered row breaks the chain at its
+place. A log that was cut short at its end, or rewritten with all its digests, still fits its chain; a checkpoint kept
 outside the database shows that. At its beginning only whole partitions may be missing: retention drops those.
 """
 

@@ -34,7 +34,7 @@ def test_the_second_of_three_pods_is_rejected_and_one_sum_is_written() -> None:
     assert [rejections and rejections.code for rejections in found.rejections] == [None, "quotaExceeded", None]
     assert found.child_request == {"cpu": 8000}
     assert str(found.rejections[1]) == (
-        "pod ns/p2 asks for cpu 7 of quota quotas/a, of which cpu 4 is asked for already and cpu 10 may be; "
+        "pod ns/p2 requests cpu 7 of quota quotas/a, of which cpu 4 is requested already and cpu 10 may be; "
         "ask for less, or have the quota raised"
     )
 
@@ -70,7 +70,7 @@ def test_an_unreadable_annotation_rejects_pods() -> None:
         (quota(), pod(cpu="99", deletionTimestamp="1970-01-01T00:00:00Z", deletionGracePeriodSeconds=5)),
         (quota(), pod(cpu="0")),
     ],
-    ids=["counts nothing known", "has ended", "should have ended", "asks for nothing"],
+    ids=["counts nothing known", "has ended", "should have ended", "requests nothing"],
 )
 def test_uncounted_pods_are_admitted_and_nothing_is_written(passes: tuple[dict[str, Any], dict[str, Any]]) -> None:
     raw, one = passes

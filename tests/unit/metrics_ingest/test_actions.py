@@ -238,7 +238,7 @@ def test_a_changed_topology_is_recorded_and_removed_with_its_node(state: ActionI
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"annotations": {"example.com/mine": "x"}}, "example.com/mine is no annotation that an agent states"),
+        ({"annotations": {"example.com/mine": "x"}}, "example.com/mine is no annotation that an agent reports"),
         ({"zones": (ZoneReported("node-0", {"cpu": ("2", "much")}),)}, r"zones\[node-0\].cpu"),
     ],
 )

@@ -65,7 +65,7 @@ class CgroupReconciler:
             spec: merged with the defaults.
         """
         qos = spec.resource_qos_strategy
-        assert qos is not None, "the merged whole has it"
+        assert qos is not None, "merged with the defaults, so present"
         self._take_ratio(node)
         kube: list[CgroupValue] = []
         of_pods: list[CgroupValue] = []

@@ -30,8 +30,8 @@ class Window(NamedTuple):
     """Means over a window, and the number of their samples.
 
     Attributes:
-        best_effort: None when one of the three has no sample.
-        samples: of the first of the three.
+        best_effort: None when usage, request or limit has no sample.
+        samples: number of samples of the usage of best effort.
         node_cores: mean of the node's usage, None without a sample.
     """
 

@@ -94,7 +94,7 @@ def suppress_share(
     Args:
         best_effort: the result of `best_effort_of`, when it was computed before.
     """
-    assert usage.node is not None, "asked for with a sample of the node"
+    assert usage.node is not None, "called only with a sample of the node"
     capacity = node.status.capacity or {}
     capacity_nanos = nanos(capacity.get("cpu", "0"))
     allocatable_nanos = nanos((node.status.allocatable or {}).get("cpu", "0"))
