@@ -184,6 +184,16 @@ def test_equal_nodes_are_evaluated_once() -> None:
     assert numa_cache.cached_node(0) is numa_cache.cached_node(1) is numa_cache.cached_node(2)
 
 
+def test_nodes_that_filled_up_alike_share_their_state() -> None:
+    world = world_of("a", "b", "c")
+    placed = placements(schedule(world, *(bound_pod(f"p{number}", 2) for number in range(3))))
+    assert sorted(placed.values()) == ["a", "b", "c"]
+    numa_cache = fleet_of(world.indexed())
+    full = numa_cache.cached_node(0)
+    assert full is numa_cache.cached_node(1) is numa_cache.cached_node(2)
+    assert full is not numa_cache.cached_node(0, numa_cache.allocations(0))
+
+
 def fleet_of(cache: SchedulingCache) -> NumaCache:
     (numa_cache,) = (
         plugin_cache for plugin, plugin_cache in cache.plugin_caches.items() if isinstance(plugin, NodeNUMAResource)

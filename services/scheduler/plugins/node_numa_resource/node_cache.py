@@ -2,7 +2,7 @@
 
 A function of the nodes, their NodeResourceTopologies and the pods' annotations. The usage of a node is summed up
 from its pods after each change, so that a release frees exactly the allocation, whatever the order of events. Nodes
-with equal options and without allocations share one CachedNode, which is evaluated once for all.
+with equal options and equal usage share one CachedNode, which is evaluated once for all.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -13,39 +13,14 @@ import numpy as np
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.plugins.node_numa_resource import policies
-from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.api_view import node_view
-from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements
-from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
+from services.scheduler.plugins.node_numa_resource.node_states import CachedNode, NodeStates, options_key
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
-from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
-
-_MOST_KEPT = 64
-"""Number of classes whose results a CachedNode keeps."""
-
-
-class CachedNode:
-    """A node with the cached admissions of classes."""
-
-    def __init__(self, node: NumaNode) -> None:
-        self.node = node
-        self._cycles: dict[Hashable, NodeAdmission] = {}
-
-    def admission(self, class_requirements: ClassRequirements, strategies: Strategies) -> NodeAdmission:
-        """The admission of a class to this node."""
-        admission = self._cycles.get(class_requirements.key)
-        if admission is None:
-            if len(self._cycles) >= _MOST_KEPT:
-                self._cycles.clear()
-            admission = self._cycles[class_requirements.key] = NodeAdmission(
-                class_requirements.requirements, self.node, strategies
-            )
-        return admission
 
 
 class _PodAllocation(NamedTuple):
@@ -75,7 +50,8 @@ class NumaCache(PluginCache):
         self._options: dict[int, NodeOptions] = {}
         self._pods: dict[int, dict[str, _PodAllocation]] = {}
         self._cached_nodes: dict[int, CachedNode] = {}
-        self._empty: dict[Hashable, CachedNode] = {}
+        self._options_keys: dict[int, Hashable] = {}
+        self._states = NodeStates()
 
     # updates by the scheduling cache
 
@@ -86,6 +62,7 @@ class NumaCache(PluginCache):
             del self._rows[before.metadata.name]
         if node is None:
             self._options.pop(row, None)
+            self._options_keys.pop(row, None)
             self._cached_nodes.pop(row, None)
         else:
             self._nodes[row] = node
@@ -143,17 +120,23 @@ class NumaCache(PluginCache):
             allocated = self.allocations(row)
             for allocation in left:
                 allocated.remove(allocation)
-            return self._cached_node_of(self._options.get(row, NodeOptions()), [*allocated, *more])
+            return self._state(row, [*allocated, *more])
         cached_node = self._cached_nodes.get(row)
         if cached_node is None:
-            cached_node = self._cached_nodes[row] = self._cached_node_of(
-                self._options.get(row, NodeOptions()), self.allocations(row)
-            )
+            cached_node = self._cached_nodes[row] = self._state(row, self.allocations(row))
         return cached_node
+
+    def _state(self, row: int, allocations: list[Allocation]) -> CachedNode:
+        options = self._options.get(row, NodeOptions())
+        key = self._options_keys.get(row)
+        if key is None:
+            key = self._options_keys[row] = options_key(options)
+        return self._states.of(options, key, NodeUsage(options.topology, allocations), self.max_pods)
 
     def _set_options(self, row: int) -> None:
         node = self._nodes[row]
         self._options[row] = options = node_options(node, self._topologies.get(node.metadata.name))
+        self._options_keys.pop(row, None)
         self._cached_nodes.pop(row, None)
         self._reach(row + 1)
         wishes = options.numa_policy or options.bind_policy != policies.NODE_NONE
@@ -165,38 +148,9 @@ class NumaCache(PluginCache):
         if size > len(self.plain):
             self.plain, self.valid = (_longer(array, 2 * size) for array in (self.plain, self.valid))
 
-    def _cached_node_of(self, options: NodeOptions, allocations: list[Allocation]) -> CachedNode:
-        if allocations:
-            return CachedNode(NumaNode(options, NodeUsage(options.topology, allocations), self.max_pods))
-        key = _options_key(options)
-        cached_node = self._empty.get(key)
-        if cached_node is None:
-            if len(self._empty) >= _MOST_KEPT:
-                self._empty.clear()
-            cached_node = self._empty[key] = CachedNode(
-                NumaNode(options, NodeUsage(options.topology, ()), self.max_pods)
-            )
-        return cached_node
-
 
 def _age(pod_allocation: _PodAllocation) -> tuple[int, str]:
     return pod_allocation.since_ns, pod_allocation.uid
-
-
-def _options_key(options: NodeOptions) -> Hashable:
-    """A key that is equal for nodes with equal options."""
-    return (
-        options.known,
-        options.topology,  # one object for each machine model
-        options.reserved,
-        tuple((zone.numa, tuple(sorted(zone.total.items()))) for zone in options.zones),
-        tuple(sorted(options.ratios.items())),
-        tuple(sorted(options.node_ratios.items())),
-        options.numa_policy,
-        options.bind_policy,
-        options.strategy,
-        options.problems,
-    )
 
 
 def _longer(array: Bools, size: int) -> Bools:

@@ -6,7 +6,7 @@ results.
 Source: spec/scheduler-core.md 4.3; upstream pkg/scheduler/plugins/nodenumaresource/node_allocation.go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -94,6 +94,14 @@ class NodeUsage:
             if cpu in topology.cpus:
                 numa = topology.cpus[cpu].numa
                 self.bound[numa] = self.bound.get(numa, 0) + 1
+
+    def key(self) -> Hashable:
+        """A key that is equal for equal usages."""
+        return (
+            frozenset(self.cpus.allocated.items()),
+            tuple(sorted((numa, tuple(sorted(amounts.items()))) for numa, amounts in self.zones.items())),
+            tuple(sorted((numa, tuple(sorted(spans))) for numa, spans in self._uses.items())),
+        )
 
     def use(self, numa: int) -> ZoneUse:
         """The use of the NUMA node by pods with CPUs of their own."""

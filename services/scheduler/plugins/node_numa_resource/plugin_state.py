@@ -16,7 +16,8 @@ from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements, RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
-from services.scheduler.plugins.node_numa_resource.node_cache import CachedNode, NumaCache
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
+from services.scheduler.plugins.node_numa_resource.node_states import CachedNode
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection
 from services.scheduler.plugins.node_numa_resource.policies import MOST

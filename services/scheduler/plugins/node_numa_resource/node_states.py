@@ -1,0 +1,91 @@
+"""States of nodes, shared by all nodes that are in the same one: equal options, and equal usage of CPUs and zones.
+
+A filter result, a score and an allocation depend on the state and the class alone (apart from the amounts of the whole
+node), so that each is computed once for a (state, class), not once for a node. Nodes of one model that fill up with
+equal pods pass through the same states.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from itertools import count
+from weakref import WeakValueDictionary
+
+from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
+from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements
+from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
+from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
+from services.scheduler.plugins.node_numa_resource.node_usage import NodeUsage
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
+
+MAX_CLASSES = 64
+"""Number of classes whose results a CachedNode keeps."""
+
+MAX_UNUSED = 256
+"""Number of states kept beyond those that a node is in: the next node to fill up often enters one of them."""
+
+
+class CachedNode:
+    """A state with the cached admissions of classes.
+
+    Attributes:
+        number: identifies the state within its NodeStates; it is positive, and never used again.
+    """
+
+    def __init__(self, node: NumaNode, number: int) -> None:
+        self.node = node
+        self.number = number
+        self._admissions: dict[Hashable, NodeAdmission] = {}
+
+    def admission(self, class_requirements: ClassRequirements, strategies: Strategies) -> NodeAdmission:
+        """The admission of a class to a node in this state."""
+        admission = self._admissions.get(class_requirements.key)
+        if admission is None:
+            if len(self._admissions) >= MAX_CLASSES:
+                self._admissions.clear()
+            admission = self._admissions[class_requirements.key] = NodeAdmission(
+                class_requirements.requirements, self.node, strategies
+            )
+        return admission
+
+
+class NodeStates:
+    """The states that nodes are in, and the last ones that nodes were in."""
+
+    def __init__(self) -> None:
+        # A state that no node and no cycle refers to is dropped, so their number is bounded by that of the nodes.
+        self._states: WeakValueDictionary[Hashable, CachedNode] = WeakValueDictionary()
+        self._latest: OrderedDict[int, CachedNode] = OrderedDict()
+        self._numbers = count(1)
+
+    def of(self, options: NodeOptions, options_key: Hashable, usage: NodeUsage, max_pods: int) -> CachedNode:
+        """The state of a node.
+
+        Args:
+            options_key: `options_key` of its options.
+            usage: by its pods.
+        """
+        key = options_key, usage.key(), max_pods
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = CachedNode(NumaNode(options, usage, max_pods), next(self._numbers))
+        self._latest[state.number] = state
+        self._latest.move_to_end(state.number)
+        if len(self._latest) > MAX_UNUSED:
+            self._latest.popitem(last=False)
+        return state
+
+
+def options_key(options: NodeOptions) -> Hashable:
+    """A key that is equal for nodes with equal options."""
+    return (
+        options.known,
+        options.topology,  # one object for each machine model
+        options.reserved,
+        tuple((zone.numa, tuple(sorted(zone.total.items()))) for zone in options.zones),
+        tuple(sorted(options.ratios.items())),
+        tuple(sorted(options.node_ratios.items())),
+        options.numa_policy,
+        options.bind_policy,
+        options.strategy,
+        options.problems,
+    )
