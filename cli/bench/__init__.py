@@ -1,1 +1,1 @@
-"""Measurements of the log and of the way of a pod through the system."""
+"""Measurements of the log and of the path of a pod through the system."""

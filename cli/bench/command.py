@@ -11,7 +11,7 @@ ENTRIES = {
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure the cost of a fleet's reports for metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
-    "memory": Entry("cli.bench.memory", "memory", "Measure the bytes of each service's State for one pod."),
+    "memory": Entry("cli.bench.memory", "memory", "Measure the memory of each service's State for one pod."),
     "quota": Entry(
         "cli.bench.quota",
         "quota",

@@ -42,7 +42,7 @@ class MemoryFigures(msgspec.Struct, frozen=True):
 @click.option("--pods", type=click.IntRange(min=1), default=200_000, show_default=True, help="Pods that run on them.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def memory(*, nodes: int, pods: int, as_json: bool) -> None:
-    """Measure the memory of the States of scheduler, quota ledger, SLO controller and gateway for each pod."""
+    """Measure the memory of each service's State for one pod."""
     costs = {f"{name.replace('-', '_')}_bytes_per_pod": bytes_per_pod(name, nodes, pods) for name in SERVICES}
     figures = MemoryFigures(nodes=nodes, pods=pods, load_1m=round(os.getloadavg()[0], 2), **costs)
     if as_json:

@@ -77,7 +77,7 @@ class QuotaFigures(msgspec.Struct, frozen=True):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def quota(*, quota_count: int, pod_count: int, servers: bool, batch: int, as_json: bool) -> None:
-    """Measure the quota ledger: its engine alone, or with --servers what a scheduler's round waits for."""
+    """Measure the quota ledger: its engine alone, or with --servers what a scheduling cycle waits for."""
     figures: QuotaFigures | ChargingFigures
     if servers:
         with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:

@@ -1,4 +1,4 @@
-"""`koord bench quota --servers`: what a scheduler's round waits for: charges by the ledger as a process, through NATS
+"""`koord bench quota --servers`: what a scheduling cycle waits for: charges by the ledger as a process, through NATS
 and Postgres.
 
 One client, one cycle after the other, as the scheduler requests. Ledger, client and both servers are processes of their

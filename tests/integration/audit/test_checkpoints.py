@@ -143,10 +143,10 @@ async def test_rows_that_were_written_anew_with_their_digests_are_noticed(
     assert (await system.koord("audit", "verify")).exit_code == 0, "the chain alone still fits"
     found = await system.koord("audit", "verify", "--checkpoint", str(file))
     assert found.exit_code == 1
-    assert f"cluster/{heads['cluster'].seq} is not what a checkpoint saw" in found.output
+    assert f"cluster/{heads['cluster'].seq} is not what a checkpoint recorded" in found.output
     [day] = system.checkpoints.glob("*.jsonl")
     found = await system.koord("audit", "verify", "--checkpoint", str(day))
-    assert "written anew" in found.output
+    assert "were rewritten" in found.output
 
 
 async def test_a_checkpoint_of_another_key_or_an_altered_one_is_rejected(system: System, tmp_path: Path) -> None:

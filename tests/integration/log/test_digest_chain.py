@@ -122,7 +122,7 @@ BROKEN: dict[str, int] = {
 }
 
 
-@pytest.mark.parametrize("deed", BROKEN, ids=lambda altered: altered[:60])
+@pytest.mark.parametrize("altered", BROKEN, ids=lambda altered: altered[:60])
 async def test_what_was_altered_removed_added_or_reordered_is_named(
     filled: Writer, connection: asyncpg.Connection, reader: LogReader, altered: str
 ) -> None:

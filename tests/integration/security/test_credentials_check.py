@@ -27,7 +27,7 @@ def test_a_folder_as_it_was_made_has_no_fault_and_is_made_once(folder: Path) -> 
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert check(folder) == []
     assert CliRunner().invoke(koord, ["credentials", "check", str(folder)]).exit_code == 0
-    assert "is as the declarations" in init(folder)
+    assert "agrees with the manifests" in init(folder)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
@@ -36,7 +36,7 @@ def test_what_was_changed_by_hand_or_is_gone_is_named(folder: Path) -> None:
     users.write_text(users.read_text().replace("koord.log.scheduling", "koord.log.>"))
     (folder / "env" / "scheduler.env").unlink()
     assert {(fault.file, fault.what.split()[0]) for fault in check(folder)} == {
-        ("nats/users.conf", "is"),
+        ("nats/users.conf", "differs"),
         ("env/scheduler.env", "is"),
     }
     reported = CliRunner().invoke(koord, ["credentials", "check", str(folder)])
