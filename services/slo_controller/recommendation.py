@@ -107,7 +107,7 @@ class Recommender:
             if found is None or report.at_ns <= self._sampled.get(uid, 0):
                 continue
             self._since[name] = self._since[name] or report.at_ns
-            for container, cores, size in usage_by_container(pod.template, found.usage):
+            for container, cores, size in usage_by_container(pod.template, found):
                 model = self._models[name].setdefault(container, Model(self._settings))
                 model.trained_ns = report.at_ns
                 model.cpu.add(cores, 1.0, report.at_ns)

@@ -102,7 +102,7 @@ def sum_usage(pods: Iterable[CountedPod], report: UsageReport, zones: int = 0) -
     """
     request_cpu = request_memory = used_cpu = used_memory = max_cpu = max_memory = prod_cpu = prod_memory = 0
     each = [_ZoneSums() for _ in range(zones)]
-    known = report.pods
+    known = report.pods.by_key()
     seen = set()
     for pod in pods:
         key = pod.key
@@ -127,7 +127,7 @@ def sum_usage(pods: Iterable[CountedPod], report: UsageReport, zones: int = 0) -
             max_cpu += max(cpu_used, cpu)
             max_memory += max(memory_used, memory)
         if zones:
-            _split(each, pod.demand, None if found is None else found.usage)
+            _split(each, pod.demand, None if found is None else Amount(found[0], found[1]))
     if len(seen) == len(known):
         known = {}  # the report has no pods beside the live ones
     for key, (cpu_used, memory_used, class_) in known.items():

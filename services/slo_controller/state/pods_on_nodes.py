@@ -9,8 +9,11 @@ from collections.abc import Container, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from services.slo_controller.overcommit.usage_sums import CountedPod, PodDemand, pod_demand
 from services.slo_controller.state.pod_template import PodTemplate, pod_template
+from services.slo_controller.state.usage_report import UsageReport
 from shared.kube.compact_uid import Uid, compact_uid, uid_text
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.pod import Pod
@@ -106,6 +109,14 @@ class PodsOnNodes:
         if not at_ns:
             return [pod for pod in pods if not pod.gone_ns]
         return [pod for pod in pods if pod.since_ns <= at_ns and (not pod.gone_ns or pod.gone_ns > at_ns)]
+
+    def with_shared_keys(self, node: str, report: UsageReport) -> UsageReport:
+        """Returns a report with the texts of the pods on the node as keys, so that each text is stored once."""
+        used = report.pods
+        if not used.keys:
+            return report
+        texts = {pod.key: pod.key for pod in self._by_node.get(node, ())}
+        return report._replace(pods=replace(used, keys=tuple(map(texts.get, used.keys, used.keys))))
 
     def running_by_template(self, namespaces: Container[str]) -> dict[str, list[list[RunningPod]]]:
         """Returns namespace -> groups of running pods with the same template, in one pass over all pods."""

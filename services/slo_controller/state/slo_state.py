@@ -84,7 +84,7 @@ class SloState:
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 6
+    SCHEMA: ClassVar[int] = 7
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -132,7 +132,7 @@ class SloState:
                 self._invalidate_sums(self.pods.remove(record.at_ns, uid))
             case NodeMetricObserved(node=node, object=metric):
                 self.metric_specs[node] = metric.spec
-                self.node_metrics[node] = report_of_node_metric(metric.status)
+                self.node_metrics[node] = self.pods.with_shared_keys(node, report_of_node_metric(metric.status))
                 self._invalidate_sums(node)
             case NodeMetricDeleted(node=node):
                 self.metric_specs.pop(node, None)
@@ -157,7 +157,8 @@ class SloState:
         match event:
             case NodeReported(node=node, at_ns=at_ns):
                 if at_ns >= self.newest_report_ns.get(node, 0):
-                    self.reports[node], self.newest_report_ns[node] = report_of_event(event), at_ns
+                    self.reports[node] = self.pods.with_shared_keys(node, report_of_event(event))
+                    self.newest_report_ns[node] = at_ns
                     self._invalidate_sums(node)
             case NodeReportsExpired(node=node, at_ns=at_ns):
                 if node in self.reports and self.reports[node].at_ns <= at_ns:
@@ -320,4 +321,7 @@ class SloState:
             setattr(self, name, getattr(stored, name))
         self.nodes = {name: self._slim_nodes.slim(node) for name, node in self.nodes.items()}
         self.pods.restore(stored.pods)
+        for reports in (self.node_metrics, self.reports):
+            for node, report in reports.items():
+                reports[node] = self.pods.with_shared_keys(node, report)
         self._mark_all_changed()

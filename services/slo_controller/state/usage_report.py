@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sys import intern
 from typing import NamedTuple
 
+from services.slo_controller.state.pod_usage_columns import NO_PODS, PodUsageColumns, pod_usage_columns
 from shared.domain.cpu_memory import MILLI, Amount
 from shared.events.metrics import NodeReported, Usage
 from shared.kube.instants import BadTime, instant_ns
@@ -17,22 +18,6 @@ BAND_VALUES: Mapping[str, int] = {"koord-prod": 9500, "koord-mid": 7500, "koord-
 """Class -> the value by which bands are compared; 0 for any other text. Source: spec/slo-controller.md 0.3."""
 
 BATCH_BAND, MID_BAND = BAND_VALUES["koord-batch"], BAND_VALUES["koord-mid"]
-
-
-class PodUsage(NamedTuple):
-    """The usage of one pod in nano-cores and nano-bytes, and its class in the report.
-
-    Flat, without an Amount inside: a large cluster has a million of them.
-    """
-
-    cpu: int
-    memory: int
-    priority: str
-
-    @property
-    def usage(self) -> Amount:
-        """Cpu and memory as one amount."""
-        return Amount(self.cpu, self.memory)
 
 
 class ApplicationUsage(NamedTuple):
@@ -49,7 +34,7 @@ class UsageReport(NamedTuple):
         at_ns: the instant that it is about; 0 when it has none.
         node: usage of the node; None when it lacks cpu or memory.
         has_node: there is a part about the node at all.
-        pods: `namespace/name` -> its usage.
+        pods: usage of each pod.
         reclaimable: predicted for prod pods; zero without a prediction.
         has_applications, has_reclaimable: the report has these parts; agents that enforce nothing leave them out.
     """
@@ -58,7 +43,7 @@ class UsageReport(NamedTuple):
     has_node: bool = False
     node: Amount | None = None
     system: Amount = Amount()
-    pods: dict[str, PodUsage] = {}  # noqa: RUF012  never changed
+    pods: PodUsageColumns = NO_PODS
     applications: tuple[ApplicationUsage, ...] = ()
     reclaimable: Amount = Amount()
     has_applications: bool = True
@@ -87,10 +72,9 @@ def report_of_node_metric(status: NodeMetricStatus) -> UsageReport:
         has_node=part is not None,
         node=Amount(node["cpu"], node["memory"]) if len(node) == 2 else None,
         system=_amount(part.system_usage) if part else Amount(),
-        pods={
-            f"{pod.namespace}/{pod.name}": PodUsage(*_amount(pod.pod_usage), intern(pod.priority))
-            for pod in status.pods_metric
-        },
+        pods=pod_usage_columns(
+            {f"{pod.namespace}/{pod.name}": (*_amount(pod.pod_usage), pod.priority) for pod in status.pods_metric}
+        ),
         applications=tuple(
             ApplicationUsage(_amount(each.usage), each.priority) for each in status.host_application_metric
         ),
@@ -107,11 +91,13 @@ def report_of_event(report: NodeReported) -> UsageReport:
         has_node=True,
         node=_used(usage) if whole else None,
         system=_used(report.system),
-        pods={
-            pod.pod: PodUsage((pod.cpu_milli or 0) * MILLI, (pod.memory or 0) * NANO, of.priority)
-            for of in report.pods
-            for pod in of.pods
-        },
+        pods=pod_usage_columns(
+            {
+                pod.pod: ((pod.cpu_milli or 0) * MILLI, (pod.memory or 0) * NANO, of.priority)
+                for of in report.pods
+                for pod in of.pods
+            }
+        ),
         applications=tuple(
             ApplicationUsage(_used(Usage(each.cpu_milli, each.memory)), intern(each.priority))
             for each in report.applications or ()

@@ -7,7 +7,8 @@ import pytest
 from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms, calculate_batch, margin_of
 from services.slo_controller.overcommit.node_reservation import RESERVATION, reserved_of
 from services.slo_controller.overcommit.usage_sums import CountedPod, PodDemand, PodSums, UsageSums, sum_usage
-from services.slo_controller.state.usage_report import BATCH_BAND, ApplicationUsage, PodUsage, UsageReport
+from services.slo_controller.state.pod_usage_columns import pod_usage_columns
+from services.slo_controller.state.usage_report import BATCH_BAND, ApplicationUsage, UsageReport
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -163,7 +164,7 @@ def pod(class_: str = "koord-prod", qos: str = "LS", *, numa: tuple[int, ...] = 
 
 
 def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> UsageReport:
-    return UsageReport(pods={} if usage is None else {"d/p": PodUsage(*usage, class_)})
+    return UsageReport(pods=pod_usage_columns({} if usage is None else {"d/p": (*usage, class_)}))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def zone(name: str, cores: str, size: str) -> Zone:
 def zoned(
     zones: tuple[Zone, ...], system: Amount, pods: list[CountedPod], usage: dict[str, Amount], percents: tuple[int, int]
 ) -> dict[str, BatchResources]:
-    measured = UsageReport(pods={key: PodUsage(*size, "koord-prod") for key, size in usage.items()})
+    measured = UsageReport(pods=pod_usage_columns({key: (*size, "koord-prod") for key, size in usage.items()}))
     usage_sums = sum_usage(pods, measured, len(zones))
     strategy = ColocationStrategy(
         cpu_reclaim_threshold_percent=percents[0], memory_reclaim_threshold_percent=percents[1]
@@ -244,12 +245,12 @@ def test_z3_z4_parts_are_rounded_up_to_thousandths() -> None:
 
 
 def test_z5_a_zone_listed_twice_gets_half_of_the_pod() -> None:
-    usage_sums = sum_usage([named("a", (0, 0))], UsageReport(pods={"a": PodUsage(*both(2, 2), "")}), 2)
+    usage_sums = sum_usage([named("a", (0, 0))], UsageReport(pods=pod_usage_columns({"a": (*both(2, 2), "")})), 2)
     assert [sums.used for sums in usage_sums.zones] == [both(1, 1), ZERO]
 
 
 def test_z6_an_unknown_zone_is_ignored() -> None:
-    usage_sums = sum_usage([named("a", (7,))], UsageReport(pods={"a": PodUsage(*both(2, 2), "")}), 2)
+    usage_sums = sum_usage([named("a", (7,))], UsageReport(pods=pod_usage_columns({"a": (*both(2, 2), "")})), 2)
     assert [sums.used for sums in usage_sums.zones] == [both(1, 1), both(1, 1)]
 
 

@@ -7,9 +7,17 @@ from hypothesis import strategies as st
 
 from services.slo_controller.state.pods_on_nodes import SPARE_TEMPLATES
 from services.slo_controller.state.slo_state import SloState
+from shared.domain.cpu_memory import Amount
 from shared.events import RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
-from shared.events.metrics import ApplicationReported, NodeReported, NodeReportsExpired, Usage
+from shared.events.metrics import (
+    ApplicationReported,
+    ClassReported,
+    NodeReported,
+    NodeReportsExpired,
+    PodReported,
+    Usage,
+)
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -18,6 +26,7 @@ from shared.kube.node import (
     NodeMetric,
     NodeMetricStatus,
     NodeUsage,
+    PodUsage,
     Reclaimable,
     ResourceMap,
 )
@@ -151,6 +160,34 @@ def test_pods_of_one_workload_share_their_template_and_demand_also_after_a_resto
         assert one.template is other.template
         assert one.demand is other.demand
     assert restored.encode() == cluster.state.encode()
+
+
+def test_reports_share_their_keys_with_the_pods_also_after_a_restore() -> None:
+    cluster = Cluster()
+    cluster.pod("a")
+    used = ResourceMap(resources={"cpu": "2", "memory": "1Gi"})
+    status = NodeMetricStatus(
+        update_time=instant_text(BEGAN), pods_metric=(PodUsage(name="a", namespace="d", pod_usage=used),)
+    )
+    cluster.append(
+        "cluster", NodeMetricObserved(node="n", object=NodeMetric(metadata=Metadata(name="n"), status=status))
+    )
+    cluster.report(30, {"a": (2_000, G), "no-pod": (1_000, G)})
+    restored = SloState()
+    restored.restore(cluster.state.encode())
+    for state in (cluster.state, restored):
+        key = state.pods.by_uid["uid-a"].key
+        assert state.node_metrics["n"].pods.keys[0] is key
+        assert state.reports["n"].pods.keys[0] is key
+        assert state.reports["n"].pods.keys == ("d/a", "d/no-pod")
+    assert restored.encode() == cluster.state.encode()
+
+
+def test_of_two_usages_of_one_pod_the_last_counts() -> None:
+    cluster = Cluster()
+    old, new = PodReported("d/a", 1_000, G), PodReported("d/a", 2_000, 3 * G)
+    report_without_pods(cluster, 10, pods=(ClassReported("koord-prod", "LS", (old, new)),))
+    assert cluster.state.usage_sums("n").node.used == Amount(2 * G, 3 * G * G)
 
 
 def test_templates_of_deleted_pods_are_dropped() -> None:
