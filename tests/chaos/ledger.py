@@ -21,7 +21,7 @@ REFUSALS = {kind.type_name() for kind in (BindRejected, BindFailed, BindSuppress
 
 
 async def check(cluster: Cluster, namespace: str, postgres: str, expected: set[str]) -> None:
-    """No pod is lost, none is bound or placed twice, and what the scheduler counts is what the API holds."""
+    """Checks that no pod is lost, none is bound or placed twice, and that the scheduler's sums are those of the API."""
     database = Database(postgres)
     try:
         reader = LogReader(database)
@@ -57,17 +57,17 @@ async def _each_pod_is_bound_once(cluster: Cluster, namespace: str, reader: LogR
     assert set(placed) == set(uids), "a bound pod was never placed"
     for uid, seqs in placed.items():
         standing = [seq for seq in seqs if seq not in refused]
-        assert len(standing) == 1, f"{uid} was placed {len(standing)} times without a refusal between"
+        assert len(standing) == 1, f"{uid} was placed {len(standing)} times without a rejection between"
 
 
 async def _bindings(reader: LogReader, nodes: dict[str, str]) -> Counter[str]:
-    """How often the log says of each pod that it was bound; each time to the node that the API says."""
+    """Returns the number of recorded bindings of each pod; checks that each names the node in the API."""
     bound: Counter[str] = Counter()
     async for row in reader.rows(context="cluster", kind="PodBound.v1"):
         event = msgspec.json.decode(row.data, type=PodBound)
         if event.pod_uid in nodes:
             bound[event.pod_uid] += 1
-            assert event.node == nodes[event.pod_uid], f"{event.pod} was told to be on {event.node}"
+            assert event.node == nodes[event.pod_uid], f"{event.pod} was recorded on {event.node}"
     return bound
 
 

@@ -1,8 +1,8 @@
-"""Services are killed with -9 while pods come in on a real API server: no pod is lost and none is bound twice.
+"""Services are killed with SIGKILL while pods are created on a real API server: no pod is lost and none is bound twice.
 
 The short form kills at a few seeded moments, the long one (`make soak`) at fifty. A moment is a count of pods that were
-created or bound, so that on any machine some have no node yet. Failpoints end a service again and again at the places
-where an answer, a commit and an announcement can come apart.
+created or bound, so that on any machine some have no node yet. Failpoints end a service again and again between a
+response, a commit and an announcement.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ PODS = 300
 NODES = 40
 WITHIN_S = 240
 LAST_STEP = PODS + PODS // 2
-"""Of the steps, which are the creation and the binding of each pod: then at least a quarter of the pods has no node
-yet.
+"""Last step of a kill; steps are the creation and the binding of each pod. Up to it at least a quarter of the pods has
+no node yet.
 """
 
 FAILPOINTS = [
@@ -49,7 +49,7 @@ async def nodes(kube_cluster: Cluster) -> AsyncIterator[None]:
 
 
 class Strike(Timeline):
-    """A timeline that does something once, at a step: pods that were seen created or bound, counted together."""
+    """An action that runs once, at a step: the number of pods seen created plus those seen bound."""
 
     def __init__(self, step: int, strike: Callable[[], None]) -> None:
         super().__init__(PODS)
@@ -73,7 +73,7 @@ class Strike(Timeline):
 
 
 async def create_and_wait(cluster: Cluster, namespace: str, timeline: Timeline) -> set[str]:
-    """Create the pods; return when the API shows all of them bound."""
+    """Creates the pods, and waits until the API shows all of them bound."""
     prefix = f"chaos-{next(_numbers)}"
     names = [f"{prefix}-{number}" for number in range(PODS)]
     async with KubeSide(cluster.url, cluster.api.tls, namespace, "koord-scheduler") as side:
@@ -83,13 +83,13 @@ async def create_and_wait(cluster: Cluster, namespace: str, timeline: Timeline) 
 
 
 def bound_of(cluster: Cluster, namespace: str) -> int:
-    """Returns how many pods have a node."""
+    """Returns the number of pods that have a node."""
     pods = cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
 
 
 async def clear(cluster: Cluster, namespace: str, names: set[str]) -> None:
-    """Delete the pods, so that the next ones find room."""
+    """Deletes the pods, so that the next ones fit."""
     async with KubeSide(cluster.url, cluster.api.tls, namespace, "koord-scheduler") as side:
         await side.clear(sorted(names))
 
@@ -124,7 +124,7 @@ async def test_a_killed_service_loses_no_pod_and_binds_none_twice(
 
 @pytest.mark.parametrize(("service", "failpoint"), FAILPOINTS, ids=[f"{name}:{point}" for name, point in FAILPOINTS])
 @pytest.mark.usefixtures("nodes")
-async def test_a_service_that_ends_between_answer_commit_and_announcement_loses_nothing(
+async def test_a_service_that_ends_between_response_commit_and_announcement_loses_nothing(
     kube_cluster: Cluster, namespace: str, tmp_path: Path, service: str, failpoint: str
 ) -> None:
     async with running(kube_cluster, tmp_path, {service: {"KOORD_FAILPOINT": failpoint}}) as system:

@@ -37,9 +37,9 @@ from tests.support.waiting import in_thread, until
 NODE = "swings"
 VICTIMS = ("metrics-ingest", "slo-controller", "gateway", "nats")
 MIN_CORES, MAX_CORES = 4.0, 16.0
-"""Cores in use on the node, half of them beside pods."""
+"""Cores in use on the node, half of them outside of pods."""
 SELLABLE = 32_000 * 60 // 100
-"""Of 32 cores, by the default percentage; what runs beside pods comes off."""
+"""Of 32 cores, by the default percentage; usage outside of pods is subtracted."""
 BUSY, IDLE = SELLABLE - MAX_CORES * 1000 / 2, SELLABLE - MIN_CORES * 1000 / 2
 """Batch-cpu while the node is busy, and while it is idle."""
 INTERVAL_S = 0.5
@@ -49,7 +49,7 @@ COLOCATION = {
     "metricReportIntervalSeconds": 1,
     "metricAggregateDurationSeconds": 4,  # as long as the load stays the same, so that the amount moves all the way
     "updateTimeThresholdSeconds": 1,
-    "resourceDiffThreshold": 0.001,  # each report that says something else is seen on the node
+    "resourceDiffThreshold": 0.001,  # each changed report shows on the node
     "degradeTimeMinutes": 2,
 }
 SETTINGS = {
@@ -59,7 +59,7 @@ SETTINGS = {
 
 
 class Agent:
-    """Reports every half second, and keeps what nobody has taken, as a real one does."""
+    """Reports every half second, and keeps messages until they are accepted, as the real agent does."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -116,7 +116,7 @@ def shuffled(seed: int, count: int) -> Iterator[str]:
     ],
 )
 @pytest.mark.timeout(1800)
-async def test_whoever_is_killed_amounts_follow_the_load_and_pods_are_bound(
+async def test_amounts_follow_the_load_and_pods_are_bound_whichever_process_is_killed(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path, victims: Sequence[str]
 ) -> None:
     api, watch = kube_cluster.api, Watch(kube_cluster)
@@ -164,7 +164,7 @@ async def follows(system: System, watch: Watch, since_ns: int) -> bool:
 
 
 async def swings(watch: Watch) -> None:
-    """Wait until the node has been seen to sell little and much, from now on."""
+    """Waits until the node was observed with low and with high batch-cpu, from now on."""
     since, middle = len(watch.seen), (BUSY + IDLE) / 2
 
     async def both() -> bool:
@@ -174,7 +174,9 @@ async def swings(watch: Watch) -> None:
 
 
 async def what_was_seen_is_in_order(system: System, watch: Watch) -> None:
-    assert all(size is not None and BUSY <= size <= IDLE for size in watch.seen), "never gone, never absurd"
+    assert all(size is not None and BUSY <= size <= IDLE for size in watch.seen), (
+        "never absent, never outside of the range"
+    )
     decided = await decisions(system)
     assert {each.why for each in decided} <= {"first", "changed", "time"}, "never degraded, never off"
     assert all(part.adds_up for each in decided for part in explain(each))

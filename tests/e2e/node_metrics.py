@@ -7,7 +7,8 @@ from cli.dev.local_control_plane import Cluster
 
 
 def report(node: str, *, cores: str, p99: str, age_s: float = 0) -> dict[str, Any]:
-    """A NodeMetric as a koordlet writes it: 10 GiB used, `cores` on average, `p99` cores in the 99th percentile."""
+    """Returns a NodeMetric as koordlet writes it: 10 GiB used, `cores` on average, `p99` cores in the 99th
+    percentile."""
 
     def usage(cpu: str) -> dict[str, Any]:
         return {"resources": {"cpu": cpu, "memory": "10Gi"}}

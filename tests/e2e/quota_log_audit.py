@@ -1,4 +1,4 @@
-"""The whole log of a quota ledger, looked at when everything is over."""
+"""Audit of a quota ledger's whole log, at the end of a test."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,8 +16,8 @@ class Audit(NamedTuple):
 
     Attributes:
         verified: the trial balance after each event.
-        exceeded: charges that the scheduler asked for, after which the quota used more than its runtime of the time.
-        charged: uids of the pods that are charged in the end.
+        exceeded: charges requested by the scheduler after which the quota used more than its runtime at that time.
+        charged: uids of the pods that are charged at the end.
     """
 
     verified: VerifyReport
@@ -26,7 +26,7 @@ class Audit(NamedTuple):
 
 
 def audit(folded: Folded) -> Audit:
-    """Fold the ledger's own log anew, with a look after each charge."""
+    """Folds the ledger's own log again, and compares use with the runtime after each charge."""
     projection = folded.settings.new_state().projection
     exceeded: list[RecordedEvent] = []
 
@@ -35,7 +35,7 @@ def audit(folded: Folded) -> Audit:
             event = record.event
             before = projection.pods.get(event.pod_uid) if isinstance(event, PodCharged) and event.epoch else None
             yield record
-            # One that is charged already only changes hands; the default group has no runtime.
+            # A pod that is charged already only gets a newer cycle; the default group has no runtime.
             if before and not before.charged and before.quota not in RESERVED:
                 info = projection.trees[before.tree].quotas[before.quota]
                 if exceeding(info.used, info.runtime):

@@ -18,7 +18,7 @@ STATUS = "scheduling.koordinator.sh/resource-status"
 
 
 class Stage(NamedTuple):
-    """A namespace of a cluster that a system runs against.
+    """A namespace of a cluster for which a system runs.
 
     Attributes:
         nodes: creates nodes that are removed after the test.
@@ -34,24 +34,24 @@ class Stage(NamedTuple):
             await self.call("POST", self.path(kind), body)
 
     async def call(self, method: str, path: str, body: Any = None, patch: str = "merge") -> dict[str, Any]:
-        """A call as the administrator."""
+        """Calls the API as the administrator."""
         return await asyncio.to_thread(lambda: self.cluster.api.call(method, path, body, patch=patch))
 
     def path(self, kind: str = "pods", name: str = "") -> str:
-        """Of a collection, or of an object in it."""
+        """Returns the path of a collection, or of an object in it."""
         group = "api/v1" if kind in ("pods", "persistentvolumeclaims", "events") else "apis/policy/v1"
         return f"/{group}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
 
     def pod(self, name: str) -> dict[str, Any]:
-        """The pod as it is."""
+        """Returns the present pod."""
         return self.cluster.api.call("GET", self.path("pods", name))
 
     async def placed(self, name: str) -> str:
-        """The pod's node, once it has one."""
+        """Waits until the pod has a node. Returns it."""
         return str(await until(in_thread(lambda: self.pod(name)["spec"].get("nodeName")), f"node for {name}"))
 
     async def refused(self, name: str) -> str:
-        """Waits for the pod's condition that no node takes it. Returns its message."""
+        """Waits until the pod's condition reports it as unschedulable. Returns the message."""
 
         def reported() -> str:
             conditions = {one["type"]: one for one in self.pod(name)["status"].get("conditions", [])}
@@ -61,13 +61,13 @@ class Stage(NamedTuple):
         return str(await until(in_thread(reported), f"condition of {name}"))
 
     async def allocation(self, name: str) -> dict[str, Any]:
-        """The CPUs and zones that the pod was given, once it is bound."""
+        """Waits until the pod is bound. Returns its allocated CPUs and zones."""
         await self.placed(name)
         found: dict[str, Any] = json.loads(self.pod(name)["metadata"]["annotations"][STATUS])
         return found
 
     async def remove(self, name: str) -> None:
-        """Delete a pod at once."""
+        """Deletes a pod without grace."""
         await self.call("DELETE", self.path("pods", name), {"gracePeriodSeconds": 0})
 
 
@@ -85,12 +85,12 @@ def pod(
     annotations: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A pod of one container.
+    """Returns a pod of one container.
 
     Args:
-        on: the only node it may go to.
-        runs_on: the node it is on from the start, without a scheduler.
-        requests: beside cpu and memory.
+        on: the only node that its affinity allows.
+        runs_on: the node that it is created on, without a scheduler.
+        requests: besides cpu and memory.
         limits: as they are.
         annotations: values that are no text are written as JSON.
         spec: fields of the spec.
@@ -108,5 +108,5 @@ def pod(
 
 
 def profiles(*texts: str) -> str:
-    """A configuration of several profiles: the shipped one, and others as YAML list items."""
+    """Returns a configuration of several profiles: the default one, and others as YAML list items."""
     return DEFAULT_PROFILE + "".join(texts)

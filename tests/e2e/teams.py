@@ -1,4 +1,4 @@
-"""Teams of a namespace: their quotas, as many pods as they want, and what the quotas' objects say of themselves."""
+"""Teams of a namespace: their quotas, their pods, and the statuses in the quotas' objects."""
 
 import asyncio
 import json
@@ -42,8 +42,8 @@ class Teams:
     """Quotas and pods of one namespace of a cluster.
 
     Attributes:
-        requests: name of a quota -> milli-cores that pods of it are there for, running or waiting.
-        made: name of a quota -> pods made so far.
+        requests: name of a quota -> milli-cores that its pods request, running or waiting.
+        made: name of a quota -> number of pods created so far.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, pod_milli: int) -> None:
@@ -54,29 +54,29 @@ class Teams:
         self.made: Counter[str] = Counter()
 
     def quotas(self, name: str = "") -> str:
-        """Path of the collection, or of a quota in it."""
+        """Returns the path of the collection, or of a quota in it."""
         path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{self.namespace}/elasticquotas"
         return f"{path}/{name}" if name else path
 
     def pods(self, name: str = "") -> str:
-        """Path of the collection, or of a pod in it."""
+        """Returns the path of the collection, or of a pod in it."""
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         return f"{path}/{name}" if name else path
 
     async def call(self, method: str, path: str, body: Any = None) -> Json:
-        """A call as the administrator."""
+        """Calls the API as the administrator."""
         return await asyncio.to_thread(self.cluster.api.call, method, path, body)
 
     async def items(self, path: str) -> list[Json]:
-        """The objects of a collection."""
+        """Returns the objects of a collection."""
         return list((await self.call("GET", path))["items"])
 
     def tend(self) -> None:
-        """Does the work of a whole cluster: removes pods that a kubelet was to end and those of lost nodes; each quota
-        has as many as are wanted.
+        """Does the work of kubelets and controllers: removes terminating pods and those of lost nodes, and creates or
+        deletes pods until each quota has the requested number.
 
         The API server ends a pod without grace in two steps; when the caller is killed between them, the second is left
-        to the kubelet.
+        to this method.
         """
         with self.cluster.api.session() as api:
             nodes = {body["metadata"]["name"] for body in api.call("GET", "/api/v1/nodes")["items"]}
@@ -110,10 +110,10 @@ class Teams:
     async def settled(
         self, expected: dict[str, QuotaStatus], within_s: float = 600, among: Collection[str] | None = None
     ) -> dict[str, QuotaStatus]:
-        """Returns the statuses once they are as expected, or when the time is over.
+        """Waits until the statuses are as expected, or for the longest time. Returns them.
 
         Args:
-            among: the quotas that are looked at; all of them without.
+            among: the quotas to compare; by default all.
         """
         deadline = time.monotonic() + within_s
         while True:
@@ -126,7 +126,7 @@ class Teams:
             await asyncio.sleep(0.5)
 
     def running(self) -> set[str]:
-        """Uids of the pods that have a node."""
+        """Returns the uids of the pods that have a node."""
         bodies = self.cluster.api.call("GET", self.pods())["items"]
         return {body["metadata"]["uid"] for body in bodies if body["spec"].get("nodeName")}
 

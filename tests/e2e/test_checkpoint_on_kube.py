@@ -1,4 +1,4 @@
-"""A checkpoint leaves the database: from the audit service's log through the gateway into a ConfigMap, which proves the
+"""A checkpoint outside the database: from the audit service's log through the gateway into a ConfigMap that proves the
 log.
 """
 
@@ -38,7 +38,7 @@ async def test_the_config_map_proves_the_log(kube_cluster: Cluster, tmp_path: Pa
     env = {"audit": {"KOORD_AUDIT_KEY": str(key), "KOORD_AUDIT_CHECKPOINT_INTERVAL_S": "1"}}
     async with running(kube_cluster, tmp_path / "system", env, more=("audit",)) as system:
         first = await newest(kube_cluster)
-        while "\\ncluster " not in first:  # signed before the first events of the others arrived
+        while "\\ncluster " not in first:  # signed before the other contexts had their first events
             first = await newest(kube_cluster, other_than=first)
         second = await newest(kube_cluster, other_than=first)
         servers = {"KOORD_POSTGRES": system.endpoints.postgres, "KOORD_NATS": system.endpoints.nats}

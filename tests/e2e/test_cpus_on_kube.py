@@ -1,5 +1,5 @@
-"""CPUs of a pod's own, on a real API server: from the published YAML and NodeResourceTopologies to the annotation that
-the agent reads.
+"""Exclusive CPUs of a pod on a real API server: from the published YAML and NodeResourceTopologies to the annotation
+that the agent reads.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tests.support.waiting import in_thread, until
 STATUS = "scheduling.koordinator.sh/resource-status"
 
 
-async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
+async def test_a_pod_from_the_published_yaml_is_bound_with_exclusive_cpus(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:
     from cli.dev.fake_nodes import create_nodes, node_object
@@ -39,7 +39,8 @@ async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
             (tmp_path / f"{name}.yaml").write_text(manifest.replace("name: nginx-lsr\n", f"name: {name}\n", 1))
             await asyncio.to_thread(cluster.kubectl, "apply", "-n", "web", "-f", str(tmp_path / f"{name}.yaml"))
 
-        # CPUs 0-1 are kubelet's, so NUMA node 1 is the emptier one; each pod has its 4 whole cores on one NUMA node.
+        # CPUs 0-1 are the kubelet's, so NUMA node 1 is the emptier one; each pod has its 4 whole cores on one NUMA
+        # node.
         found = []
         for name in ("first", "second", "third"):
             await create(name)
@@ -50,7 +51,7 @@ async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
         assert zones == [[1], [0], [1]]
         assert found[0][1]["numaNodeResources"][0]["resources"] == {"cpu": "4", "memory": "8Gi"}
 
-        # Two CPUs are left on NUMA node 0: nothing for a fourth, until one of the three goes.
+        # Two CPUs are left on NUMA node 0: not enough for a fourth pod until one of the three is deleted.
         await create("fourth")
 
         def reported() -> str:

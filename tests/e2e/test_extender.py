@@ -1,4 +1,5 @@
-"""A real kube-scheduler that calls ours as its extender: it avoids what we refuse, and we bind and evict for it."""
+"""A real kube-scheduler that calls ours as its extender: it avoids nodes that ours rejects, and ours binds and evicts
+for it."""
 
 import asyncio
 import json
@@ -57,7 +58,7 @@ async def create(cluster: Cluster, body: dict[str, Any]) -> None:
 
 
 def get(port: int, path: str) -> Any:
-    """The answer as JSON; None when it is an error, as while the scheduler has not read so far."""
+    """Returns the response as JSON; None for an error, such as before the scheduler has read the log."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
             return json.load(answer)
@@ -73,7 +74,7 @@ async def rounds_by_extender(system: System) -> int:
 
 
 @pytest.mark.parametrize("by_name", [True, False], ids=["by name", "whole nodes"])
-async def test_kube_scheduler_requests_our_verbs_and_we_bind_for_it(
+async def test_kube_scheduler_calls_our_verbs_and_our_scheduler_binds_for_it(
     own_cluster: StartCluster, tmp_path: Path, *, by_name: bool
 ) -> None:
     cluster = await asyncio.to_thread(own_cluster, installed=True)
@@ -96,7 +97,7 @@ async def test_kube_scheduler_requests_our_verbs_and_we_bind_for_it(
         await asyncio.to_thread(cluster.start_scheduler, f"--config={theirs}")
 
         await create(cluster, pod("web", "500m"))
-        assert await placed(cluster, "web") == "calm", "the load decides, which kube-scheduler does not know"
+        assert await placed(cluster, "web") == "calm", "the load decides, which kube-scheduler does not evaluate"
         assert await rounds_by_extender(system) == 1
         why = json.loads(await koord(system, "why", "pod", "shop/web", "-o", "json"))
         assert why["node"] == "calm"
@@ -107,7 +108,7 @@ async def test_kube_scheduler_requests_our_verbs_and_we_bind_for_it(
         routes = await asyncio.to_thread(get, port, "/apis/v1/__services__")
         assert "/apis/v1/nodes/:nodeName" in routes["GET"]
 
-        # Both nodes that we let pods on are full of batch pods: room is made on one, by us.
+        # Both nodes that pass our filters are full of batch pods: our scheduler evicts some on one of them.
         for number in range(2):
             await create(cluster, pod(f"batch-{number}", "30", "koord-batch"))
             await placed(cluster, f"batch-{number}")

@@ -1,7 +1,6 @@
-"""The loop closed on this machine: a process burns its cores, its agent reports that, and the scheduler avoids this
-node.
+"""The whole loop on this machine: a process uses all cores, the agent reports that, and the scheduler avoids this node.
 
-The node is a real kube-apiserver's, the load is this machine's own, and nothing stands in for anything on the way.
+The API server is a real one, the load is this machine's own, and no component is replaced by a fake.
 """
 
 import asyncio
@@ -30,9 +29,8 @@ INTERVAL_S = 30
 """Between two reports; the least that agents keep to. Their means are over the last minute."""
 
 HOT_PERCENT = 45
-"""From here on a node gets no pods.
-
-Half of the minute is burnt by the second report at the latest, whatever the agent's phase.
+"""Threshold from which on a node gets no pods. The second report at the latest contains half a minute of load, whatever
+the agent's phase.
 """
 
 CONFIG = f"""\
@@ -67,7 +65,7 @@ WOULD_RATHER_RUN_HERE = {
 
 @contextmanager
 def burning() -> Iterator[int]:
-    """Burn all cores; since when, in nanoseconds since the epoch."""
+    """Uses all cores. Yields the begin, in nanoseconds since the epoch."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         yield time.time_ns()
@@ -79,7 +77,7 @@ def burning() -> Iterator[int]:
 
 @asynccontextmanager
 async def agent(on: System, directory: Path) -> AsyncIterator[None]:
-    """The node's agent, with its own login."""
+    """Runs the node's agent with its own login."""
     own = {
         "KOORD_NODE_AGENT_NODE": HERE,
         "KOORD_NODE_AGENT_REPORT_INTERVAL_S": str(INTERVAL_S),
@@ -90,7 +88,7 @@ async def agent(on: System, directory: Path) -> AsyncIterator[None]:
 
 
 def metric() -> dict[str, Any]:
-    """This node's NodeMetric as a cluster's administrator states it."""
+    """Returns this node's NodeMetric with the spec of an administrator."""
     policy = {"reportIntervalSeconds": INTERVAL_S, "aggregateDurationSeconds": 60}
     return {
         "apiVersion": "slo.koordinator.sh/v1alpha1",
@@ -110,7 +108,7 @@ async def reports(on: System) -> list[NodeReported]:
 
 
 async def report_after(on: System, at_ns: int, percent: float) -> NodeReported:
-    """The first report after an instant that shows this much cpu."""
+    """Waits for the first report after an instant with at least this much cpu. Returns it."""
     milli = (os.cpu_count() or 1) * 10 * percent
 
     async def first() -> NodeReported | None:
@@ -121,7 +119,7 @@ async def report_after(on: System, at_ns: int, percent: float) -> NodeReported:
 
 
 async def placed(cluster: Cluster, namespace: str, name: str) -> str:
-    """Create a pod that would rather run here; where it was bound."""
+    """Creates a pod that prefers this node. Returns the node to which it was bound."""
     spec: dict[str, Any] = {"schedulerName": "koord-scheduler", "affinity": WOULD_RATHER_RUN_HERE}
     body = written_pod(name, requests={"cpu": "10m"}, **spec)
     path = f"/api/v1/namespaces/{namespace}/pods"

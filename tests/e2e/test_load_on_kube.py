@@ -1,5 +1,5 @@
-"""The LoadAware examples of spec/scheduler-core.md 3.8 on a real API server: NodeMetrics as a koordlet writes them, and
-where pods go.
+"""The LoadAware examples of spec/scheduler-core.md 3.8 on a real API server: NodeMetrics as koordlet writes them, and
+the nodes that pods are bound to.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ TEN_GIB = "10737418240"
 
 
 def profile(name: str, args: str) -> str:
-    """A profile that differs from Kubernetes' own in LoadAwareScheduling alone; args over Koordinator's defaults."""
+    """Returns a profile that differs from Kubernetes' own in LoadAwareScheduling alone; args over Koordinator's
+    defaults."""
     return f"""\
 - schedulerName: {name}
   pluginConfig:
@@ -57,7 +58,8 @@ def usage(cpu: str, memory: str = TEN_GIB) -> dict[str, Any]:
 def metric(
     node: str, *pods: dict[str, Any], system: dict[str, Any] | None = None, age_s: float = 0, **p95: str
 ) -> dict[str, Any]:
-    """A NodeMetric: 8 cores and 10 GiB used, what pods of the node use, and 95th percentiles by duration (`p95_5m0s`)."""
+    """Returns a NodeMetric: 8 cores and 10 GiB used, the usage of pods, and 95th percentiles by duration
+    (`p95_5m0s`)."""
     updated = (datetime.now(UTC) - timedelta(seconds=age_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
     windows = [{"duration": key.removeprefix("p95_"), "usage": {"p95": usage(cpu)}} for key, cpu in p95.items()]
     measured = {"nodeUsage": usage("8"), "aggregatedNodeUsages": windows}
@@ -75,7 +77,7 @@ def metric(
 
 
 def pod_requesting(milli: int, name: str, on: str, scheduler: str) -> dict[str, Any]:
-    """A pod that is estimated at 85 % of so many milli-cores."""
+    """Returns a pod that is estimated at 85 % of so many milli-cores."""
     return pod(name, f"{milli}m", "1Gi", on=on, scheduler=scheduler)
 
 
@@ -89,7 +91,7 @@ async def test_load_refuses_and_scores_nodes_as_in_the_examples(
     def used(name: str, cpu: str, memory: str = "1Gi", priority: str = "koord-prod") -> dict[str, Any]:
         return {"namespace": namespace, "name": name, "podUsage": usage(cpu, memory), "priority": priority}
 
-    # Pod A of the examples on each node but `prod`: it has just come, is estimated at 1700m, and uses 1000m.
+    # Pod A of the examples on each node but `prod`: it has just started, is estimated at 1700m, and uses 1000m.
     for node in ("plain", "dominant", "weighted", "p95"):
         await stage.create(_lends(f"a-{node}", node))
     # P1, P2 and P3 of example 6.
@@ -131,12 +133,13 @@ async def test_load_refuses_and_scores_nodes_as_in_the_examples(
 
 
 def _lends(name: str, node: str) -> dict[str, Any]:
-    """Requests of 1 core and 1 GiB, limits of twice that: estimated at 1700m and 1503238554 bytes."""
+    """Returns a pod with requests of 1 core and 1 GiB and limits of twice that: estimated at 1700m and 1503238554
+    bytes."""
     return pod(name, "1", "1Gi", limits={"cpu": "2", "memory": "2Gi"}, runs_on=node)
 
 
 async def _examples_4_and_5(stage: Stage, on: System) -> None:
-    """65.0 % may be reached and 65.5 % not; what the node scores for the pod that reaches it, by the weights of its
+    """Checks that 65.0 % may be reached and 65.5 % not, and the score of the node that reaches it by the weights of the
     profile.
     """
     await stage.create(pod_requesting(2095, "too-much", "plain", "plain"))
@@ -151,8 +154,8 @@ async def _examples_4_and_5(stage: Stage, on: System) -> None:
 
 
 async def _example_6(stage: Stage) -> None:
-    """Prod pods by their own threshold: the system, what prod pods use, and the whole estimate of one reported as
-    another class.
+    """Checks the threshold of prod pods: it counts the system, the usage of prod pods, and the whole estimate of a pod
+    reported with another class.
     """
     await stage.create(pod_requesting(1530, "prod-too-much", "prod", "prod"))
     assert "node(s) cpu usage exceed threshold" in await stage.refused("prod-too-much")
@@ -161,8 +164,8 @@ async def _example_6(stage: Stage) -> None:
 
 
 async def _example_7(stage: Stage) -> None:
-    """By the 95th percentile of a window, of the longest where none is named, and by estimates alone where there is no
-    such window.
+    """Checks the 95th percentile of a window, of the longest one where none is named, and estimates alone where there
+    is no such window.
     """
     for milli, scheduler in ((1177, "p95-5m"), (3295, "p95-0s")):
         await stage.create(pod_requesting(milli, f"too-much-{scheduler}", "p95", scheduler))
@@ -173,7 +176,7 @@ async def _example_7(stage: Stage) -> None:
 
 
 async def _example_8(stage: Stage) -> None:
-    """A report of 180 seconds ago or older is no report, and its node takes nothing."""
+    """Checks that a report of 180 seconds ago or older has expired, and that its node is rejected."""
     await stage.create(pod_requesting(100, "unknown", "old", "plain"), pod_requesting(100, "known", "fresh", "plain"))
     assert "node(s) nodeMetric expired" in await stage.refused("unknown")
     assert await stage.placed("known") == "fresh"

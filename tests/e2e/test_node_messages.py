@@ -28,7 +28,7 @@ METRICS = f"/apis/slo.koordinator.sh/v1alpha1/nodemetrics/{NODE}"
 
 
 class Agent:
-    """A node's agent that says what a test wants, with the node's own login."""
+    """An agent with the node's own login that sends the messages of a test."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -54,7 +54,7 @@ async def system(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) -
 
 
 async def created(cluster: Cluster, namespace: str) -> dict[str, Any]:
-    """A pod on the node."""
+    """Creates a pod on the node."""
     labels = {"koordinator.sh/qosClass": "BE"}
     body = written_pod("batch", labels=labels, nodeName=NODE, terminationGracePeriodSeconds=0)
     made: dict[str, Any] = await asyncio.to_thread(
@@ -63,7 +63,7 @@ async def created(cluster: Cluster, namespace: str) -> dict[str, Any]:
     return made
 
 
-async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
+async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_created_for_it(
     system: System, kube_cluster: Cluster, namespace: str
 ) -> None:
     pod = await created(kube_cluster, namespace)
@@ -88,10 +88,10 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
         assert [each["duration"] for each in status["nodeMetric"]["aggregatedNodeUsages"]] == ["5m0s", "10m0s", "30m0s"]
         usage = {"resources": {"cpu": "500m", "memory": "1Gi"}}
         assert status.get("podsMetric", []) in (
-            [],  # reported before the pod was seen
+            [],  # reported before the pod was observed
             [{"namespace": namespace, "name": "batch", "priority": "koord-batch", "qos": "BE", "podUsage": usage}],
         )
-        # What another hand changes is recorded, the echo of the status before it is not.
+        # A change by another client is recorded, the watch event of our own status before it is not.
         label = {"metadata": {"labels": {"rack": "7"}}}
         await asyncio.to_thread(kube_cluster.api.call, "PATCH", METRICS, label)
         objects = (await until(lambda: observed(system), holds=lambda found: "labels" in found[-1]["metadata"]))[:-1]
@@ -102,7 +102,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
 
 
 async def observed(system: System) -> list[dict[str, Any]]:
-    """The NodeMetric as it was recorded, each time."""
+    """Returns each recorded version of the NodeMetric."""
     rows = [row async for row in system.log.rows(context="cluster")]
     return [
         msgspec.json.decode(row.data)["object"]
@@ -128,7 +128,7 @@ async def test_an_eviction_that_an_agent_requests_is_carried_out_on_its_own_node
             in (await node.append_event(subjects.ACTION, action("00000000-0000-4000-8000-000000000000"))).refused
         )
 
-        async def requested() -> Receipt:  # until ingest has seen the pod
+        async def requested() -> Receipt:  # until ingest has folded the pod
             return await node.append_event(subjects.ACTION, action(uid))
 
         await until(requested, holds=lambda reported: reported.accepted)

@@ -49,11 +49,11 @@ MACHINES: Mapping[str, Mapping[str, Any]] = {
     "nine": {},
     "eleven": {"allocatable": {"cpu": "24"}, "annotations": {RATIO: json.dumps({"cpu": 1.5})}},
 }
-"""Node -> what is special about it. Each has two zones of 8 CPUs (4 cores of 2 threads) and 16 GiB."""
+"""Node -> its labels, annotations and allocatable. Each has two zones of 8 CPUs (4 cores of 2 threads) and 16 GiB."""
 
 
 def bound(name: str, cpus: int, on: str, policy: str = "FullPCPUs", exclusive: str = "", **more: Any) -> dict[str, Any]:
-    """A pod with CPUs of its own."""
+    """Returns a pod with exclusive CPUs."""
     spec = {"preferredCPUBindPolicy": policy} | ({"preferredCPUExclusivePolicy": exclusive} if exclusive else {})
     amounts = {"cpu": str(cpus), "memory": "1Gi"}
     return pod(
@@ -62,7 +62,7 @@ def bound(name: str, cpus: int, on: str, policy: str = "FullPCPUs", exclusive: s
     )  # fmt: skip
 
 
-async def test_cpus_and_zones_are_given_as_in_the_examples(
+async def test_cpus_and_zones_are_allocated_as_in_the_examples(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:
     stage = Stage(kube_cluster, namespace, kube_nodes)
@@ -87,8 +87,8 @@ async def test_cpus_and_zones_are_given_as_in_the_examples(
 
 
 async def _cpus_of_their_own(stage: Stage) -> None:
-    """Examples 1, 2 and 6: whole cores, a second pod beside or away from the first, one CPU a core, and cores for
-    oneself.
+    """Checks examples 1, 2 and 6: whole cores, a second pod beside or away from the first, one CPU a core, exclusive
+    cores.
     """
     for pods, cpus in (
         ([bound("one", 4, "two-least"), bound("two", 4, "two-least")], ["0-3", "8-11"]),
@@ -106,7 +106,7 @@ async def _cpus_of_their_own(stage: Stage) -> None:
 
 
 async def _example_7(stage: Stage) -> None:
-    """The zone is chosen by the strategy of the pod's profile, for zones."""
+    """Checks that the zone is chosen by the profile's strategy for zones."""
     for on, scheduler, zone in (("seven-least", "koord-scheduler", 1), ("seven-most", "numa-most", 0)):
         await stage.create(pod(f"{on}-first", "4", "4Gi", on=on))
         assert [one["node"] for one in (await stage.allocation(f"{on}-first"))["numaNodeResources"]] == [0]
@@ -116,7 +116,7 @@ async def _example_7(stage: Stage) -> None:
 
 
 async def _example_8(stage: Stage) -> None:
-    """Twelve CPUs: both zones evenly where the policy allows it, no node where one zone has to do."""
+    """Checks twelve CPUs: both zones evenly where the policy allows it, no node where one zone must suffice."""
     await stage.create(pod("both", "12", "8Gi", on="eight-both"), pod("single", "12", "8Gi", on="eight-single"))
     half = {"cpu": "6", "memory": "4Gi"}
     given = (await stage.allocation("both"))["numaNodeResources"]
@@ -126,8 +126,8 @@ async def _example_8(stage: Stage) -> None:
 
 
 async def _example_9(stage: Stage) -> None:
-    """A pod that wants a zone for itself goes to none that a pod of several zones is in; with the node's policy alone
-    it does.
+    """Checks that a pod with an exclusive zone gets no zone that a pod of several zones uses, and gets one under the
+    node's policy alone.
     """
     await stage.create(bound("wide", 10, "nine"))
     assert (await stage.allocation("wide"))["cpuset"] == "0-9"
@@ -142,7 +142,7 @@ async def _example_9(stage: Stage) -> None:
 
 
 async def _example_11(stage: Stage) -> None:
-    """16 CPUs that count as 24: those that are bound count one and a half times."""
+    """Checks 16 CPUs that count as 24: exclusive CPUs count one and a half times."""
     await stage.create(bound("bound-4", 4, "eleven"), pod("shared", "6", on="eleven", priorityClassName="koord-prod"))
     for name in ("bound-4", "shared"):
         await stage.placed(name)

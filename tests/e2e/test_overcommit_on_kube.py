@@ -1,5 +1,5 @@
-"""Over-commitment on a real API server: what a NodeMetric leaves of a node is sold through its status, and batch pods
-are bound to it.
+"""Overcommitment on a real API server: resources that a NodeMetric reports as unused become batch resources in the
+node's status, and batch pods are bound to them.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.support.kube_system import running
 from tests.support.overcommit_objects import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.support.waiting import in_thread, until
 
-NODE = "sold"
+NODE = "overcommitted"
 PUBLISHED: dict[str, dict[str, Any]] = {
     "colocation-config": {
         "enable": True,
@@ -59,7 +59,7 @@ def config_map(**changes: Any) -> dict[str, Any]:
 
 
 def status() -> dict[str, Any]:
-    """A report of now: 4 cores and 8 GiB, a quarter of it beside pods."""
+    """Returns a report with the present time: 4 cores and 8 GiB, a quarter of it outside of pods."""
     return {
         "updateTime": instant_text(time.time_ns() // SECOND * SECOND),
         "nodeMetric": {
@@ -88,7 +88,7 @@ async def test_unused_resources_are_overcommitted_through_the_status_of_the_node
             api.call("POST", f"{SLO}/nodemetrics", metric)
             api.call("PATCH", f"{SLO}/nodemetrics/{NODE}/status", {"status": status()})
             api.call("POST", CONFIG_MAPS, config_map())
-            # 32 cores, 40 % of them protected, one core used beside pods: 18.2 cores.
+            # 32 cores, 40 % of them protected, one core used outside of pods: 18.2 cores.
             await until(in_thread(overcommitted), holds=lambda size: size == "18200")
             slo = await until(in_thread(lambda: api.call("GET", f"{SLO}/nodeslos")["items"]))
             qos = slo[0]["spec"]["resourceQOSStrategy"]

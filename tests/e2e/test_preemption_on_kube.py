@@ -1,5 +1,5 @@
 """Preemption on a real API server with the disruption controller: the victims, their eviction through the API, and the
-pod that gets the room.
+pod that gets the capacity.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def runs(name: str, cpu: str, on: str, *, grace_s: int = 0, **more: Any) -> dict[str, Any]:
-    """A pod that is on its node from the start; of priority 0 by default."""
+    """Returns a pod with its node set; of priority 0 by default."""
     body = pod(name, cpu, runs_on=on, **more)
     body["spec"]["terminationGracePeriodSeconds"] = grace_s
     return body
@@ -63,7 +63,7 @@ async def test_pods_of_lower_priority_are_preempted_through_the_eviction_api(
 
 
 async def _ready(stage: Stage, *names: str) -> None:
-    """Statuses as kubelets report them."""
+    """Writes statuses as kubelets report them."""
     for name in names:
         condition = {"type": "Ready", "status": "True"}
         status = {"phase": "Running", "conditions": [condition]}
@@ -71,7 +71,7 @@ async def _ready(stage: Stage, *names: str) -> None:
 
 
 async def _guard(stage: Stage) -> None:
-    """A budget that lets none of `guarded` go."""
+    """Creates a disruption budget that allows no eviction of `guarded`."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}, "spec": spec}
     await stage.create(budget, kind="poddisruptionbudgets")
@@ -84,7 +84,7 @@ async def _guard(stage: Stage) -> None:
 
 
 async def _requested(system: System) -> list[str]:
-    """Pods whose eviction was requested, in order."""
+    """Returns the pods whose eviction was requested, in order."""
     return [row.key.partition("/")[2] async for row in system.log.rows(context="scheduling", kind="EvictionRequested")]
 
 
@@ -97,7 +97,7 @@ async def _gone(stage: Stage, name: str) -> None:
 
 
 async def _no_eviction_is_requested(stage: Stage, system: System) -> None:
-    """By a pod that may not preempt, and by one that no eviction would help."""
+    """Checks that no eviction is requested for a pod that may not preempt, nor for one that no eviction would help."""
     await stage.create(
         pod("never", "4", on="full", priorityClassName="polite"),
         pod("too-large", "6", on="full", priorityClassName="hundred"),
@@ -110,7 +110,8 @@ async def _no_eviction_is_requested(stage: Stage, system: System) -> None:
 
 
 async def _the_reprieve_example(stage: Stage) -> None:
-    """Of 4, 2 and 2 cores, 3 are needed: the most important pod stays, though it alone would make the room."""
+    """Checks that of pods with 4, 2 and 2 cores, where 3 are needed, the most important one stays, although its
+    eviction alone would suffice."""
     await stage.create(pod("needs-3", "3", on="eight", priorityClassName="hundred"))
     assert await stage.placed("needs-3") == "eight"
     for name in ("b5", "c5"):
@@ -119,9 +120,9 @@ async def _the_reprieve_example(stage: Stage) -> None:
 
 
 async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -> None:
-    """The pod that no budget guards goes.
+    """Checks that the pod without a disruption budget is evicted.
 
-    While it ends, the pod's status names the node, and lesser pods do not get the room.
+    While it terminates, the preemptor's status names the node, and pods of lower priority do not get the capacity.
     """
     before = await _requested(system)
     await stage.create(pod("urgent", "4", priorityClassName="koord-prod", nodeSelector={"pool": "pair"}))
@@ -131,14 +132,15 @@ async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -
     assert (await _requested(system))[len(before) :] == ["plain"]
     await stage.create(pod("lesser", "4", on="b", priorityClassName="five"))
     assert "Insufficient cpu" in await stage.refused("lesser")
-    await stage.remove("plain")  # its kubelet is done with it
+    await stage.remove("plain")  # its kubelet has ended it
     assert await stage.placed("urgent") == "b"
     assert "nodeName" not in stage.pod("lesser")["spec"]
     assert (await _requested(system))[len(before) :] == ["plain"], "asked once"
 
 
 async def _a_budget_is_honoured(stage: Stage, system: System) -> None:
-    """Where a guarded pod is the only victim, the API rejects its eviction, on record, until the budget allows it."""
+    """Checks that the API rejects the eviction of the only victim, with an outcome in the log, until its disruption
+    budget allows it."""
     await stage.create(pod("insists", "4", on="a", priorityClassName="koord-prod"))
 
     async def refused() -> list[str]:

@@ -1,4 +1,4 @@
-"""The guides' configuration on a real API server, applied with kubectl: each field is seen where it acts."""
+"""The guides' configuration on a real API server, applied with kubectl: the effect of each field."""
 
 import asyncio
 import contextlib
@@ -39,8 +39,8 @@ CONTROLLER = {"slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "0.5"}}
 
 
 class Guide:
-    """Two nodes of 32 cores and 64 GiB, one of them with the label that the guides select; what they sell is read from
-    the API.
+    """Two nodes of 32 cores and 64 GiB, one of them with the label that the guides select; their batch and mid
+    resources are read from the API.
     """
 
     def __init__(self, cluster: Cluster, system: System) -> None:
@@ -51,7 +51,7 @@ class Guide:
         return await asyncio.to_thread(self.cluster.api.call, method, path, body)
 
     async def report(self, node: str, *, beside_pods: str = "2", prod: str = "0", age_s: int = 0) -> None:
-        """A NodeMetric's status, as koordlet would write it."""
+        """Writes a NodeMetric's status, as koordlet would."""
         status = {
             "updateTime": instant_text((time.time_ns() // SECOND - age_s) * SECOND),
             "nodeMetric": {
@@ -63,7 +63,7 @@ class Guide:
         await self.call("PATCH", f"{SLO}/nodemetrics/{node}/status", {"status": status})
 
     async def configure(self, **changes: Any) -> None:
-        """The example's `colocation-config` with other values."""
+        """Applies the example's `colocation-config` with other values."""
         text = json.dumps(DECLARED["colocation-config"] | changes)
         await self.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", {"data": {"colocation-config": text}})
 
@@ -72,8 +72,8 @@ class Guide:
         text = found.get(f"kubernetes.io/{resource}")
         return None if text is None else nanos(text) // 10**9
 
-    async def sells(self, node: str, **amounts: int | None) -> None:
-        """Wait until the node sells exactly this; names as `batch_cpu`."""
+    async def has_amounts(self, node: str, **amounts: int | None) -> None:
+        """Waits until the node has exactly these amounts; names as `batch_cpu`."""
         expected = {name.replace("_", "-"): amount for name, amount in amounts.items()}
 
         async def found() -> dict[str, int | None]:
@@ -82,7 +82,8 @@ class Guide:
         await until(found, holds=lambda overcommitted: bool(overcommitted == expected))
 
     async def seen(self, kind: str, key: str) -> None:
-        """Wait until an event of the cluster is in the log, and its second is over: reports are dated in whole seconds."""
+        """Waits until an event of the cluster is in the log, and its second is over: reports are dated in whole
+        seconds."""
 
         async def rows() -> list[Row]:
             return [row async for row in self.system.log.rows(context="cluster", kind=kind, key=key)]
@@ -115,7 +116,7 @@ async def guide(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) ->
 
 
 def declared_in(declared: Any, found: Any, path: str = "") -> list[str]:
-    """Paths of what is stated and not found so."""
+    """Returns the paths at which `found` lacks a declared value."""
     if isinstance(declared, Mapping):
         if not isinstance(found, Mapping):
             return [path]
@@ -130,7 +131,7 @@ def declared_in(declared: Any, found: Any, path: str = "") -> list[str]:
 
 
 async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide: Guide) -> None:
-    """Each field of the four NodeSLO documents, of the host applications, and of how nodes report."""
+    """Checks each field of the four NodeSLO documents, of the host applications, and of the reports of nodes."""
     await asyncio.to_thread(guide.cluster.apply, EXAMPLE)
 
     async def slo(node: str) -> dict[str, Any]:
@@ -161,23 +162,23 @@ async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide
     }
 
 
-async def test_water_levels_thresholds_and_silence_change_the_overcommitted_amounts(
+async def test_percentages_thresholds_and_missing_reports_change_the_overcommitted_amounts(
     guide: Guide, namespace: str
 ) -> None:
-    """Each field of `colocation-config` that decides an amount, on the amounts in the node's status."""
+    """Checks each field of `colocation-config` that affects an amount, by the amounts in the node's status."""
     api = guide.cluster.api
     await guide.report(PLAIN)
     await guide.report(ANOLIS, prod="11")
     await asyncio.to_thread(guide.cluster.apply, EXAMPLE)
-    # cpuReclaimThresholdPercent 60, memoryReclaimThresholdPercent 65; 2 cores and 4 GiB are used beside pods.
+    # cpuReclaimThresholdPercent 60, memoryReclaimThresholdPercent 65; 2 cores and 4 GiB are used outside of pods.
     memory = 64 * GI - int(64 * GI * 0.35) - 4 * GI
-    await guide.sells(PLAIN, batch_cpu=17_200, batch_memory=memory)
-    # midUnallocatedPercent 10 of what nobody asked for.
-    await guide.sells(PLAIN, mid_cpu=3_000, mid_memory=6 * GI)
-    # prodReclaimable comes on top, midCPUThresholdPercent 40 is the most.
+    await guide.has_amounts(PLAIN, batch_cpu=17_200, batch_memory=memory)
+    # midUnallocatedPercent 10 of the capacity that no pod requests.
+    await guide.has_amounts(PLAIN, mid_cpu=3_000, mid_memory=6 * GI)
+    # prodReclaimable is added, and midCPUThresholdPercent 40 is the limit.
     await guide.report(PLAIN, prod="11")
-    await guide.sells(PLAIN, mid_cpu=12_800)
-    await guide.sells(ANOLIS, batch_cpu=17_200)
+    await guide.has_amounts(PLAIN, mid_cpu=12_800)
+    await guide.has_amounts(ANOLIS, batch_cpu=17_200)
     # resourceDiffThreshold: 9.9 % less is not written, 11 % is; the other node's strategy has 0.2.
     for node in (PLAIN, ANOLIS):
         await guide.report(node, beside_pods="3700m", prod="11")
@@ -188,49 +189,49 @@ async def test_water_levels_thresholds_and_silence_change_the_overcommitted_amou
     )
     for node in (PLAIN, ANOLIS):
         await guide.report(node, beside_pods="3900m", prod="11")
-    await guide.sells(PLAIN, batch_cpu=15_300)
+    await guide.has_amounts(PLAIN, batch_cpu=15_300)
     assert await guide.overcommitted(ANOLIS, "batch-cpu") == 17_200
     # updateTimeThresholdSeconds: then any difference is written.
     await guide.configure(updateTimeThresholdSeconds=1, nodeConfigs=[])
     await guide.report(PLAIN, beside_pods="4")
-    await guide.sells(PLAIN, batch_cpu=15_200)
-    # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that asks for 4 cores and 8 GiB and is not measured
+    await guide.has_amounts(PLAIN, batch_cpu=15_200)
+    # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that requests 4 cores and 8 GiB and is not measured
     # yet.
     requested = {"cpu": "4", "memory": "8Gi"}
     pod = written_pod("prod", requests=requested, limits=requested, nodeName=PLAIN)
     await guide.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
-    await guide.seen("PodObserved", f"{namespace}/prod")  # a pod counts from the report on that comes after it
+    await guide.seen("PodObserved", f"{namespace}/prod")  # a pod counts from the first report after its start on
     await guide.report(PLAIN, beside_pods="4")
-    await guide.sells(PLAIN, batch_cpu=11_200, batch_memory=memory - 8 * GI)
+    await guide.has_amounts(PLAIN, batch_cpu=11_200, batch_memory=memory - 8 * GI)
     await guide.configure(
         cpuCalculatePolicy="maxUsageRequest", memoryCalculatePolicy="request", updateTimeThresholdSeconds=1
     )
-    await guide.sells(PLAIN, batch_cpu=15_200, batch_memory=memory - 4 * GI)
+    await guide.has_amounts(PLAIN, batch_cpu=15_200, batch_memory=memory - 4 * GI)
     await asyncio.to_thread(api.call, "DELETE", f"/api/v1/namespaces/{namespace}/pods/prod", {"gracePeriodSeconds": 0})
     # batchCPUThresholdPercent, batchMemoryThresholdPercent; static mid resources.
     await guide.configure(
         batchCPUThresholdPercent=25, batchMemoryThresholdPercent=25, midReclaimMode="static", midStaticCPUReservedPercent=20,
         midStaticMemoryReservedPercent=30, updateTimeThresholdSeconds=1,
     )  # fmt: skip
-    await guide.sells(PLAIN, batch_cpu=8_000, batch_memory=16 * GI, mid_cpu=6_400, mid_memory=int(64 * GI * 0.3))
-    # The node's own water level: the annotation over the cluster's strategy, the label over the annotation.
+    await guide.has_amounts(PLAIN, batch_cpu=8_000, batch_memory=16 * GI, mid_cpu=6_400, mid_memory=int(64 * GI * 0.3))
+    # The node's own reclaim percentage: the annotation over the cluster's strategy, the label over the annotation.
     await guide.configure(updateTimeThresholdSeconds=1)
     await guide.report(ANOLIS)
     path = f"/api/v1/nodes/{ANOLIS}"
     level = {"node.koordinator.sh/colocation-strategy": '{"cpuReclaimThresholdPercent": 80}'}
     await guide.call("PATCH", path, {"metadata": {"annotations": level}})
-    await guide.sells(ANOLIS, batch_cpu=23_600)
+    await guide.has_amounts(ANOLIS, batch_cpu=23_600)
     await guide.call("PATCH", path, {"metadata": {"labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.5"}}})
-    await guide.sells(ANOLIS, batch_cpu=14_000)
+    await guide.has_amounts(ANOLIS, batch_cpu=14_000)
     # degradeTimeMinutes 15: a report of 14 minutes ago counts, one of 16 does not, and the next brings it back.
     await guide.report(PLAIN, beside_pods="6", age_s=14 * 60)
-    await guide.sells(PLAIN, batch_cpu=13_200)
+    await guide.has_amounts(PLAIN, batch_cpu=13_200)
     await guide.report(PLAIN, beside_pods="6", age_s=16 * 60)
-    await guide.sells(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
+    await guide.has_amounts(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
     assert await guide.overcommitted(ANOLIS, "batch-cpu") == 14_000, "the other node reports"
-    await guide.seen("PodDeleted", f"{namespace}/prod")  # and no longer from the report on that comes after its end
+    await guide.seen("PodDeleted", f"{namespace}/prod")  # and no longer from the first report after its end on
     await guide.report(PLAIN, beside_pods="6")
-    await guide.sells(PLAIN, batch_cpu=13_200)
+    await guide.has_amounts(PLAIN, batch_cpu=13_200)
     # enable.
     await guide.configure(enable=False)
-    await guide.sells(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
+    await guide.has_amounts(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)

@@ -1,4 +1,5 @@
-"""The published YAML, applied with kubectl to a real API server: the pod lands where upstream's rules say."""
+"""The published YAML, applied with kubectl to a real API server: the pod is bound to the node that upstream's rules
+choose."""
 
 import asyncio
 import json
@@ -78,4 +79,4 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
             return str(pod["spec"].get("nodeName", ""))
 
         assert await until(in_thread(second), "binding") == "busy"
-        await koord(system, "audit", "verify")  # every context fits, or it fails
+        await koord(system, "audit", "verify")  # fails unless every context verifies

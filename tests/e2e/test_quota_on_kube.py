@@ -1,8 +1,8 @@
-"""Elastic quota on a real API server: teams that lend, borrow and give back, while a max is lowered, nodes are lost and
-a quota goes.
+"""Elastic quota on a real API server: teams that lend, borrow and return capacity, while a max is lowered, nodes are
+lost and a quota is deleted.
 
 Three levels: five orgs (min 4,000 milli-cores, max 24,000), each of two departments (min 800 for each leaf, max 12,000)
-of three and two leaves (min 800, max 6,000); forty quotas, of which all lend and weigh as much as their max.
+of three and two leaves (min 800, max 6,000); forty quotas, all of which lend and have their max as weight.
 """
 
 import asyncio
@@ -47,21 +47,22 @@ the last node returns        |  4000  4000 |  2000  6000 |  6000  2000 |  4000  
 o2-l1 wants 6,000 again      |  4000  4000 |  2000  6000 |  4000  4000 |  4000  4000 |  4000  4000 |  40000
 the max of o1-l0 is 6,000    |  4000  4000 |  4000  4000 |  4000  4000 |  4000  4000 |  4000  4000 |  40000
 """
-"""What each leaf may use after each step, worked out by hand; the others ask for nothing and lend all they have.
+"""What each leaf may use after each step, computed by hand; the others request nothing and lend all they have.
 
-All five: 20,000 of 40,000 are the orgs' min, the rest is shared alike, 4,000 each; in a department 1,600 are sure and
-6,400 are shared. A lowered max weighs less: of 6,400, o1-l0 is due a quarter and needs only 1,200. Without three nodes
-the minima exceed what there is and shrink in proportion: an org to 2,000, of the 2,400 and 1,600 of its departments
-1,200 and 800, a leaf to 2,000 * 800 / 2,400 = 666. The pods of a deleted quota count in the default group: what they
-use is no longer shared.
+All five: 20,000 of 40,000 are the orgs' min, the rest is shared equally, 4,000 each; in a department 1,600 are
+guaranteed and 6,400 are shared. A lowered max is a lower weight: of 6,400, o1-l0 may have a quarter and needs only
+1,200. Without three nodes
+the minima exceed the capacity and are scaled in proportion: an org to 2,000, of the 2,400 and 1,600 of its departments
+1,200 and 800, a leaf to 2,000 * 800 / 2,400 = 666. The pods of a deleted quota count in the default group: their use is
+subtracted before sharing.
 """
 
 
 class Row(NamedTuple):
-    """A step, and what each leaf may use after it, in milli-cores; a quota that is not there has no number.
+    """A step, and what each leaf may use after it, in milli-cores; a quota that does not exist has no number.
 
     Attributes:
-        shared: what there is for all.
+        shared: the sum of all.
     """
 
     step: str
@@ -81,7 +82,8 @@ def table() -> list[Row]:
 
 
 def expected(row: Row, teams: Teams) -> dict[str, QuotaStatus]:
-    """Returns the expected statuses: a leaf uses what whole pods make of its runtime, and above it everything is a sum."""
+    """Returns the expected statuses: a leaf uses as many whole pods as its runtime allows, and above it everything is a
+    sum."""
     idle = [name for name in (body["metadata"]["name"] for body in forty()) if name not in REQUESTING]
     found = dict.fromkeys([*row.runtimes, *idle], QuotaStatus(0, 0))
     for leaf, runtime in row.runtimes.items():
@@ -162,17 +164,17 @@ STEPS: dict[str, Step] = {
     "o2-l1 wants 6,000 again": want(6000, "o2-l1"),
     "the max of o1-l0 is 6,000": limit("o1-l0", "6"),
 }
-"""Undone in the end, so that they can be gone through again and again."""
+"""The last steps undo the first, so that the steps can be repeated."""
 
 
 class Kills:
     """Services killed at random, while steps go on.
 
-    Where there are fewer kills than steps, each of the first steps has one; else they come at any time, and each step
-    has some.
+    With fewer kills than steps, each of the first steps has one; else the kills are spread at random, and each step has
+    some.
 
     Attributes:
-        step: what goes on.
+        step: name of the current step.
         during: step -> service -> how often it was killed.
     """
 
@@ -188,7 +190,7 @@ class Kills:
         for _ in range(self._count):
             if self._one_a_step is not None:
                 await self._one_a_step.acquire()
-            await self._supervisor.wait_leading(240)  # else nothing would get done between two kills
+            await self._supervisor.wait_leading(240)  # else no step would progress between two kills
             await asyncio.sleep(self._chance.uniform(0.5, 5))
             service = self._chance.choice(("scheduler", "quota-ledger", "quota-ledger", "gateway"))
             self._supervisor.kill(service)
@@ -196,7 +198,7 @@ class Kills:
         await self._supervisor.wait_leading(240)
 
     async def another(self) -> None:
-        """Wait for the next one; not when all are done."""
+        """Waits for the next kill; returns at once when all are done."""
         before = self.done
         if self._one_a_step is not None:
             self._one_a_step.release()
@@ -214,7 +216,7 @@ def make_nodes(cluster: Cluster, names: Sequence[str]) -> None:
 
 @pytest.fixture
 async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[tuple[Cluster, System]]:
-    # A cluster of its own: what there is to share is the sum of all nodes.
+    # A cluster of its own: the shared capacity is the sum of all nodes.
     cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "teams")
     await asyncio.to_thread(make_nodes, cluster, NODES)
@@ -231,7 +233,7 @@ async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[tuple
 async def test_five_teams_share_forty_quotas_whatever_is_killed(
     site: tuple[Cluster, System], pod_milli: int, count: int
 ) -> None:
-    """The steps are gone through again until all kills are done; in the long form with 2,400 pods."""
+    """Repeats the steps until all kills are done; in the long form with 2,400 pods."""
     cluster, system = site
     teams, kills, rounds = Teams(cluster, "teams", pod_milli), Kills(system.supervisor, count), 0
     for body in forty():
@@ -257,5 +259,5 @@ async def test_five_teams_share_forty_quotas_whatever_is_killed(
     assert found.exceeded == []
     assert found.charged == teams.running()
     assert kills.done == count
-    assert len(list(filter(None, kills.during.values()))) == min(count, len(STEPS)), "a step was spared"
+    assert len(list(filter(None, kills.during.values()))) == min(count, len(STEPS)), "a step had no kill"
     assert set().union(*kills.during.values()) == {"scheduler", "quota-ledger", "gateway"}

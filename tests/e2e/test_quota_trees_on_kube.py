@@ -1,8 +1,7 @@
-"""Quota trees as the published guide to them has it: nodes of two zones, a tree for each, a team in one of them, and a
-pod.
+"""Quota trees as in the published guide: nodes of two zones, a tree for each, a team in one of them, and a pod.
 
-The numbers are the guide's: nodes of 4 cores with 3.9 to give, two in zone k and one in zone g; the tree-ids are those
-that it shows.
+The numbers are the guide's: nodes of 4 cores of which 3.9 are allocatable, two in zone k and one in zone g; the
+tree-ids are the guide's, too.
 """
 
 import asyncio
@@ -106,7 +105,7 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             "shared-weight": {"cpu": "3", "memory": "6Gi"},
         }
 
-        # A team may take 6 of a tree: in k, where the child lends 2 of its 3, it gets them; in g there are 3.9 for it.
+        # A team may use 6 of a tree: in k, where the child lends 2 of its 3, it gets them; in g there are 3.9 for it.
         for zone in TREES:
             body = quota(f"{zone}-team", f"cn-hangzhou-{zone}-root-quota", 1000, 6000, is_parent=False)
             body["spec"] = {bound: amounts | {"memory": "6Gi"} for bound, amounts in body["spec"].items()}

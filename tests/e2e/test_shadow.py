@@ -1,4 +1,4 @@
-"""Shadow mode beside a real kube-scheduler: we follow and compare, and nothing is written."""
+"""Shadow mode beside a real kube-scheduler: it follows and compares, and writes nothing."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ def shop_pod(name: str, cpu: str, memory: str, scheduler: str = "default-schedul
 
 
 def create_pods(cluster: Cluster, names: Sequence[str]) -> None:
-    """As fast as the API takes them over four connections."""
+    """Creates pods as fast as the API accepts them over four connections."""
 
     def create(share: Sequence[str]) -> None:
         with cluster.api.session() as session:
@@ -74,7 +74,7 @@ def all_bound(cluster: Cluster, count: int) -> bool:
 
 
 def api_sums(cluster: Cluster) -> dict[str, tuple[int, int, int]]:
-    """Node -> pods on it that have not ended, and what these ask for: milli-cores and bytes."""
+    """Returns node -> number of pods on it that have not ended, and their requests: milli-cores and bytes."""
     sums: dict[str, tuple[int, int, int]] = {}
     for pod in cluster.api.call("GET", "/api/v1/pods")["items"]:
         node = pod["spec"].get("nodeName")
@@ -90,7 +90,7 @@ def api_sums(cluster: Cluster) -> dict[str, tuple[int, int, int]]:
 
 
 async def our_sums(system: System) -> dict[str, tuple[int, int, int]]:
-    """The same by our State, folded from the log."""
+    """Returns the same by our State, folded from the log."""
     view = ClusterView()
     for context, kinds in SERVICE.member(0, 1).follows.items():
         head = (await system.log.head(context)).seq
@@ -138,7 +138,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
     async with running(cluster, tmp_path, SHADOW, ACCOUNT) as system:
         await until(lambda: events(system, "cluster", InitialListCompleted), "the first lists")
 
-        # Each binding from here on is compared. Ours are decided as ever, and withheld.
+        # Each binding from here on is compared. Ours are decided as always, and suppressed.
         ours, too_large = (
             shop_pod("ours", "1", "1Gi", "koord-scheduler"),
             shop_pod("too-large", "99", "1Gi", "koord-scheduler"),
@@ -179,7 +179,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         await _until_quiet(system)
         compared = await comparisons(system)
         assert len({one.pod_uid for one in compared}) == len(compared), "each pod once"
-        assert len(compared) >= WATCHED + AFTER, "the successor went on comparing"
+        assert len(compared) >= WATCHED + AFTER, "the successor continued to compare"
         assert all(one.evaluation.nodes == len(nodes) for one in compared)
         found = json.loads(await koord(system, "shadow", "report", "-o", "json"))
         assert found["compared"] == len(compared)
@@ -194,7 +194,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
             assert words in table, table
 
         placed = await events(system, "scheduling", PodPlaced)
-        assert [one.pod for one in placed] == ["shop/ours"], "withheld, and not tried again"
+        assert [one.pod for one in placed] == ["shop/ours"], "suppressed, and not tried again"
         outcomes = await events(system, "cluster", *OUTCOMES)
         assert {type(one) for one in outcomes} == {BindSuppressed, DesiredStateSuppressed}
         assert "suppressed" in await koord(system, "why", "pod", "shop/ours", "-o", "json")
@@ -209,7 +209,7 @@ async def _until_compared(system: System, count: int) -> None:
 
 
 async def _until_quiet(system: System) -> None:
-    """Until nothing was appended to `scheduling` for a while: what can be compared is."""
+    """Waits until nothing was appended to `scheduling` for a while: every comparison is recorded then."""
     before = Position()
     async with asyncio.timeout(60):
         while before != (head := await system.log.head("scheduling")):

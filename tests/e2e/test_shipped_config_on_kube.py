@@ -1,4 +1,4 @@
-"""Koordinator's own ConfigMap on a real API server, changed while the scheduler runs: taken over, refused, and with
+"""Koordinator's own ConfigMap on a real API server, changed while the scheduler runs: applied, rejected, and with
 several profiles.
 """
 
@@ -41,14 +41,14 @@ COLOCATED = """\
       disabled: [{name: "*"}]
       enabled: [{name: NodeResourcesFitPlus, weight: 2}, {name: ScarceResourceAvoidance, weight: 3}]
 """
-"""One profile more: pods without GPUs keep off GPU nodes, pods with GPUs fill them one by one."""
+"""Another profile: pods without GPUs avoid GPU nodes, pods with GPUs fill them one by one."""
 
 
 def batch(milli: str) -> dict[str, str]:
     return {"kubernetes.io/batch-cpu": milli, "kubernetes.io/batch-memory": "1Gi"}
 
 
-async def test_the_shipped_configmap_places_pods_and_the_next_one_is_taken_over_while_it_runs(
+async def test_the_shipped_configmap_places_pods_and_the_next_one_is_applied_while_the_scheduler_runs(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:
     stage = Stage(kube_cluster, namespace, kube_nodes)
@@ -63,7 +63,7 @@ async def test_the_shipped_configmap_places_pods_and_the_next_one_is_taken_over_
     try:
         async with running(kube_cluster, tmp_path) as system:
             await _shipped_rules(stage)
-            await _refused_and_taken(stage, system)
+            await _rejected_and_applied(stage, system)
             await koord(system, "audit", "verify")
     finally:
         await stage.call("DELETE", CONFIG_MAP)
@@ -72,12 +72,13 @@ async def test_the_shipped_configmap_places_pods_and_the_next_one_is_taken_over_
 
 
 async def _shipped_rules(stage: Stage) -> None:
-    """Load is scored and refuses nobody; batch resources count in fit and score; stock plugins are all there."""
+    """Checks that load is scored and rejects no node, that batch resources count in fit and score, and that all stock
+    plugins are enabled."""
     await stage.create(pod("web", "1", "1Gi"), pod("web-busy", "1", "1Gi", on="busy"))
     assert await stage.placed("web") == "calm"
     assert await stage.placed("web-busy") == "busy", "at 97 % of its cores: usageThresholds of 0 check nothing"
 
-    # Two batch pods on an even cluster part: the second goes where batch-cpu is left, against the load's word.
+    # Two batch pods on equal nodes: the second goes to the node with free batch-cpu, although its load is higher.
     await stage.create(pod("big", priorityClassName="koord-batch", requests=batch("18000"), limits=batch("18000")))
     assert await stage.placed("big") == "calm"
     await stage.create(pod("next", priorityClassName="koord-batch", requests=batch("3000"), limits=batch("3000")))
@@ -91,9 +92,9 @@ async def _shipped_rules(stage: Stage) -> None:
     assert await stage.placed("db") == "dedicated"
 
 
-async def _refused_and_taken(stage: Stage, system: System) -> None:
-    """A bad one is refused by path and reason and changes nothing; one with a profile more serves that scheduler's
-    pods.
+async def _rejected_and_applied(stage: Stage, system: System) -> None:
+    """Checks that an invalid configuration is rejected with path and reason and changes nothing, and that one with
+    another profile schedules that profile's pods.
     """
     bad = DEFAULT_PROFILE.replace("nodeMetricExpirationSeconds: 300", "nodeMetricExpirationSeconds: 0")
     await _configure(stage, bad)
@@ -125,7 +126,7 @@ async def _refused_and_taken(stage: Stage, system: System) -> None:
 
 
 async def _configure(stage: Stage, text: str) -> None:
-    """Put the ConfigMap as `kubectl apply` would."""
+    """Writes the ConfigMap as `kubectl apply` would."""
     body = {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "koord-scheduler-config", "namespace": "koordinator-system"},

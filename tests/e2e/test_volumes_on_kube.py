@@ -1,5 +1,5 @@
-"""Volumes on a real API server with Kubernetes' own volume controllers: pods go where their volumes are, and volumes
-where their pods go.
+"""Volumes on a real API server with Kubernetes' own volume controllers: pods are bound where their volumes are, and
+volumes are provisioned where their pods are.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def volume(
     mode: str = "ReadWriteOnce",
     claim: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
-    """A volume that is reachable from one node, or from the nodes of a zone."""
+    """Creates a volume that is accessible from one node, or from the nodes of a zone."""
     key, value = (HOST, node) if node else (ZONE, zone)
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     spec: dict[str, Any] = {
@@ -56,7 +56,7 @@ def claim(name: str, class_: str, mode: str = "ReadWriteOnce", size: str = "5Gi"
 
 
 def uses(name: str, *claims: str, on: str = "") -> dict[str, Any]:
-    """A pod with these claims."""
+    """Returns a pod with these claims."""
     volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
     return pod(name, "500m", "1Gi", on=on, volumes=volumes)
 
@@ -76,7 +76,7 @@ async def test_pods_and_volumes_come_together_on_one_node(own_cluster: StartClus
     await asyncio.to_thread(cluster.start_controllers)
     async with running(cluster, tmp_path) as system:
         await _bound_before(stage)
-        await _chosen_of_those_there_are(stage)
+        await _chosen_among_existing(stage)
         await _made_for_the_node(stage)
         await _one_pod_at_a_time(stage)
         await koord(system, "audit", "verify")
@@ -87,26 +87,26 @@ def _claim_is(stage: Stage, name: str, condition: Callable[[dict[str, Any]], Any
 
 
 async def _bound(stage: Stage, name: str) -> str:
-    """The claim's volume, once the volume controller has bound it."""
+    """Waits until the volume controller has bound the claim. Returns its volume."""
     found = _claim_is(stage, name, lambda one: one["status"].get("phase") == "Bound" and one["spec"]["volumeName"])
     return str(await until(in_thread(found), f"volume for {name}"))
 
 
 async def _bound_before(stage: Stage) -> None:
-    """A claim that is bound already: its volume says from where it can be reached, and the pod goes there or nowhere."""
+    """Checks a claim that is bound already: its volume restricts the pod to the nodes from which it is accessible."""
     await stage.create(uses("early", "data"))
     assert 'persistentvolumeclaim "data" not found' in await stage.refused("early")
     await stage.call("POST", VOLUMES, volume("in-zone-b", "at-once", zone="zone-b"))
     await stage.create(claim("data", "at-once"), kind="persistentvolumeclaims")
     assert await _bound(stage, "data") == "in-zone-b"
-    assert await stage.placed("early") in {"b1", "b2"}, "woken by its claim"
+    assert await stage.placed("early") in {"b1", "b2"}, "requeued by its claim"
     await stage.create(uses("elsewhere", "data", on="a1"))
     reported = await stage.refused("elsewhere")
     assert "didn't match PersistentVolume's node affinity" in reported, reported
 
 
-async def _chosen_of_those_there_are(stage: Stage) -> None:
-    """A claim that waits: one of the volumes there are is chosen, the smallest that fits, on the pod's node."""
+async def _chosen_among_existing(stage: Stage) -> None:
+    """Checks a claim that waits for its pod: the smallest existing volume that fits on the pod's node is chosen."""
     for name, node, size in (("disk-a1", "a1", "8Gi"), ("disk-a1-large", "a1", "80Gi"), ("disk-b2", "b2", "20Gi")):
         await stage.call("POST", VOLUMES, volume(name, "local", node=node, size=size))
     await stage.create(claim("small", "local"), claim("large", "local", size="15Gi"), kind="persistentvolumeclaims")
@@ -122,8 +122,8 @@ async def _chosen_of_those_there_are(stage: Stage) -> None:
 
 
 async def _made_for_the_node(stage: Stage) -> None:
-    """A claim whose class makes volumes: the chosen node is written to it, and the pod follows once the volume is
-    there.
+    """Checks a claim whose class provisions volumes: the chosen node is written to it, and the pod is bound once the
+    volume exists.
     """
     await stage.create(claim("fresh", "made"), kind="persistentvolumeclaims")
     await stage.create(uses("waits", "fresh"))
@@ -133,14 +133,14 @@ async def _made_for_the_node(stage: Stage) -> None:
     )
     assert node in {"a1", "a2", "b1", "b2"}
     assert "nodeName" not in stage.pod("waits")["spec"]
-    # What the driver's provisioner does.
+    # This is the work of the driver's provisioner.
     await stage.call("POST", VOLUMES, volume("made-1", "made", node=node, claim=(stage.namespace, "fresh")))
     assert await _bound(stage, "fresh") == "made-1"
     assert await stage.placed("waits") == node
 
 
 async def _one_pod_at_a_time(stage: Stage) -> None:
-    """ReadWriteOncePod: a second pod waits until the first is gone, on whichever node."""
+    """Checks ReadWriteOncePod: a second pod waits until the first is gone, on every node."""
     await stage.call("POST", VOLUMES, volume("private", "at-once", zone="zone-a", mode="ReadWriteOncePod"))
     await stage.create(claim("own", "at-once", "ReadWriteOncePod"), kind="persistentvolumeclaims")
     assert await _bound(stage, "own") == "private"

@@ -1,4 +1,5 @@
-"""The gateway's webhooks behind a real API server: profiles are applied, invalid objects are refused with our messages."""
+"""The gateway's webhooks behind a real API server: profiles are applied, invalid objects are rejected with our
+messages."""
 
 import asyncio
 import json
@@ -101,7 +102,7 @@ class Site:
         return self.create(f"/api/v1/namespaces/{namespace}/pods", body)
 
     def refusal(self, path: str, body: Mapping[str, Any]) -> str:
-        """Creates an object that must be refused; returns the message."""
+        """Creates an object that must be rejected; returns the message."""
         with pytest.raises(ApiRefused) as refused:
             self.create(path, body)
         return str(refused.value)
@@ -249,7 +250,7 @@ def _what_is_bad_is_refused(site: Site) -> None:
 
 
 def _quotas_come_one_after_the_other(site: Site) -> None:
-    """Objects that were created just before count."""
+    """Checks that objects created just before count."""
     site.create(QUOTAS, quota("org", is_parent=True))
     made = site.create(QUOTAS, quota("team", "org"))
     assert json.loads(made["metadata"]["annotations"]["quota.scheduling.koordinator.sh/shared-weight"]) == {"cpu": "10"}
@@ -306,7 +307,7 @@ def _what_a_kubelet_reports_is_amplified(site: Site) -> None:
     assert message["status"]["allocatable"] == {"cpu": "40", "memory": "64Gi", "pods": "110"}
     assert message["status"]["capacity"]["cpu"] == "32"
     assert json.loads(message["metadata"]["annotations"][raw]) == {"cpu": "32", "memory": "64Gi"}
-    assert report("16")["status"]["allocatable"]["cpu"] == "20", "the kubelet has another word"
+    assert report("16")["status"]["allocatable"]["cpu"] == "20", "the kubelet updates the status"
     annotate("much")
     with pytest.raises(ApiRefused, match=r"node amplified: annotation .* is 'much'"):
         report("8")
@@ -347,7 +348,8 @@ def _labels_that_put_a_node_under_two_strategies_are_refused(site: Site) -> None
 
 
 async def _pods_are_measured(site: Site) -> None:
-    """Of ten concurrent pods the quota admits as many as fit, while another client writes it, and has their requests."""
+    """Checks that of ten concurrent pods the quota admits as many as fit, while another client writes it, and records
+    their requests."""
     site.create(QUOTAS, quota("small", cpu="2", least="0"))
     labels = {"quota.scheduling.koordinator.sh/name": "small"}
     pods = "/api/v1/namespaces/web/pods"
@@ -451,7 +453,7 @@ async def _a_standby_answers(site: Site, database: str, leading: System) -> None
             except OSError:
                 return None
 
-        answer = await until(in_thread(send), "answer of the standby")
+        answer = await until(in_thread(send), "response of the standby")
         steps = json.loads(b64decode(answer["response"]["patch"]))
         assert {"op": "add", "path": "/spec/priority", "value": 5000} in steps
         assert leading.gateway.running
@@ -474,7 +476,7 @@ async def test_certificates_change_while_pods_are_created(site: Site, database: 
             authorities.add(secret["data"]["ca.crt"])
             found = await asyncio.to_thread(
                 site.pod, f"p-{made}"
-            )  # with failurePolicy Fail: refused if TLS were not trusted
+            )  # with failurePolicy Fail: rejected if TLS were not trusted
             assert found["spec"]["priority"] == 5000
             made += 1
             await asyncio.sleep(0.1)

@@ -7,8 +7,8 @@ TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 
 
 def topology(node: str, reserved: str) -> dict[str, Any]:
-    """NodeResourceTopology of a koordlet for a machine with two sockets, each a NUMA node with 4 cores of 2 threads and
-    16 GiB.
+    """Returns the NodeResourceTopology as koordlet writes it, for a machine with two sockets, each a NUMA node with 4
+    cores of 2 threads and 16 GiB.
     """
     detail = [{"id": cpu, "core": cpu // 2, "socket": cpu // 8, "node": cpu // 8} for cpu in range(16)]
     amounts = [

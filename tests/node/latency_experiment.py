@@ -13,8 +13,8 @@ from tests.support.waiting import until
 COLOCATED = {"koordinator.sh/enable-colocation": "true"}
 THRESHOLD = 30
 HELD = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": THRESHOLD}
-"""Of two cores the service and all that runs beside the node use more: best effort is limited to the least, 2 ms of
-each 100."""
+"""The NodeSLO's threshold while best effort is suppressed. The service and other processes use more of the two cores,
+so best effort gets the minimum, 2 ms of each 100."""
 
 
 class Pace(NamedTuple):
@@ -58,7 +58,7 @@ class Service(NamedTuple):
         async def acts() -> bool:
             return (self.quota_us() != -1) == on
 
-        await until(acts, f"quota {'of' if on else 'taken from'} best effort")
+        await until(acts, f"quota {'of' if on else 'removed from'} best effort")
 
     async def burn(self, cores: int) -> None:
         """Makes batch pods burn so many cores; 0 removes them."""

@@ -18,7 +18,7 @@ def pod(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A pod of one container, `main`, that a real node can start.
+    """Returns a pod of one container, `main`, that a real node can start.
 
     Args:
         arguments: of the program: `-listen HOST:PORT`, `-burn CORES`, `-hold MIB`.

@@ -219,7 +219,7 @@ async def test_the_topology_of_the_node_is_reported_and_its_cpu_normalized_and_a
     async def as_before() -> bool:
         return nanos(there.node.status()["allocatable"]["cpu"]) == raw
 
-    await until(as_before, "cpu as the kubelet says it")
+    await until(as_before, "cpu as the kubelet reports it")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -240,7 +240,9 @@ async def test_best_effort_is_suppressed_by_quota_beside_a_service_and_released_
     "victims",
     [pytest.param(("node-agent", "gateway"), id="short"), pytest.param(VICTIMS, id="long", marks=pytest.mark.soak)],
 )
-async def test_pods_run_on_and_are_held_while_services_are_killed(service: Service, victims: Sequence[str]) -> None:
+async def test_pods_run_on_and_stay_suppressed_while_services_are_killed(
+    service: Service, victims: Sequence[str]
+) -> None:
     await service.hold(on=True)
     await service.burn(2)
     async with watched(service):

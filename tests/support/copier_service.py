@@ -1,4 +1,4 @@
-"""The smallest service there is: follows `source` and says in `copy`, once for each event there, that it was seen.
+"""A minimal service for tests: follows `source` and records in `copy`, once for each event there, that it was seen.
 
 python -m tests.support.copier_service      runs it as `koord run` runs a service
 """
@@ -86,14 +86,14 @@ class CopyState:
 
 
 def missing(state: CopyState, most: int) -> list[Draft]:
-    """The difference between `source` and what our own log says of it, oldest first."""
+    """Returns the events of `source` without a copy in our own log, oldest first."""
     copied = sum(len(of) for of in state.copied.values())
     left = list(state.seen.items())[copied:][:most]  # both are in the order of `source`
     return [Draft(Copied(name=name, of=seq), cause=Cause("source", seq)) for seq, name in left]
 
 
 async def lead(runtime: Runtime) -> None:
-    """Copies what is missing, then wait for more."""
+    """Copies missing events, then waits for more."""
     settings: CopierSettings = runtime.settings
     while not runtime.draining.is_set():
         if drafts := missing(runtime.state, settings.batch):
@@ -105,7 +105,7 @@ async def lead(runtime: Runtime) -> None:
 
 
 async def count(runtime: Runtime, _question: bytes) -> bytes:
-    """How many were copied."""
+    """Returns the number of copied events."""
     return b"%d" % len(runtime.state.copied)
 
 

@@ -9,9 +9,8 @@ T = TypeVar("T")
 
 
 def steps_of(function: Callable[[], T]) -> tuple[T, int]:
-    """Returns its result, and how many lines run for it, each turn of a loop counted.
-
-    What NumPy and compiled code do inside is one line.
+    """Returns the result of a call, and the number of executed lines, each iteration of a loop counted. A call of NumPy
+    or compiled code is one line.
     """
     steps = 0
 

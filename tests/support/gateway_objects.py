@@ -20,7 +20,7 @@ TOKEN_VOLUME = {
 
 
 def pod(name: str = "web-0", *, uid: str = "", version: str = "5", node: str = "", **more: Any) -> dict[str, Any]:
-    """A pod of namespace `shop` as the API sends it, with much that is not kept."""
+    """Returns a pod of namespace `shop` as the API sends it, with many fields that are not kept."""
     annotations = {
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
         "cni.projectcalico.org/podIP": "10.0.0.7/32",
@@ -60,7 +60,7 @@ def pod(name: str = "web-0", *, uid: str = "", version: str = "5", node: str = "
 
 
 def node(name: str = "n1", *, version: str = "7", heartbeat: str = "2026-05-01T20:00:00Z") -> dict[str, Any]:
-    """A node as the API sends it."""
+    """Returns a node as the API sends it."""
     ready = {
         "type": "Ready",
         "status": "True",

@@ -1,6 +1,4 @@
-"""How many random examples a property gets: a quarter of them in `make unit` and `make test`, all of them in `make
-soak`.
-"""
+"""The number of random examples of a property: a quarter in `make unit` and `make test`, all of them in `make soak`."""
 
 import os
 

@@ -40,7 +40,7 @@ class System(NamedTuple):
 
 @asynccontextmanager
 async def beside(*parts: Any) -> AsyncIterator[None]:
-    """Runs these meanwhile; an error of theirs is one of the test."""
+    """Runs coroutines during the block; an error in one of them fails the test."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         yield
@@ -52,7 +52,7 @@ async def beside(*parts: Any) -> AsyncIterator[None]:
 
 
 async def struck(system: System, victim: str) -> None:
-    """Ends a process with -9; the supervisor starts a service again, and NATS is started again here, as `koord up`
+    """Kills a process with SIGKILL; the supervisor restarts a service, and this function restarts NATS, as `koord up`
     does.
     """
     if victim != "nats":
@@ -78,7 +78,7 @@ async def running(
     Args:
         env: service -> variables for it alone.
         account: namespace and name of the gateway's service account.
-        more: services to run beside these two.
+        more: services to run besides these two.
         nodes: nodes whose agents get a login.
     """
     env = env or {}

@@ -1,5 +1,5 @@
-"""A small system of real parts for the tests of the log: a writer of `source`, copier processes, and what the log says
-of them.
+"""A small system of real components for the tests of the log: a writer of `source`, copier processes, and reads of
+their logs.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ async def declare(url: str, rows: int = 1_000_000, contexts: Sequence[str] = ("s
 
 
 class Copy(NamedTuple):
-    """An event of `copy`, as the table has it."""
+    """An event of `copy`, as stored."""
 
     seq: int
     type: str
@@ -46,7 +46,7 @@ class Copy(NamedTuple):
 
 
 async def copies(url: str) -> list[Copy]:
-    """The whole of `copy`."""
+    """Returns all events of `copy`."""
     connection = await asyncpg.connect(url)
     try:
         rows = await connection.fetch(
@@ -58,7 +58,7 @@ async def copies(url: str) -> list[Copy]:
 
 
 def assert_each_once(found: Sequence[Copy], expected: Sequence[int]) -> None:
-    """Every event of `source` was copied once, in its order, and the log of that has no gap."""
+    """Checks that every event of `source` was copied once, in its order, and that `copy` has no gap."""
     assert [row.seq for row in found] == list(range(1, len(found) + 1))
     assert [row.of for row in found if row.of] == list(expected)
 
@@ -77,12 +77,12 @@ class Writer:
         return self
 
     async def append(self, *events: Event) -> list[int]:
-        """Commits the events; their seqs."""
+        """Commits the events. Returns their seqs."""
         records = await self.log.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
         return [record.seq for record in records]
 
     async def see(self, count: int, size: int = 1, text: str = "") -> list[int]:
-        """Append `count` Seen events, `size` at a time; their seqs."""
+        """Appends `count` Seen events, `size` at a time. Returns their seqs."""
         seqs: list[int] = []
         while len(seqs) < count:
             batch = [Seen(name=f"n{i}", number=i, text=text) for i in range(len(seqs), min(count, len(seqs) + size))]
@@ -90,7 +90,7 @@ class Writer:
         return seqs
 
     async def close(self) -> None:
-        """Gives the lock away."""
+        """Releases the lock."""
         await self.log.close()
         await self.database.close()
 
@@ -111,13 +111,13 @@ class Following:
         self.follower = Follower(service, self.reader, bus, SERVICE.follows if reads is None else reads, new_state)
 
     async def start(self) -> "Following":
-        """Load, and follow from then on."""
+        """Loads the State, and follows from then on."""
         await self.follower.start()
         return self
 
     @property
     def state(self) -> Any:
-        """The fold."""
+        """The folded State."""
         return self.follower.state
 
     async def close(self) -> None:
@@ -141,7 +141,7 @@ class Load:
             await asyncio.sleep(self._interval_s)
 
     async def stop(self) -> list[int]:
-        """The seqs of all that was appended."""
+        """Stops appending. Returns the seqs of all appended events."""
         if self._task.done():
             await self._task
         await cancel_and_wait(self._task)
@@ -194,7 +194,7 @@ class Copiers:
 
 
 async def a_standby_waits(url: str) -> None:
-    """Waits until somebody waits for a lock that another one holds."""
+    """Waits until a session waits for a lock that another one holds."""
     connection = await asyncpg.connect(url)
     try:
         waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
@@ -216,5 +216,5 @@ async def wait_for_copies(url: str, seqs: Sequence[int]) -> None:
 
 
 async def leaders(url: str) -> list[str]:
-    """The replicas that have begun an epoch of `copy`, in order."""
+    """Returns the replicas that have begun an epoch of `copy`, in order."""
     return [row.actor.partition("@")[2] for row in await copies(url) if "WriterStarted" in row.type]

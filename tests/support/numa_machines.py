@@ -1,4 +1,4 @@
-"""Machines with CPUs and NUMA zones, and pods that want some of them."""
+"""Machines with CPUs and NUMA zones, and pods that request some of them."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 
 
 def cpu_topology(zones: int = 2, cpus: int = 8, smt: int = 2) -> str:
-    """`zones` NUMA nodes with a socket and `cpus` CPUs each; the CPUs of a core are neighbours."""
+    """Returns `zones` NUMA nodes with a socket and `cpus` CPUs each; the CPUs of a core are neighbours."""
     detail = [
         {"id": id_, "core": id_ // smt, "socket": id_ // cpus, "node": id_ // cpus} for id_ in range(zones * cpus)
     ]
@@ -31,7 +31,7 @@ def cpu_topology(zones: int = 2, cpus: int = 8, smt: int = 2) -> str:
 def reported(
     name: str = "n", zones: int = 2, cpus: int = 8, memory: str = "16Gi", annotations: Mapping[str, str] | None = None
 ) -> ObjectObserved:
-    """The NodeResourceTopology of such a machine."""
+    """Returns the NodeResourceTopology of such a machine."""
     resources = [{"name": "cpu", "allocatable": str(cpus)}, {"name": "memory", "allocatable": memory}]
     object_: dict[str, Any] = {
         "metadata": {"name": name, "annotations": {"node.koordinator.sh/cpu-topology": cpu_topology(zones, cpus)}},
@@ -48,12 +48,12 @@ def topology_of(event: ObjectObserved) -> NodeResourceTopology:
 def machine(
     name: str = "n", zones: int = 2, cpus: int = 8, labels: Mapping[str, str] | None = None, **more: Any
 ) -> Node:
-    """The Node of such a machine."""
+    """Returns the Node of such a machine."""
     return node(name, cpu=str(zones * cpus), memory=f"{16 * zones}Gi", labels=labels, **more)
 
 
 def bound_pod(name: str, cpus: int, bind: str = "", *, required: bool = False, exclusive: str = "", **more: Any) -> Pod:
-    """An LSR pod that gets CPUs of its own."""
+    """Returns an LSR pod that gets exclusive CPUs."""
     spec = {"requiredCPUBindPolicy" if required else "preferredCPUBindPolicy": bind} if bind else {}
     if exclusive:
         spec["preferredCPUExclusivePolicy"] = exclusive
@@ -64,7 +64,7 @@ def bound_pod(name: str, cpus: int, bind: str = "", *, required: bool = False, e
 
 
 def holding_pod(name: str, cpuset: str, on: str, zones: Mapping[int, Mapping[str, str]] | None = None) -> Pod:
-    """A running pod that has these CPUs."""
+    """Returns a running pod that has these CPUs."""
     shares = [{"node": numa, "resources": dict(held)} for numa, held in (zones or {}).items()]
     status = json.dumps({"cpuset": cpuset, "numaNodeResources": shares})
     return bound_pod(name, 1, on=on, phase="Running", annotations={STATUS: status})

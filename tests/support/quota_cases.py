@@ -8,7 +8,7 @@ NOW = "2026-07-24T00:00:00Z"
 
 
 def quota(name: str, max_: str, min_: str | None = None, *, parent: str = "", **more: Any) -> dict[str, Any]:
-    """A quota of cpu; `max_` and `min_` may name more resources, as `cpu=4 memory=8`."""
+    """Returns a quota of cpu; `max_` and `min_` may name more resources, as `cpu=4 memory=8`."""
     labels = {PREFIX + key.replace("_", "-"): value for key, value in more.pop("labels", {}).items()}
     if parent:
         labels[PREFIX + "parent"] = parent
@@ -22,7 +22,7 @@ def node(name: str, allocatable: str) -> dict[str, Any]:
 
 
 def pod(name: str, of: str, requests: str, *, on: str = "", version: str = "1", **more: Any) -> dict[str, Any]:
-    """A pod of a quota; `version` is its resourceVersion."""
+    """Returns a pod of a quota; `version` is its resourceVersion."""
     labels = {QUOTA_NAME: of} if of else {}
     if more.pop("is_preemptible", True) is False:
         labels[PREFIX + "preemptible"] = "false"
@@ -39,14 +39,14 @@ def pod(name: str, of: str, requests: str, *, on: str = "", version: str = "1", 
 
 
 def sizes(text: str) -> dict[str, str]:
-    """`4` is four cores; else names and quantities."""
+    """Parses amounts: `4` is four cores; else names and quantities."""
     if not text:
         return {}
     return dict(part.split("=", 1) for part in text.split()) if "=" in text else {"cpu": text}
 
 
 def add(thing: dict[str, Any]) -> dict[str, Any]:
-    """The event that brings a quota, a node or a pod."""
+    """Returns the event that adds a quota, a node or a pod."""
     return {"type": f"{_kind(thing)}Add", _kind(thing): thing}
 
 
@@ -59,7 +59,7 @@ def change(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def case(*events: dict[str, Any], args: dict[str, Any] | None = None, gates: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A history with all events in one step; the same events for the ops that have no steps."""
+    """Returns a history with all events in one step; the same events for the ops that have no steps."""
     return {
         "args": args or {},
         "featureGates": list(gates),
@@ -70,7 +70,7 @@ def case(*events: dict[str, Any], args: dict[str, Any] | None = None, gates: tup
 
 
 def steps(given: dict[str, Any], *more: dict[str, Any]) -> dict[str, Any]:
-    """The same history with further steps of one event each."""
+    """Returns the same history with further steps of one event each."""
     return given | {"steps": [*given["steps"], *({"events": [event]} for event in more)]}
 
 

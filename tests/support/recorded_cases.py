@@ -1,4 +1,4 @@
-"""Recorded cases of upstream: all of them where this machine has them, else those that are kept in the repository."""
+"""Recorded cases of upstream: all of them where this machine has them, else those in the repository."""
 
 import os
 from collections.abc import Iterator

@@ -149,7 +149,7 @@ class World:
     # the cluster
 
     def observe(self, event: Event, cause: Cause | None = None) -> RecordedEvent:
-        """The gateway appends; the scheduler has not read it yet."""
+        """Appends as the gateway does; the scheduler has not read it yet."""
         return self.append("cluster", event, cause)
 
     def add_node(self, node: Node) -> None:
@@ -165,7 +165,7 @@ class World:
         self.observe(NodeMetricDeleted(node=name))
 
     def report_usage(self, event: NodeReported, context: str = "metrics-0") -> None:
-        """Ingest appends a report."""
+        """Appends a report as ingest does."""
         self.append(context, event, None)
 
     def add_pod(self, pod: Pod) -> None:
@@ -175,7 +175,7 @@ class World:
         self.observe(PodDeleted(pod=f"d/{uid}", pod_uid=uid))
 
     def answer(self, placed: RecordedEvent, how: str = "bound") -> None:
-        """The gateway answers a placement; when it is bound the pod is observed on its node as well."""
+        """Appends the gateway's outcome of a placement; when it is bound, the pod is observed on its node as well."""
         event = placed.event
         assert isinstance(event, PodPlaced)
         cause = Cause("scheduling", placed.seq)
@@ -191,7 +191,7 @@ class World:
     # the scheduler
 
     def read(self, upto: int | None = None) -> None:
-        """The scheduler reads the cluster's log, all of it or up to a seq, and what ingest has recorded."""
+        """Folds the cluster's log into the scheduler's State, all of it or up to a seq, and the recorded reports."""
         for context in ("cluster", *(name for name in self.logs if name.startswith("metrics-"))):
             at = self.view.positions.get(context, 0)
             for record in self.logs[context][at : upto if context == "cluster" else None]:
@@ -203,11 +203,11 @@ class World:
         return self.cache
 
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:
-        """One cycle on what the scheduler has read; its events, appended and folded."""
+        """Decides one cycle on the folded State. Returns its events, appended and folded."""
         return self.say(decide(self.indexed(), self.now_ns, batch))
 
     def rounds(self, batch: int = 256, most: int = 100) -> list[RecordedEvent]:
-        """Cycles until one has nothing to do."""
+        """Decides cycles until one has nothing to do."""
         events: list[RecordedEvent] = []
         for _ in range(most):
             decided = self.cycle(batch)
@@ -217,11 +217,11 @@ class World:
         raise AssertionError(f"still deciding after {most} cycles")
 
     def say(self, drafts: Sequence[Draft]) -> list[RecordedEvent]:
-        """Append and fold drafts of the scheduler, the first with what the runner fills in."""
+        """Appends and folds drafts of the scheduler, the first with the fields that the runner sets."""
         return self.record(drafts, self.now_ns, dict(self.view.positions), self.view.config_digest)
 
     def record(self, drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int], config: str) -> list[RecordedEvent]:
-        """Append and fold drafts of the scheduler, the first with the inputs of the decision."""
+        """Appends and folds drafts of the scheduler, the first with the inputs of the decision."""
         if not drafts:
             return []
         head = {"seen": dict(seen), "now_ns": now_ns, "config": config}
@@ -232,11 +232,11 @@ class World:
         return records
 
     def fold(self, record: RecordedEvent) -> None:
-        """The scheduler's State receives a record."""
+        """Folds a record into the scheduler's State."""
         self.view.apply(record)
 
     def place(self, uid: str, on: str) -> RecordedEvent:
-        """A cycle of one pod that places it there, whatever the rules say."""
+        """Records a cycle of one pod that places it on the node, without evaluating the rules."""
         decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, class_index=0, node=on),))
         placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, cycle=self.view.cycle + 1, request={})
         return self.say((Draft(decided), Draft(placed)))[1]
@@ -252,12 +252,12 @@ class World:
 
 
 def placements(records: Sequence[RecordedEvent]) -> dict[str, str]:
-    """uid -> node of the PodPlaced among them."""
+    """Returns uid -> node of the PodPlaced among the events."""
     return {record.event.pod_uid: record.event.node for record in records if isinstance(record.event, PodPlaced)}
 
 
 def unschedulable(records: Sequence[RecordedEvent]) -> dict[str, PodUnschedulable]:
-    """uid -> PodUnschedulable among them."""
+    """Returns uid -> PodUnschedulable among the events."""
     return {record.event.pod_uid: record.event for record in records if isinstance(record.event, PodUnschedulable)}
 
 
@@ -274,7 +274,7 @@ def fold(records: Sequence[RecordedEvent]) -> ClusterView:
 
 
 def use(world: World, text: str) -> None:
-    """Put a configuration in force."""
+    """Puts a configuration in force."""
     world.view.apply(world.append("scheduling", ConfigApplied(source="test", digest=text[-40:], text=text), None))
 
 

@@ -1,4 +1,4 @@
-"""A small cluster as a log: events in, and what the controller appends to its own context."""
+"""A small cluster as a log: appended events, and the events of the controller in its own context."""
 
 import json
 from typing import Any
@@ -96,7 +96,7 @@ class Cluster:
         self.append("metrics-0", report, at_s)
 
     def decide(self, at_s: float) -> list[Event]:
-        """Takes one turn of the controller. Returns the appended events."""
+        """Decides once, as the controller does. Returns the appended events."""
         now_ns = BEGAN + int(at_s * SECOND)
         appended: list[Event] = []
         for draft in decide_config(self.state):
@@ -129,7 +129,8 @@ class Cluster:
 
 
 def running() -> Cluster:
-    """A node with a prod pod that uses 33 cores and 33 GB, 7 cores and 12 GB beside pods: BU1 and MU1 of the spec."""
+    """Returns a cluster of one node with a prod pod that uses 33 cores and 33 GB, and 7 cores and 12 GB outside of
+    pods: BU1 and MU1 of the spec."""
     cluster = Cluster()
     cluster.configure()
     cluster.node()

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own: what a person would see, and the keys that they would press."""
+"""A command on a terminal of its own: the text on the screen, and the keys that a person would press."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ CTRL_C = b"\x03"
 
 
 class Terminal:
-    """Runs `koord` with these arguments on a terminal of 120 columns; killed when left."""
+    """Runs `koord` with these arguments on a terminal of 120 columns; killed at the end of the block."""
 
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self._keyboard, screen = pty.openpty()
@@ -37,7 +37,7 @@ class Terminal:
         os.write(self._keyboard, keys)
 
     def wait_for(self, pattern: str, timeout_s: float = 240) -> re.Match[str]:
-        """Reads until what is on the screen since the last match fits `pattern`; that much is forgotten."""
+        """Reads until the output since the last match contains `pattern`; the output up to the match is dropped."""
         deadline = time.monotonic() + timeout_s
         while not (match := re.search(pattern, self.seen)):
             assert time.monotonic() < deadline, f"{pattern!r} does not come; the screen ends with:\n{self.seen[-3000:]}"
@@ -47,7 +47,7 @@ class Terminal:
         return match
 
     def wait_for_end(self, timeout_s: float = 240) -> int:
-        """The exit code; reads on, for a full terminal would block the command."""
+        """Returns the exit code; continues to read, since a full terminal would block the command."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.seen[-3000:]
@@ -60,7 +60,7 @@ class Terminal:
     def _read(self) -> bool:
         try:
             data = os.read(self._keyboard, 65_536)
-        except OSError:  # Linux says EIO once nobody holds the other side
+        except OSError:  # Linux returns EIO once no process has the other side open
             data = b""
         self.seen += _ESCAPES.sub("", data.decode(errors="replace"))
         if not data:

@@ -1,8 +1,7 @@
 """Waiting for a condition: polls it until it holds, and reports the last value when it does not.
 
-A test waits for something that must happen, so patience costs nothing where all is well: it is generous enough for a
-loaded machine, and no test depends on the machine's speed. A look in memory is repeated each 10 ms, any other each 50
-ms.
+A test waits for something that must happen, so a long limit costs nothing where all is well: it is enough for a loaded
+machine, and no test depends on the machine's speed. A look in memory is repeated each 10 ms, any other each 50 ms.
 """
 
 import asyncio

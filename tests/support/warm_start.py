@@ -2,8 +2,8 @@
 
 A service imports for one to two seconds of a processor before it does anything, and a test run starts some three
 hundred of them. A fork is a process like any other: it has its own environment, log and session, can be stopped, killed
-and waited for, and dies with the test process. Programs that are not Python of this project start as they always do,
-and so does all that `koord up` starts.
+and waited for, and dies with the test process. Programs that are not Python of this project start as usual, and so does
+everything that `koord up` starts.
 
 `install()` replaces `cli.processes.child_process.spawn`. The parent of the forks is this module, run as a program.
 """
@@ -45,12 +45,12 @@ IMPORTED = (
     "services.simulator.service",
     "services.slo_controller.service",
 )
-"""What the parent of the forks imports before it forks."""
+"""Modules that the parent of the forks imports before it forks."""
 
 Spawn = Callable[[Process, IO[bytes]], Child]
 
 _CONTROL = 3
-"""The parent's end of the connection on which it is asked for forks."""
+"""The parent's end of the connection on which forks are requested."""
 _ROOT = Path(__file__).parents[2]
 _PR_SET_PDEATHSIG = 1
 
@@ -74,7 +74,7 @@ def install() -> None:
 
 
 class Warm:
-    """The starting side: asks the parent of the forks, which it starts at the first need."""
+    """The client's side: requests forks from their parent, which it starts with the first request."""
 
     def __init__(self, cold: Spawn) -> None:
         self._cold = cold
@@ -82,7 +82,7 @@ class Warm:
         self._parent: Child | None = None
 
     def spawn(self, process: Process, log: IO[bytes]) -> Child:
-        """Starts a program of this project as a fork, any other one as it always is."""
+        """Starts a program of this project as a fork, any other one as usual."""
         found = _module_of(process.command)
         if found is None or process.user:
             return self._cold(process, log)
@@ -123,7 +123,7 @@ serve({pid})
 
 
 class Fork:
-    """A program that runs as a fork; the parent of the forks tells its process id and, later, its exit code.
+    """A program that runs as a fork; the parent of the forks sends its process id and, later, its exit code.
 
     The parent keeps the ended process until this side has read the code and closed the connection, so that nobody else
     gets its id.
@@ -268,7 +268,7 @@ def _report_exits(connections: dict[int, socket.socket], ready: selectors.BaseSe
 
 
 def _forget(connection: socket.socket, pid: int) -> None:
-    """Frees the id of an ended process, and tells the other side, if it is there, that this is done."""
+    """Frees the id of an ended process, and reports that to the other side, if it is still there."""
     os.waitpid(pid, 0)
     with contextlib.suppress(OSError):
         connection.sendall(b"f")

@@ -46,7 +46,7 @@ def tree_of(
     scales_min: bool = True,
     guarantees: bool = False,
 ) -> QuotaTree:
-    """A settled tree; `pods`: what the own pods of each quota ask for."""
+    """Returns a settled tree; `pods`: the requests of each quota's own pods."""
     tree = QuotaTree(scales_min=scales_min, guarantees=guarantees)
     tree.set_total(dict(total))
     for quota in quotas:

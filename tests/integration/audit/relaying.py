@@ -76,22 +76,22 @@ class Relaying:
         return last is not None and last.headers.get("Nats-Msg-Id") == f"cluster/{self.upto}"
 
     async def holds(self) -> list[Stored]:
-        """All messages of the stream."""
+        """Returns all messages of the stream."""
         state = await self.streams.state(STREAM)
         assert state is not None
         found = [await self.streams.get(STREAM, seq) for seq in range(state.first_seq, state.last_seq + 1)]
         return [message for message in found if message is not None]
 
     async def seqs(self) -> list[int]:
-        """The events that the stream holds, by the ids of the messages."""
+        """Returns the seqs of the events in the stream, by the ids of the messages."""
         return [seq_of(message) for message in await self.holds()]
 
 
 def seq_of(message: Stored) -> int:
-    """The seq of the event in a message; 0 for one that is not the relay's."""
+    """Returns the seq of the event in a message; 0 for a message of another publisher."""
     return int(message.headers.get("Nats-Msg-Id", "0").rpartition("/")[2])
 
 
 def counted(upto: int, first: int = 1) -> list[Any]:
-    """`first` to `upto`."""
+    """Returns the seqs from `first` to `upto`."""
     return list(range(first, upto + 1))

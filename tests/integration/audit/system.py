@@ -26,7 +26,7 @@ class System:
 
     Attributes:
         auditor: the environment of the auditor's login.
-        owner: the database with its owner's login, for a test that touches it.
+        owner: the database with its owner's login, for a test that alters it.
     """
 
     nats: EmbeddedNats

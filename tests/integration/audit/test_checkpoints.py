@@ -1,4 +1,4 @@
-"""Checkpoints as the audit service signs them, and what they prove of a log that was touched with SQL."""
+"""Checkpoints of the audit service, and their proof that a log was altered with SQL."""
 
 import json
 import os
@@ -38,7 +38,7 @@ async def connection(system: System) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def kept(system: System, folder: Path) -> tuple[Path, dict[str, Any]]:
-    """A copy of the newest checkpoint, after the services have ended; the log is only touched by the test from here on."""
+    """Copies the newest checkpoint after the services have ended; only the test alters the log from here on."""
     await system.supervisor.stop()
     copy = folder / "kept.json"
     shutil.copy(system.checkpoints / "checkpoint.json", copy)
@@ -123,7 +123,7 @@ async def test_a_row_that_was_altered_is_named(system: System, connection: async
     assert f"cluster/{row} " in found.output
 
 
-async def test_rows_that_were_written_anew_with_their_digests_are_noticed(
+async def test_rows_that_were_rewritten_with_their_digests_are_noticed(
     system: System, connection: asyncpg.Connection, tmp_path: Path
 ) -> None:
     file, heads = await kept(system, tmp_path)
@@ -162,7 +162,7 @@ async def test_a_checkpoint_of_another_key_or_an_altered_one_is_rejected(system:
     assert "does not fit its statement" in found.output
 
 
-async def test_old_events_are_answered_from_the_log(system: System) -> None:
+async def test_requests_for_old_events_are_served_from_the_log(system: System) -> None:
     bus = Bus(system.auditor["KOORD_NATS"], name="auditor")
     await bus.start()
 
@@ -184,7 +184,7 @@ async def test_old_events_are_answered_from_the_log(system: System) -> None:
     await bus.close()
 
 
-def test_a_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_key_that_others_can_read_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "keys" / "audit.key"
     signer = generate(file)
     assert file.stat().st_mode & 0o777 == 0o600

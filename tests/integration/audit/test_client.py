@@ -29,7 +29,7 @@ def programs(folder: Path) -> None:
 
 
 class Client:
-    """follow.py as a process; what it printed outlasts its restarts."""
+    """follow.py as a process; its output is kept over its restarts."""
 
     def __init__(self, system: System, folder: Path) -> None:
         programs(folder)

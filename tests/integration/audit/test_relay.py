@@ -1,4 +1,5 @@
-"""The relay against a real NATS that restarts, is wiped, has other publishers, and a log that is put back or shortened."""
+"""The relay against a real NATS that restarts, is wiped, has other publishers, and with a log that is restored or
+truncated."""
 
 import asyncio
 import json
@@ -151,7 +152,7 @@ async def test_a_stream_is_bounded_by_bytes_and_that_is_no_reason_to_fill_it_aga
     await relaying.wait_for_head()
     await relaying.append(2_000)
     await relaying.wait_for_head()
-    await asyncio.sleep(0.5)  # several looks
+    await asyncio.sleep(0.5)  # several checks
     await relaying.append(1)
     await relaying.wait_for_head()
     found = await relaying.seqs()

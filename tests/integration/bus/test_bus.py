@@ -55,7 +55,7 @@ async def test_published_messages_arrive_in_order(bus: Bus, other: Bus) -> None:
     received: list[bytes] = []
     await other.subscribe("koord.log.*", received.append)
     await until(lambda: other.connected)
-    await asyncio.sleep(0.1)  # the subscription reaches the server on another connection than what is published
+    await asyncio.sleep(0.1)  # the subscription reaches the server on another connection than the messages
     for number in range(1000):
         assert await bus.publish("koord.log.cluster", b"%d" % number)
     await until(lambda: len(received) == 1000)
@@ -125,7 +125,7 @@ async def test_a_hung_server_holds_up_no_publisher_and_no_memory(server: Embedde
     assert await bus.publish("koord.log.cluster", message)
 
 
-async def test_messages_that_are_not_taken_in_time_are_dropped_and_counted(server: EmbeddedNats, bus: Bus) -> None:
+async def test_messages_that_are_not_consumed_in_time_are_dropped_and_counted(server: EmbeddedNats, bus: Bus) -> None:
     slow = Bus(server.url, name="slow", pending_messages=8)
     await slow.start()
     received: list[bytes] = []
@@ -152,7 +152,7 @@ async def test_a_callback_that_fails_stops_nothing(bus: Bus, other: Bus) -> None
     await stream.stop()
 
 
-async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
+async def test_a_request_gets_a_response_from_one_of_the_replicas(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
     requested: list[str] = []
 
     def named(name: str) -> Callable[[bytes], object]:
@@ -172,7 +172,7 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
     await asker.close()
 
 
-async def test_a_question_nobody_answers_ends_at_its_deadline(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
+async def test_a_request_without_a_response_ends_at_its_deadline(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
     began = time.monotonic()
     with pytest.raises(NoResponse, match=r"koord\.request\.nobody within 0\.3 s"):
         await bus.request("koord.request.nobody", b"", deadline_s=0.3)
@@ -191,7 +191,7 @@ async def test_a_question_nobody_answers_ends_at_its_deadline(server: EmbeddedNa
     await server.resume()
 
 
-async def test_a_question_waits_for_a_service_that_is_starting(bus: Bus, other: Bus) -> None:
+async def test_a_request_waits_for_a_service_that_is_starting(bus: Bus, other: Bus) -> None:
     async def answer(data: bytes) -> bytes:
         return data
 
@@ -201,7 +201,7 @@ async def test_a_question_waits_for_a_service_that_is_starting(bus: Bus, other: 
     assert await requested == b"there?"
 
 
-async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answered(bus: Bus, other: Bus) -> None:
+async def test_a_responder_that_fails_sends_no_response_and_the_next_request_gets_one(bus: Bus, other: Bus) -> None:
     async def answer(data: bytes) -> bytes:
         if data == b"bad":
             raise ValueError(data)
@@ -214,7 +214,7 @@ async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answer
     assert await bus.request("koord.request.some", b"good", deadline_s=PATIENCE_S) == b"good"
 
 
-async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
+async def test_a_request_whose_server_ends_gets_no_response(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
     requested = asyncio.Event()
 
     async def never(_data: bytes) -> bytes:

@@ -32,7 +32,7 @@ def numbered(first: int, upto: int) -> list[Outgoing]:
     return [Outgoing(f"koord.event.cluster.{n % 3}", b"%d" % n, f"cluster/{n}") for n in range(first, upto + 1)]
 
 
-async def test_a_stream_is_made_once_and_takes_over_new_bounds(streams: Streams) -> None:
+async def test_a_stream_is_created_once_and_gets_new_bounds(streams: Streams) -> None:
     assert await streams.state("EVENTS") is None
     assert (await streams.ensure(CONFIG)).messages == 0
     await streams.publish("koord.event.cluster.a", b"kept")
@@ -57,7 +57,7 @@ async def test_the_last_message_of_a_stream_and_of_a_subject_is_returned(streams
     assert await streams.get("EVENTS", last.seq) is None
 
 
-async def test_a_chain_is_stored_in_its_order_with_several_links_under_way(streams: Streams) -> None:
+async def test_a_chain_is_stored_in_its_order_with_several_links_in_flight(streams: Streams) -> None:
     await streams.ensure(CONFIG)
     first = await streams.publish_chain(numbered(1, 100), last_seq=0)
     second = await streams.publish_chain(numbered(101, 200), last_id="cluster/100")
@@ -68,7 +68,7 @@ async def test_a_chain_is_stored_in_its_order_with_several_links_under_way(strea
         assert stored.data == b"%d" % n
 
 
-async def test_a_hole_and_a_second_publisher_are_refused(streams: Streams) -> None:
+async def test_a_gap_and_a_second_publisher_are_rejected(streams: Streams) -> None:
     await streams.ensure(CONFIG)
     await (await streams.publish_chain(numbered(1, 10), last_seq=0))
     with pytest.raises(StreamRefused, match="wrong last"):
@@ -113,12 +113,12 @@ async def test_a_chain_goes_on_after_the_server_was_killed(server: EmbeddedNats,
     await (await streams.publish_chain(numbered(11, 20), last_seq=last.seq))
 
 
-async def test_a_chain_for_which_there_is_no_stream_is_refused(streams: Streams) -> None:
+async def test_a_chain_without_a_stream_is_rejected(streams: Streams) -> None:
     with pytest.raises(StreamRefused, match="no such stream"):
         await (await streams.publish_chain(numbered(1, 3), last_seq=0))
 
 
-async def test_a_message_that_would_be_read_as_a_command_or_is_too_large_is_not_given_away(streams: Streams) -> None:
+async def test_a_message_that_would_be_read_as_a_command_or_is_too_large_is_not_sent(streams: Streams) -> None:
     await streams.ensure(CONFIG)
     for message in (
         Outgoing("koord.event.cluster.a\r\nPUB x 0", b"", "cluster/1"),

@@ -1,4 +1,4 @@
-"""The bus' server by its name: found, not found, and looked for in vain by a resolver that answers late."""
+"""Lookup of the bus server's name: found, not found, and failed by a resolver that responds late."""
 
 import logging
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 NOWHERE = "nats://no-such-host.invalid:4222"
 
-# A nameserver that never answers: the look-up fails later than a connection may take.
+# A nameserver that never responds: the lookup fails later than the timeout of a connection.
 SILENT_RESOLVER = "nameserver 192.0.2.1\noptions timeout:1 attempts:3\n"
 WAIT_IN_VAIN = f"""
 import asyncio, gc, logging, uvloop
@@ -40,7 +40,7 @@ async def test_a_server_is_found_by_its_name(server: EmbeddedNats) -> None:
 
 
 @pytest.mark.parametrize("address", ["nats://127.0.0.1:4222", "tls://[::1]:4222"])
-async def test_an_address_is_its_own(address: str) -> None:
+async def test_an_address_needs_no_lookup(address: str) -> None:
     assert await Login.of(address).addresses() == [address]
 
 
@@ -64,7 +64,7 @@ async def test_a_server_that_refuses_connections_is_reported_at_once(caplog: pyt
     assert "Connect" in vars(caplog.records[0])["error"]
 
 
-def test_a_look_up_that_fails_late_fails_in_our_hands(tmp_path: Path) -> None:
+def test_a_lookup_that_fails_late_is_reported_by_us(tmp_path: Path) -> None:
     (tmp_path / "resolv.conf").write_text(SILENT_RESOLVER)
     alone = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"']
     command = [*alone, str(tmp_path / "resolv.conf"), sys.executable, "-c"]

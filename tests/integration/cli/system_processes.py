@@ -8,7 +8,7 @@ import psutil
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Everything that runs with this folder in its command line or its environment."""
+    """Returns the processes with this folder in their command line or environment."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -32,7 +32,7 @@ def service(folder: Path, name: str) -> psutil.Process:
 
 
 def postmaster_of(folder: Path) -> psutil.Process:
-    """The server's first process; one that it has just made looks like it for a moment."""
+    """Returns the server's first process; a process that it has just forked looks like it for a moment."""
     found = {one.pid: one for one in processes_of(folder) if one.name() == "postgres" and "-D" in one.cmdline()}
     (first,) = [one for one in found.values() if one.ppid() not in found]
     return first

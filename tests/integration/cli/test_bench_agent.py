@@ -1,4 +1,4 @@
-"""`koord bench agent` measures an agent that reports what is there, and leaves nothing behind."""
+"""`koord bench agent` measures an agent with real pods, and leaves nothing behind."""
 
 import json
 import subprocess

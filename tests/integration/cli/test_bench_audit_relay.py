@@ -1,4 +1,4 @@
-"""koord bench relay, small: every event reaches the subscriber, and the figures are there."""
+"""koord bench relay, small: every event reaches the subscriber, and the figures are printed."""
 
 import asyncio
 import json

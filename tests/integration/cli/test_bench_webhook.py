@@ -1,4 +1,4 @@
-"""`koord bench webhook` measures pods that are changed and pods that are let in."""
+"""`koord bench webhook` measures pods that are mutated and pods that are admitted."""
 
 import json
 
@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from cli.main import koord
 
 
-def test_figures_are_of_answers_that_changed_pods() -> None:
+def test_the_measured_responses_mutated_pods() -> None:
     command = ["bench", "webhook", "--profiles", "3", "--namespaces", "5", "--quotas", "2", "--rate", "20"]
     found = CliRunner().invoke(koord, [*command, "--seconds", "1", "--json"])
     assert found.exit_code == 0, found.output

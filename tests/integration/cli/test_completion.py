@@ -1,4 +1,4 @@
-"""Completion of names as a person meets it: Tab in a real shell, on a real log."""
+"""Completion of names: Tab in a real shell, on a real log."""
 
 import asyncio
 import os
@@ -76,17 +76,17 @@ def offered(words: str, postgres: str) -> tuple[list[str], str, float]:
         ("koord run sch", ["scheduler"]),
     ],
 )
-async def test_names_come_from_the_log_and_the_declarations(
+async def test_names_come_from_the_log_and_the_manifests(
     installation: Installation, words: str, names: list[str]
 ) -> None:
     found, reported, _ = await asyncio.to_thread(offered, words, installation.endpoints.postgres)
     assert (found, reported) == (names, "")
 
 
-def test_a_server_that_is_away_refuses_or_hangs_costs_a_second_and_no_word() -> None:
+def test_a_server_that_is_away_rejects_or_hangs_costs_a_second_and_prints_nothing() -> None:
     import socket
 
-    with socket.socket() as hung:  # takes connections and says nothing
+    with socket.socket() as hung:  # accepts connections and sends nothing
         hung.bind(("127.0.0.1", 0))
         hung.listen()
         for postgres in (
@@ -144,7 +144,9 @@ def typed(shell: str, env: dict[str, str], folder: Path) -> str:
             if select.select([keyboard], [], [], 0.1)[0]:
                 data = os.read(keyboard, 65_536).decode(errors="replace")
                 if "\x1b[c" in data:
-                    os.write(keyboard, b"\x1b[?1;2c")  # fish asks what terminal this is, and waits for the answer
+                    os.write(
+                        keyboard, b"\x1b[?1;2c"
+                    )  # fish queries the type of the terminal, and waits for the response
                 if "\x1b[6n" in data:
                     os.write(keyboard, b"\x1b[1;1R")
                 seen += _ESCAPES.sub("", data)

@@ -39,7 +39,9 @@ async def run(installation: Installation, *arguments: str, env: Mapping[str, str
     return await asyncio.to_thread(CliRunner().invoke, koord, arguments, env={**servers, **(env or {})})
 
 
-async def test_what_is_in_force_and_what_was_refused_with_path_and_reason(installation: Installation) -> None:
+async def test_status_shows_configurations_in_force_and_rejected_ones_with_path_and_reason(
+    installation: Installation,
+) -> None:
     refused = ConfigRejected(
         source="file /etc/koord.yaml", digest="cd" * 32, path="profiles[0]", reason="no such plugin"
     )
@@ -61,7 +63,7 @@ async def test_what_is_in_force_and_what_was_refused_with_path_and_reason(instal
     assert (later["in_force"]["seq"], later["refused"]["stands"]) == (4, False)
 
 
-async def test_the_text_in_force_is_shown_as_it_was_taken_over(installation: Installation) -> None:
+async def test_the_text_in_force_is_shown_as_it_was_applied(installation: Installation) -> None:
     assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Shipped\n"
     for context in ("cluster", "nowhere"):
         refused = await run(installation, "config", "show", context)
@@ -92,7 +94,7 @@ async def test_top_shows_writers_heads_rates_and_lag_from_log_and_bus(installati
     assert (found["bus"]["connected"], found["problems"]) == (True, [])
 
 
-async def test_top_adds_what_services_say_of_themselves(installation: Installation) -> None:
+async def test_top_adds_the_statuses_of_services(installation: Installation) -> None:
     address = f"127.0.0.1:{free_port()}"
     reported = Status("scheduler", "leading", 7, 3, 12.5, 100, {"scheduling": 1}, bus=True)
     pages = await health.serve(address, lambda: reported, Metrics())

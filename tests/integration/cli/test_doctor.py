@@ -1,4 +1,4 @@
-"""koord doctor on real servers: every fault that it is for is made, and it must say so and what to do."""
+"""koord doctor on real servers: each fault that it detects is caused, and it must report the fault and the remedy."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ NOBODY = "nats://127.0.0.1:1"
 
 @pytest.fixture
 async def installation(database: str, nats: EmbeddedNats, tmp_path: Path) -> AsyncIterator[Installation]:
-    """`cluster` and `scheduling` are led, everybody keeps up."""
+    """Starts writers of `cluster` and `scheduling`, with followers that keep up."""
     async with AsyncExitStack() as open_:
         made = Installation(database, nats.url, tmp_path, open_)
         await made.leads("cluster", actor="simulator@1")
@@ -112,7 +112,7 @@ async def test_settings_that_lose_events_or_cancel_the_wait_for_the_lock(install
     assert any("takes no writes" in one.what for one in found.values())
 
 
-async def test_a_role_that_does_not_exist_and_one_that_may_nothing(installation: Installation, tmp_path: Path) -> None:
+async def test_a_role_that_does_not_exist_and_one_without_rights(installation: Installation, tmp_path: Path) -> None:
     place = installation.endpoints.postgres.partition("@")[2]
     stranger = Endpoints(f"postgresql://stranger@{place}", installation.endpoints.nats)
     assert "stranger" in the(await examine(stranger, tmp_path), "credentials").what
@@ -127,7 +127,7 @@ async def test_a_role_that_does_not_exist_and_one_that_may_nothing(installation:
         await installation.sql("drop role guest")
 
 
-async def test_without_nats_the_rest_is_still_looked_at(installation: Installation, tmp_path: Path) -> None:
+async def test_without_nats_the_rest_is_still_checked(installation: Installation, tmp_path: Path) -> None:
     found = await examine(Endpoints(installation.endpoints.postgres, NOBODY), tmp_path)
     assert the(found, "nats").severity == "error"
     assert any("the bus could not be reached" in one.what for one in of(found, "services", "note"))
@@ -153,7 +153,7 @@ async def nats_with(configuration: str, folder: Path) -> tuple[Process, str]:
     return process, f"nats://127.0.0.1:{port}"
 
 
-async def test_a_nats_without_jetstream_that_takes_small_messages_only(database: str, tmp_path: Path) -> None:
+async def test_a_nats_without_jetstream_that_accepts_only_small_messages(database: str, tmp_path: Path) -> None:
     process, url = await nats_with("max_payload: 65536\n", tmp_path / "nats")
     found = of(await examine(Endpoints(database, url), tmp_path), "nats")
     await asyncio.to_thread(process.stop)
@@ -161,7 +161,7 @@ async def test_a_nats_without_jetstream_that_takes_small_messages_only(database:
     assert "JetStream is off" in found[1].what
 
 
-async def test_a_bus_that_refuses_the_login_and_one_that_refuses_subscriptions(database: str, tmp_path: Path) -> None:
+async def test_a_bus_that_rejects_the_login_and_one_that_rejects_subscriptions(database: str, tmp_path: Path) -> None:
     users = "authorization { users: [ { user: ada, password: right, permissions: { subscribe: '_INBOX.>' } } ] }\njetstream {}\n"
     process, url = await nats_with(
         users.replace("jetstream {}\n", f'jetstream {{ store_dir: "{tmp_path}/js" }}\n'), tmp_path / "nats"
@@ -203,7 +203,7 @@ async def test_a_parked_event_stops_a_service_and_a_follower_is_forgotten_or_lat
     assert any("scheduler is 1 events of cluster behind; the oldest of them is 5 m" in text for text in texts)
 
 
-async def test_a_configuration_that_was_refused_until_it_is_corrected(installation: Installation) -> None:
+async def test_a_configuration_that_was_rejected_until_it_is_corrected(installation: Installation) -> None:
     source = "ConfigMap koordinator-system/koord-scheduler-config"
     refused = ConfigRejected(source=source, digest="bad", path="profiles[0].plugins", reason="no such plugin")
     await installation.append("scheduling", refused)
@@ -228,7 +228,7 @@ async def test_a_permission_that_the_gateway_was_refused(database: str, nats: Em
     assert (refused.severity, "`create pods/binding` for default/web-1" in refused.what) == ("error", True)
 
 
-async def test_a_log_without_room_for_its_next_event(installation: Installation) -> None:
+async def test_a_log_without_a_partition_for_its_next_event(installation: Installation) -> None:
     for number in range(3):
         await installation.sql(f"drop table events_audit_p{number}")
     assert (
@@ -236,7 +236,7 @@ async def test_a_log_without_room_for_its_next_event(installation: Installation)
     )
 
 
-async def test_agents_that_fell_silent_never_spoke_or_live_in_the_future(installation: Installation) -> None:
+async def test_agents_that_fell_silent_never_reported_or_are_ahead_of_our_clock(installation: Installation) -> None:
     await installation.append(
         "cluster",
         *(NodeObserved(node=name, object=Node(metadata=Metadata(name=name))) for name in ("n1", "n2", "n3", "n4")),

@@ -1,4 +1,4 @@
-"""The embedded servers do what the fault tests ask of them."""
+"""The embedded servers have the functions that fault tests use."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ async def request(postgres: EmbeddedPostgres, question: str) -> object:
         connection.terminate()
 
 
-async def test_postgres_keeps_what_was_committed_through_a_kill_and_loses_it_when_put_back(tmp_path: Path) -> None:
+async def test_postgres_keeps_committed_rows_over_a_kill_and_loses_them_when_restored(tmp_path: Path) -> None:
     async with EmbeddedPostgres(tmp_path / "pg") as postgres:
         assert str(await request(postgres, "SHOW server_version")).startswith("18")
         assert await request(postgres, "SHOW client_connection_check_interval") == "1s"
@@ -42,7 +42,7 @@ async def test_postgres_keeps_what_was_committed_through_a_kill_and_loses_it_whe
         assert await request(postgres, "SELECT to_regclass('kept')") is None
 
 
-async def test_a_suspended_postgres_answers_nothing_until_it_is_resumed(tmp_path: Path) -> None:
+async def test_a_suspended_postgres_responds_to_nothing_until_it_is_resumed(tmp_path: Path) -> None:
     async with EmbeddedPostgres(tmp_path) as postgres:
         connection = await asyncpg.connect(postgres.url)
         await postgres.suspend()
@@ -105,7 +105,7 @@ async def test_each_test_gets_a_migrated_database_of_its_own(database: str) -> N
     await connection.close()
 
 
-async def test_a_creation_that_was_cut_short_is_begun_anew(tmp_path: Path) -> None:
+async def test_an_interrupted_creation_is_repeated(tmp_path: Path) -> None:
     half = tmp_path / "data.new"
     half.mkdir()
     (half / "PG_VERSION").write_text("18\n")

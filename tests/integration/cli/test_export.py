@@ -1,4 +1,4 @@
-"""koord log export: what is written is what the log holds, and a second run goes on behind the first."""
+"""koord log export: the files have the events of the log, and a second run continues after the first."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ async def log(database: str, monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    """The events of all JSON lines files, by seq."""
+    """Returns the events of all JSON lines files, by seq."""
     found = []
     for file in sorted(folder.glob("scheduling-*.jsonl*")):
         data = file.read_bytes()

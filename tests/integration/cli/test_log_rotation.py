@@ -1,4 +1,4 @@
-"""Logs stay below a size while their programs write on."""
+"""Logs stay below a size while their programs continue to write."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ for number in itertools.count():
 """
 
 
-def test_a_small_log_and_one_that_is_not_there_are_left_alone(tmp_path: Path) -> None:
+def test_a_small_log_and_an_absent_one_are_left_alone(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     assert not rotate(log, 10)
     log.write_text("123456789")
@@ -24,7 +24,7 @@ def test_a_small_log_and_one_that_is_not_there_are_left_alone(tmp_path: Path) ->
     assert log.read_text() == "123456789"
 
 
-def test_what_was_written_moves_on_and_the_oldest_goes(tmp_path: Path) -> None:
+def test_a_large_log_is_moved_aside_and_the_oldest_is_deleted(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     for text in ("first", "second", "third", "fourth"):
         log.write_text(text)
@@ -37,7 +37,7 @@ def test_what_was_written_moves_on_and_the_oldest_goes(tmp_path: Path) -> None:
     }
 
 
-def test_a_program_that_appends_writes_on_at_the_begin(tmp_path: Path) -> None:
+def test_a_program_that_appends_continues_at_the_beginning_of_the_file(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     with log.open("ab") as output:
         command = [sys.executable, "-c", "import sys; print('before'); sys.stdout.flush(); input(); print('after')"]
@@ -58,7 +58,7 @@ async def test_the_supervisor_keeps_its_services_logs_small(tmp_path: Path) -> N
     assert lines == sorted(set(lines))  # each once, in order
 
 
-async def test_why_a_service_ended_is_read_from_a_log_that_was_rotated_meanwhile(tmp_path: Path) -> None:
+async def test_the_reason_of_an_end_is_read_from_a_log_that_was_rotated_meanwhile(tmp_path: Path) -> None:
     ends = "import sys, time; print('x' * 5_000, file=sys.stderr, flush=True); time.sleep(2); sys.exit('no room left')"
     spec = Spec("ending", "scheduler", command=[sys.executable, "-c", ends])
     (tmp_path / "logs").mkdir()

@@ -1,4 +1,4 @@
-"""koord quota on a real log: of `cluster` alone, and of a ledger's own."""
+"""koord quota on a real log: with `cluster` alone, and with the log of a ledger."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
     assert "a: requests 8, min 5, weight 10: 5 = 5" in arithmetic.stdout
     other = await run(log, "whatif", "--set", "a.min.cpu=3", "-o", "json")
     assert json.loads(other.stdout) == {"a": {"cpu": [5000, 4000]}, "b": {"cpu": [5000, 6000]}}
-    # No object says anything of its weight, so a max that is twice as high weighs twice as much.
+    # No object sets a weight, so a max that is twice as high is twice the weight.
     free = ("--set", "a.min.cpu=0", "--set", "b.min.cpu=0", "--set", "a.max.cpu=20")
     other = await run(log, "whatif", *free, "-o", "json")
     assert json.loads(other.stdout) == {"a": {"cpu": [5000, 6667]}, "b": {"cpu": [5000, 3333]}}
@@ -87,7 +87,7 @@ async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
     assert verified.stdout.strip().endswith("balanced")
 
 
-async def test_before_anything_was_there_the_tree_is_empty(log: Log) -> None:
+async def test_the_tree_of_an_empty_log_is_empty(log: Log) -> None:
     result = await run(log, "tree", "--at", "2000-01-01T00:00:00Z", "-o", "json")
     assert json.loads(result.stdout) == []
 

@@ -1,5 +1,5 @@
-"""docs/quota.md: its example is put into a log, and every command, number and sentence of arithmetic in it is what
-comes out.
+"""docs/quota.md: its example is written into a log, and every command, number and sum in it is compared with the
+output.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Part:
         self.commands: dict[str, str] = dict(blocks)
 
     def table(self, first: str) -> list[list[str]]:
-        """Rows of the table whose first column is called so."""
+        """Returns the rows of the table whose first column has this name."""
         found = re.search(rf"^\| {first} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", self.text, re.MULTILINE)
         assert found is not None, first
         return [[cell.strip() for cell in row.strip("|").split("|")] for row in found[1].splitlines()]
@@ -162,7 +162,7 @@ def _pod(name: str, of: str, cpu: str, at: str) -> PodObserved:
 
 
 def _spelled_out(names: str) -> list[str]:
-    """`web-1 to web-3` as three names."""
+    """Expands `web-1 to web-3` to three names."""
     first, _, last = names.partition(" to ")
     if not last:
         return [first]
@@ -171,5 +171,5 @@ def _spelled_out(names: str) -> list[str]:
 
 
 def _uncounted(printed: str) -> str:
-    """How many events a ledger has written is of no account."""
+    """Replaces the number of events, which may differ."""
     return re.sub(r"\d+ events to seq \d+", "events", printed)

@@ -1,4 +1,4 @@
-"""Two replicas of a service under the supervisor: one writes, the other is ready to."""
+"""Two replicas of a service under the supervisor: one writes, the other is a standby."""
 
 from pathlib import Path
 

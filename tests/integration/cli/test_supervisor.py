@@ -1,4 +1,4 @@
-"""The supervisor with real processes that do what a service does at its edges: serve /statusz, end, ignore SIGTERM."""
+"""The supervisor with real processes that behave like services: they serve /statusz, end, or ignore SIGTERM."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""koord up as a person uses it: real servers, real services, a terminal."""
+"""koord up on a terminal, with real servers and services."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ ENV = {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "10"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder for `koord up`; afterwards nothing that was started for it runs."""
+    """A folder for `koord up`; checks at the end that no process of it is left."""
     yield copy_installation(tmp_path / "up")
     wait_until(lambda: processes_of(tmp_path), "end of the processes", holds=lambda left: not left)
 
@@ -47,7 +47,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_service_that_hangs(folder: Path) ->
         terminal.press(CTRL_C)
         requested = time.monotonic()
         while time.monotonic() < requested + 1:
-            hanging.suspend()  # it is resumed for its SIGTERM, and must not get that far
+            hanging.suspend()  # it would be resumed for its SIGTERM, which must not happen
             time.sleep(0.001)
         started = time.monotonic()
         terminal.press(CTRL_C)
@@ -100,7 +100,7 @@ def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
     with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
         terminal.wait_for(r"simulator +leading")
         events = [*koord, "events", "--dir", str(folder), "-o", "json"]
-        wait_until(  # a leader has its first events to append yet
+        wait_until(  # a leader still has its first events to append
             lambda: subprocess.run(events, capture_output=True, check=True).stdout,
             holds=lambda output: b"NodeObserved" in output,
         )
@@ -119,7 +119,7 @@ def test_a_terminal_that_goes_away_stops_all_in_order(folder: Path) -> None:
         assert terminal.wait_for_end() == 0
 
 
-def test_killed_with_9_it_takes_everything_with_it(folder: Path) -> None:
+def test_after_a_sigkill_of_the_command_none_of_its_processes_is_left(folder: Path) -> None:
     with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
         terminal.wait_for(r"simulator +leading")
         terminal.process.kill()

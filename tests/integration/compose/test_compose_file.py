@@ -1,5 +1,5 @@
-"""compose.yaml says of the system what the declarations say: services, logins, settings; and Docker Compose, where
-there is one, takes it.
+"""compose.yaml agrees with the manifests: services, logins, settings; and Docker Compose accepts it, where it is
+installed.
 """
 
 import re
@@ -33,7 +33,7 @@ def compose() -> Plain:
 
 
 def running(compose: Plain) -> dict[str, Plain]:
-    """The containers that run one of our services: name -> definition."""
+    """Returns the containers that run one of our services: name -> definition."""
     return {name: one for name, one in compose["services"].items() if one.get("command", [""])[0] == "run"}
 
 
@@ -70,7 +70,7 @@ def test_every_variable_that_is_set_exists(compose: Plain) -> None:
             known = variables_of(AgentEnvironment) | variables_of(AgentSettings, service)
         elif service:
             known |= variables_of(load(service).settings, service)
-        assert given <= known, f"{name} sets what nobody reads: {given - known}"
+        assert given <= known, f"{name} sets variables that no service reads: {given - known}"
 
 
 def test_every_service_has_its_own_login_and_no_other(compose: Plain) -> None:
@@ -104,7 +104,7 @@ def test_long_running_containers_have_a_health_check_and_only_the_broker_is_publ
     assert outside == {"nats", "gateway"}
 
 
-def test_the_image_carries_what_every_service_needs(compose: Plain) -> None:
+def test_the_image_has_the_extras_of_every_service(compose: Plain) -> None:
     import tomllib
 
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
@@ -114,7 +114,7 @@ def test_the_image_carries_what_every_service_needs(compose: Plain) -> None:
     assert {service for service in PROGRAMS if service in extras} <= set(default.split(","))
 
 
-def test_docker_compose_takes_the_file_as_it_is_in_a_fresh_clone() -> None:
+def test_docker_compose_accepts_the_file_of_a_fresh_clone() -> None:
     docker = shutil.which("docker")
     if not docker or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
         pytest.skip("no `docker compose` on this machine")

@@ -20,10 +20,10 @@ class Fault:
     """A fault of the next matching requests.
 
     Attributes:
-        kind: `answer` (an error instead of the server's answer), `refuse` (connection closed before it is forwarded),
-            `lose` (forwarded, then closed without the answer), `hang` (never forwarded, never answered), `swallow`
-            (forwarded, never answered), `freeze` (a stream's headers and first `after` bytes pass, then nothing).
-        times: how many requests it is for; -1 for all.
+        kind: `answer` (an error instead of the server's response), `refuse` (connection closed before it is forwarded),
+            `lose` (forwarded, then closed without the response), `hang` (never forwarded, no response), `swallow`
+            (forwarded, no response), `freeze` (a stream's headers and first `after` bytes pass, then nothing).
+        times: the number of requests that it affects; -1 for all.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class FaultProxy:
 
     Attributes:
         url: where the gateway connects.
-        requests: method and path of everything that came, in order.
+        requests: method and path of every request, in order.
     """
 
     def __init__(self, upstream: str, ca_file: Path) -> None:

@@ -1,4 +1,4 @@
-"""The cluster with k8s/base applied, and a place to create custom resources in."""
+"""The cluster with k8s/base applied, and a namespace for custom resources."""
 
 import secrets
 from collections.abc import Iterator

@@ -105,13 +105,13 @@ BY_KIND = {(row.group, row.kind): row for row in INVENTORY}
 
 
 def read(name: str) -> Object:
-    """One of the full objects in objects/."""
+    """Returns one of the full objects in objects/."""
     found: Object = yaml.safe_load((OBJECTS / f"{name}.yaml").read_text())
     return found
 
 
 def definition(of: Object) -> tuple[Definition, str]:
-    """The definition and the version that an object names."""
+    """Returns the definition and the version that an object names."""
     group, version = of["apiVersion"].split("/")
     return BY_KIND[group, of["kind"]], version
 

@@ -28,7 +28,7 @@ def test_a_full_object_has_every_field_of_its_schema(name: str) -> None:
 
 
 def missing(schema: Object, found: list[Any], path: str) -> Iterator[str]:
-    """Paths that a schema has and none of `found`, all of them at one place, uses."""
+    """Returns the paths of a schema that no object of `found` uses; the objects are all at one place of it."""
     for key, inner in schema.get("properties", {}).items():
         below = [item[key] for item in found if isinstance(item, dict) and key in item]
         if below:
@@ -201,7 +201,7 @@ USED = "spec/resourceUsedThresholdWithBE"
         ("noderesourcetopology-v1alpha2", "zones", None),
     ],
 )
-def test_a_value_outside_a_range_or_an_enum_is_refused_by_name(
+def test_a_value_outside_a_range_or_an_enum_is_rejected_by_name(
     store: Store, name: str, field: str, value: object
 ) -> None:
     with pytest.raises(ApiRefused) as refused:

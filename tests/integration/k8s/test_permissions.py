@@ -138,7 +138,7 @@ def test_the_shadow_account_only_reads(shadow: Api) -> None:
         ("patch", "clustercolocationprofiles", "config.koordinator.sh"),
     ],
 )
-def test_neither_account_may(gateway: Api, shadow: Api, verb: str, resource: str, group: str) -> None:
+def test_neither_account_has_the_right(gateway: Api, shadow: Api, verb: str, resource: str, group: str) -> None:
     assert not may(gateway, verb, resource, group)
     assert not may(shadow, verb, resource, group)
 

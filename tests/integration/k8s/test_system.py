@@ -29,7 +29,7 @@ BESIDE = {"KOORD_HTTP_ADDR", "PGSSLROOTCERT"}
 
 @pytest.fixture(scope="module")
 def site(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of its own: the rights of the webhooks are more than the other tests of this folder count with."""
+    """A cluster of its own: the other tests of this folder assume that the rights of the webhooks are absent."""
     require_programs(pytestconfig)
     folder = tmp_path_factory.mktemp("credentials")
     with Cluster(copy_cluster(tmp_path_factory.mktemp("cluster"))) as cluster:
@@ -79,7 +79,7 @@ def test_applied_again_it_changes_nothing(site: Cluster) -> None:
     kinds = ("deployments", "statefulsets", "daemonsets")
     found = [item for kind in kinds for item in listed(site, f"{APPS}/{kind}").values()]
     assert len(found) == len(DEPLOYED) + 3
-    assert {item["metadata"]["generation"] for item in found} == {1}, "pods would be made anew"
+    assert {item["metadata"]["generation"] for item in found} == {1}, "pods would be created again"
 
 
 def test_there_is_a_deployment_for_each_service_and_the_agent_is_on_each_node(site: Cluster) -> None:
@@ -102,7 +102,7 @@ def test_a_service_is_run_with_variables_that_it_reads_and_can_read(site: Cluste
     assert (environment.http_addr, environment.shard) == ("0.0.0.0:8080", 0)
     own = {f"KOORD_{service}_{field}".replace("-", "_").upper() for field in settings.__struct_fields__}
     common = {f"KOORD_{field}".upper() for field in environment.__struct_fields__}
-    assert found.keys() <= own | common | BESIDE, "a variable that nobody reads"
+    assert found.keys() <= own | common | BESIDE, "a variable that no service reads"
     files = listed(site, f"{CORE}/secrets")[f"koordstream-{name}-files"]["data"]
     for variable in ("KOORD_NATS_NKEY", "KOORD_NATS_CA", "PGSSLROOTCERT", "KOORD_AUDIT_KEY"):
         if variable in found:
@@ -115,7 +115,7 @@ def test_the_agent_is_run_with_variables_that_it_reads(site: Cluster) -> None:
     assert (common.http_addr, own.node) == ("0.0.0.0:9316", "from the pod")
     names = {f"KOORD_{field}".upper() for field in common.__struct_fields__}
     names |= {f"KOORD_NODE_AGENT_{field}".upper() for field in own.__struct_fields__}
-    assert found.keys() <= names, "a variable that nobody reads"
+    assert found.keys() <= names, "a variable that no service reads"
 
 
 def test_every_object_that_a_workload_references_exists(site: Cluster) -> None:
@@ -159,7 +159,7 @@ def test_each_service_object_selects_the_pods_of_one_workload_on_a_port_that_the
 
 
 def test_a_pod_of_each_workload_is_admitted(site: Cluster) -> None:
-    """As the controllers of a whole cluster would make it, with the accounts and priority classes that it names."""
+    """Creates pods as the controllers of a cluster would, with the accounts and priority classes that they name."""
     site.api.call("POST", f"{CORE}/serviceaccounts", account("default"))
     for name, template in workloads(site).items():
         pod: Object = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}
@@ -206,7 +206,7 @@ def test_without_servers_of_its_own_the_rest_is_the_same(site: Cluster) -> None:
     assert not {kind for kind, _ in names} & {"StatefulSet"}
 
 
-def test_a_token_of_another_account_is_refused(site: Cluster) -> None:
+def test_a_token_of_another_account_is_rejected(site: Cluster) -> None:
     tls = ssl.create_default_context(cafile=str(site.ca_file))
     token = site.service_account_token(NAMESPACE, "koordstream-node-agent")
     api = Api(site.api.host, site.api.port, tls, token)

@@ -1,5 +1,5 @@
-"""Fixtures: a database with the contexts of these tests, and who writes and follows there; over `server`, for subjects
-are shared.
+"""Fixtures: a database with the contexts of these tests, its writer and its followers; with a bus of their own
+(`server`), since subjects are shared.
 """
 
 from collections.abc import AsyncIterator

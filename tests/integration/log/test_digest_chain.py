@@ -1,6 +1,4 @@
-"""The chain of digests, computed by other code than the log's own: that of this file, and the program that docs/log.md
-prints.
-"""
+"""The chain of digests, computed independently of the log's code: by this file, and by the program in docs/log.md."""
 
 import asyncio
 import hashlib
@@ -87,7 +85,7 @@ async def documented(url: str, context: str) -> tuple[int | None, str, str]:
     return child.returncode, output.decode(), errors.decode()
 
 
-async def test_the_chain_is_what_another_implementation_computes(
+async def test_the_chain_agrees_with_another_implementation(
     url: str, filled: Writer, connection: asyncpg.Connection, reader: LogReader
 ) -> None:
     rows = await connection.fetch("select * from events_source order by seq")
@@ -123,7 +121,7 @@ BROKEN: dict[str, int] = {
 
 
 @pytest.mark.parametrize("altered", BROKEN, ids=lambda altered: altered[:60])
-async def test_what_was_altered_removed_added_or_reordered_is_named(
+async def test_an_altered_removed_added_or_reordered_row_is_named(
     filled: Writer, connection: asyncpg.Connection, reader: LogReader, altered: str
 ) -> None:
     await connection.execute(altered)
@@ -131,7 +129,7 @@ async def test_what_was_altered_removed_added_or_reordered_is_named(
     assert (found.ok, found.broken) == (False, BROKEN[altered]), found.reason
 
 
-async def test_a_row_that_was_altered_with_all_digests_after_it_is_still_a_whole_chain(
+async def test_a_row_that_was_altered_with_all_later_digests_leaves_a_valid_chain(
     filled: Writer, connection: asyncpg.Connection, reader: LogReader
 ) -> None:
     """Changes that only a signed checkpoint outside the database can show."""
@@ -157,7 +155,7 @@ async def test_a_log_without_its_oldest_partitions_fits_from_there(database: str
     await writer.close()
 
 
-async def test_a_follower_that_stands_on_an_altered_row_loads_its_state_anew(
+async def test_a_follower_at_an_altered_row_loads_its_state_anew(
     url: str, filled: Writer, connection: asyncpg.Connection
 ) -> None:
     following = await Following(url, None).start()

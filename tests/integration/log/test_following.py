@@ -1,4 +1,4 @@
-"""Appended events reach a follower: over the bus in order, from Postgres where the bus has a hole, and never twice."""
+"""Appended events reach a follower: over the bus in order, from Postgres where the bus has a gap, and never twice."""
 
 import asyncio
 
@@ -26,9 +26,9 @@ async def test_appended_events_arrive_over_the_bus_and_are_folded_in_order(
     await following.start()
     appended = await writer.see(300, size=7)
     await until(lambda: len(following.state.seen) == 300)
-    assert seqs(following) == appended == list(range(2, 302)), "seq 1 is WriterStarted, which passes by declaration"
+    assert seqs(following) == appended == list(range(2, 302)), "seq 1 is WriterStarted, a type that is not declared"
     assert following.follower.positions["source"] == writer.log.head
-    assert following.follower.repairs == 0, "the bus brought everything"
+    assert following.follower.repairs == 0, "every event came over the bus"
     assert following.follower.lag == 0
 
 
@@ -39,7 +39,7 @@ async def test_a_follower_that_starts_later_reads_the_tail_from_postgres(writer:
     assert following.follower.positions["source"] == writer.log.head
 
 
-async def test_what_is_appended_while_a_follower_starts_is_neither_lost_nor_doubled(
+async def test_events_appended_while_a_follower_starts_are_neither_lost_nor_doubled(
     writer: Writer, following: Following
 ) -> None:
     starting = asyncio.create_task(following.start())
@@ -81,7 +81,7 @@ async def test_without_a_bus_a_follower_polls(url: str, writer: Writer) -> None:
 
 
 class Deaf:
-    """Replaces a bus: the test delivers the messages."""
+    """Stands in for a bus: the test delivers the messages."""
 
     def __init__(self) -> None:
         self.received: dict[str, object] = {}
@@ -95,7 +95,7 @@ class Deaf:
 
 
 class Keeping:
-    """In the place of the writer's bus: keeps the batches it announces."""
+    """Stands in for the writer's bus: keeps the announced batches."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -128,12 +128,14 @@ async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
     assert following.follower.reloads == 0, "the log agrees with what was folded: the message was wrong"
     subscriptions.say(msgspec.structs.replace(last, first=last.last + 1, previous=bytes(32)))
     await until(lambda: following.follower.repairs == 2)
-    assert following.follower.positions["source"] == writer.log.head, "what does not continue our chain is not folded"
+    assert following.follower.positions["source"] == writer.log.head, (
+        "an event that does not continue our chain is not folded"
+    )
     await following.close()
     await writer.close()
 
 
-async def test_an_older_writers_last_words_are_ignored(url: str) -> None:
+async def test_records_from_a_superseded_writer_are_ignored(url: str) -> None:
     kept, subscriptions = Keeping(), Deaf()
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
     following = await Following(url, subscriptions).start()
@@ -187,7 +189,7 @@ async def test_small_events_are_announced_within_the_servers_limit(writer: Write
     assert following.follower.repairs == 0, "no message was refused for its size"
 
 
-async def test_types_that_are_not_declared_pass(writer: Writer, following: Following) -> None:
+async def test_types_that_are_not_declared_are_skipped(writer: Writer, following: Following) -> None:
     await following.start()
     await writer.append(Passed(name="a"), Seen(name="b"), Passed(name="c"))
     await until(lambda: following.follower.positions["source"] == writer.log.head)
@@ -206,7 +208,7 @@ async def test_the_writers_own_state_is_folded_before_append_returns(url: str, b
     announced: list[bytes] = []
     await ear.subscribe(
         announcements.batch_subject("source"), announced.append
-    )  # after the follower, so it is given each first
+    )  # subscribed after the follower, so the follower gets each message first
     await writer.start()
     for _ in range(50):
         (seq,) = await writer.append(Seen(name="own"))
@@ -265,13 +267,13 @@ async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer,
     await read.close()
 
 
-async def test_who_looks_sees_each_event_with_the_state_just_before_it_whichever_way_it_comes(
+async def test_a_hook_gets_each_event_with_the_state_just_before_it_from_bus_and_postgres(
     url: str, writer: Writer, following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await following.start()
     looked: list[tuple[int, int]] = []  # seq of the event, how many were folded before it
     following.follower.before_fold(lambda record: looked.append((record.seq, len(following.state.seen))))
-    received = await writer.see(300, size=150)  # batches larger than what is folded at once under someone's eyes
+    received = await writer.see(300, size=150)  # batches larger than the slice that is folded at once with a hook
     await until(lambda: len(following.state.seen) == 300)
     with monkeypatch.context() as silent:
         silent.setattr(announcements, "split", lambda _batch: iter(()))
@@ -285,7 +287,7 @@ async def test_who_looks_sees_each_event_with_the_state_just_before_it_whichever
     assert len(looked) == 451
 
 
-async def test_an_error_of_who_looks_stops_the_follower_and_parks_nothing(
+async def test_an_error_in_a_hook_stops_the_follower_and_parks_nothing(
     url: str, writer: Writer, following: Following
 ) -> None:
     await following.start()

@@ -1,4 +1,4 @@
-"""The writer's lock: one writer at a time, the next when the last is gone or silent, and never two."""
+"""The writer's lock: one writer at a time, the next one when it is gone or silent, and never two."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ async def stored(admin: asyncpg.Connection) -> list[tuple[int, str]]:
     return [(row["seq"], row["type"].split(".")[2]) for row in rows]
 
 
-async def test_the_next_writer_waits_until_the_lock_is_given_away(url: str, admin: asyncpg.Connection) -> None:
+async def test_the_next_writer_waits_until_the_lock_is_released(url: str, admin: asyncpg.Connection) -> None:
     first, second = await Writer(url).start(), Writer(url, actor="test@2")
     waiting = asyncio.create_task(second.start())
     await first.see(5)
@@ -106,7 +106,7 @@ async def test_a_writer_that_stopped_in_the_middle_of_a_copy_is_ended(url: str, 
     await hung.close()
 
 
-async def test_a_writer_that_works_is_not_silent(url: str, admin: asyncpg.Connection) -> None:
+async def test_a_busy_writer_is_not_silent(url: str, admin: asyncpg.Connection) -> None:
     busy = await Writer(url).start()
     for task in busy.log._keepers:
         task.cancel()
@@ -139,8 +139,8 @@ async def test_a_standby_ends_no_writer_of_another_database(
         await postgres.drop_database(name)
 
 
-async def test_of_two_that_both_think_they_write_one_goes_on(url: str, admin: asyncpg.Connection) -> None:
-    """The lock kept out of the way: the key of the log itself refuses the second row of a seq."""
+async def test_of_two_concurrent_writers_one_continues(url: str, admin: asyncpg.Connection) -> None:
+    """Disables the lock: the primary key of the log itself rejects the second row of a seq."""
     first = await Writer(url).start()
     await first.see(3)
     second = Writer(url, actor="test@2")

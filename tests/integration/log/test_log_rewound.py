@@ -1,4 +1,5 @@
-"""A log that is put back to an earlier point while a follower reads it: what is read is of one log or of the other."""
+"""A log that is restored to an earlier point while a follower reads it: a State is folded from one of the two logs,
+never from both."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ OURS = "source"
 
 
 class Interrupted(LogReader):
-    """Reads of the log between which something happens to it.
+    """A reader of the log with a hook between its reads.
 
     Attributes:
         after_head: runs once the head of `source` was read, before anything is read up to it; each is run once.
@@ -56,7 +57,7 @@ async def cut(url: str, after: int) -> None:
     await connection.close()
 
 
-async def test_a_log_that_is_put_back_again_while_a_state_is_loaded_is_loaded_as_it_is_then(
+async def test_a_log_that_is_restored_again_during_a_load_is_loaded_as_it_is_then(
     url: str, writer: Writer, follower: Any
 ) -> None:
     await writer.see(40, size=7)
@@ -69,14 +70,14 @@ async def test_a_log_that_is_put_back_again_while_a_state_is_loaded_is_loaded_as
     async def nothing() -> None:
         pass
 
-    follower._reader.after_head = [nothing, once_more]  # the poll's look at the head, then the load's
+    follower._reader.after_head = [nothing, once_more]  # the poll's read of the head, then the load's
     await follower._poll_heads()
     await until(lambda: follower.positions[OURS].seq, "the log as it is now", holds=lambda seq: seq == 20)
     assert (follower.reloads, follower.failed.done()) == (1, False)
     assert list(follower.state.seen) == list(range(2, 21))
 
 
-async def test_seqs_that_are_missing_only_until_the_next_writer_has_filled_them_are_no_hole(
+async def test_seqs_that_are_missing_until_the_next_writer_fills_them_are_no_gap(
     url: str, writer: Writer, follower: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await writer.see(20)
@@ -98,7 +99,7 @@ async def test_seqs_that_are_missing_only_until_the_next_writer_has_filled_them_
     assert list(follower.state.seen) == list(range(2, 22))
 
 
-async def test_a_hole_that_stays_ends_the_load(url: str, writer: Writer, follower: Any) -> None:
+async def test_a_gap_that_stays_ends_the_load(url: str, writer: Writer, follower: Any) -> None:
     await writer.see(20)
     connection = await asyncpg.connect(url)
     await connection.execute("delete from events_source where seq = 9")

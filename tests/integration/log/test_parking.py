@@ -1,5 +1,4 @@
-"""An event that cannot be decoded or folded stops its follower by name, until someone passes over it.
-
+"""An event that cannot be decoded or folded stops its follower with an error that names it, until a person skips it.
 Old versions are read.
 """
 
@@ -23,7 +22,7 @@ from tests.support.waiting import until
 
 
 class Unlike(Event, frozen=True, tag="koord.source.Seen.v1"):
-    """The stored name of Seen with what Seen cannot be decoded from."""
+    """An event with the stored name of Seen and data that cannot be decoded as Seen."""
 
     KEY: ClassVar[str] = "name"
 
@@ -52,7 +51,7 @@ BAD: dict[str, Event] = {
 
 
 @pytest.mark.parametrize("cannot_be", BAD)
-async def test_an_event_that_cannot_be_read_off_the_bus_stops_the_follower_by_name(
+async def test_an_event_from_the_bus_that_cannot_be_read_stops_the_follower_and_is_named(
     url: str, writer: Writer, following: Following, cannot_be: str
 ) -> None:
     await following.start()
@@ -62,14 +61,14 @@ async def test_an_event_that_cannot_be_read_off_the_bus_stops_the_follower_by_na
     await until(following.follower.failed.done)
     with pytest.raises(Parked, match=f"test cannot fold source/{seqs[1]}.* koord events skip test source/{seqs[1]}"):
         await following.follower.failed
-    assert await parked(url) == [("test", "source", seqs[1])], "the row is there before anyone is told"
+    assert await parked(url) == [("test", "source", seqs[1])], "the row is written before the failure is reported"
     await writer.append(Seen(name="later"))
     await until(lambda: following.follower.positions["source"].seq < seqs[1])
     assert "later" not in following.state.seen.values(), "a follower that has failed folds no more"
 
 
 @pytest.mark.parametrize("cannot_be", BAD)
-async def test_an_event_that_cannot_be_read_stops_a_start_and_a_skip_passes_over_it(
+async def test_an_event_that_cannot_be_read_stops_a_start_until_it_is_skipped(
     url: str, writer: Writer, registry: ServiceStore, cannot_be: str, ear: Bus
 ) -> None:
     good, bad, after = await writer.append(Seen(name="good"), BAD[cannot_be], Seen(name="after"))
@@ -92,7 +91,7 @@ async def test_an_event_that_cannot_be_read_stops_a_start_and_a_skip_passes_over
     await following.close()
 
 
-async def test_what_the_bus_brings_is_passed_over_too(
+async def test_a_skipped_event_from_the_bus_is_not_folded(
     url: str, writer: Writer, registry: ServiceStore, following: Following
 ) -> None:
     (first,) = await writer.append(Seen(name="first"))
@@ -106,7 +105,7 @@ async def test_what_the_bus_brings_is_passed_over_too(
     assert not following.follower.failed.done()
 
 
-async def test_a_rebuild_passes_over_it_too_and_names_it_otherwise(url: str, writer: Writer) -> None:
+async def test_a_rebuild_skips_a_skipped_event_and_names_an_unreadable_one(url: str, writer: Writer) -> None:
     database = Database(url)
     copier = ServiceStore(database, SERVICE.name)
     await writer.append(Seen(name="first"))
@@ -152,7 +151,7 @@ def _packed(state: CopyState) -> tuple[bytes, bytes]:
 
 
 class Met(Event, frozen=True, tag="koord.source.Met.v2"):
-    """Version 2: `whom` was `name`, and `times` is new."""
+    """Version 2: `name` became `whom`, and `times` is new."""
 
     KEY: ClassVar[str] = "whom"
 
@@ -161,7 +160,7 @@ class Met(Event, frozen=True, tag="koord.source.Met.v2"):
 
 
 class MetV1(Event, frozen=True, tag="koord.source.Met.v1"):
-    """As release 1 wrote it."""
+    """Version 1, as release 1 wrote it."""
 
     KEY: ClassVar[str] = "name"
 

@@ -1,4 +1,4 @@
-"""Partitions are made before they are needed, an append may span several, and nobody waits for a reader."""
+"""Partitions are created before they are needed, an append may span several, and none of this waits for a reader."""
 
 import asyncio
 import re
@@ -70,21 +70,23 @@ async def test_one_append_may_span_any_number_of_partitions(narrow: str, writer:
     await following.close()
 
 
-async def test_partitions_are_made_beside_a_reader_in_a_long_transaction(narrow: str, writer: Writer) -> None:
+async def test_partitions_are_created_during_a_long_transaction_of_a_reader(narrow: str, writer: Writer) -> None:
     await writer.see(5)
     reading = await asyncpg.connect(narrow)
     transaction = reading.transaction(isolation="repeatable_read")
     await transaction.start()
     assert await reading.fetchval("select count(*) from events") == 6
     assert await reading.fetchval("select max(seq) from events_source") == 6
-    await writer.append(*(Seen(name="n") for _ in range(100)))  # would wait for the reader, who waits for it
-    assert await reading.fetchval("select count(*) from events") == 6, "the reader still reads what it read"
+    await writer.append(
+        *(Seen(name="n") for _ in range(100))
+    )  # would wait for the reader, which waits for the partition
+    assert await reading.fetchval("select count(*) from events") == 6, "the reader still reads the same rows"
     await transaction.rollback()
     await reading.close()
     assert len(await partitions(narrow)) == 13
 
 
-async def test_a_writer_is_not_held_up_while_partitions_wait(narrow: str, writer: Writer) -> None:
+async def test_a_writer_continues_while_the_creation_of_partitions_waits(narrow: str, writer: Writer) -> None:
     holding = await asyncpg.connect(narrow)
     transaction = holding.transaction()
     await transaction.start()
@@ -126,13 +128,13 @@ async def test_a_fold_begins_at_the_oldest_kept_partition_and_logs_it(
     await connection.close()
 
 
-async def test_a_name_that_is_no_context_is_refused(database: str) -> None:
+async def test_an_invalid_name_of_a_context_is_rejected(database: str) -> None:
     for name in ("Source", "a b", "a'; drop table events; --", "a-b", ""):
         with pytest.raises(asyncpg.RaiseError, match="is not a name such as quota or metrics-0"):
             await declare(database, contexts=[name])
 
 
-async def test_only_who_may_write_a_log_takes_its_lock_or_extends_it(narrow: str, writer: Writer) -> None:
+async def test_only_a_role_that_may_write_a_log_takes_its_lock_or_extends_it(narrow: str, writer: Writer) -> None:
     admin = await asyncpg.connect(narrow)
     await admin.execute("create role koord_reader login password 'read'")
     await admin.execute("grant usage on schema public to koord_reader")

@@ -35,7 +35,7 @@ CUTOFF = timedelta(days=30)
 
 
 class Known:
-    """The objects and the configuration, by what the log says."""
+    """A State of the live objects and the configuration."""
 
     SCHEMA: ClassVar[int] = 1
 
@@ -93,7 +93,7 @@ async def fold(database: Database) -> Known:
     return follower.state
 
 
-async def test_what_is_live_outlasts_its_partition_and_what_is_gone_does_not(opened: Database) -> None:
+async def test_a_live_object_outlasts_its_partition_and_a_deleted_one_does_not(opened: Database) -> None:
     now = time.time_ns()
     writer = LogWriter(opened, None, "cluster", "test")
     await writer.acquire()
@@ -131,7 +131,7 @@ async def test_what_is_live_outlasts_its_partition_and_what_is_gone_does_not(ope
     await writer.close()
 
 
-async def test_what_was_restated_is_restated_again(opened: Database) -> None:
+async def test_an_event_that_was_carried_forward_is_carried_forward_again(opened: Database) -> None:
     now = time.time_ns()
     writer = LogWriter(opened, None, "cluster", "test")
     await writer.acquire()
@@ -148,7 +148,7 @@ async def test_what_was_restated_is_restated_again(opened: Database) -> None:
 
 
 async def sizes(database: Database, context: str) -> list[int]:
-    """Bytes of each partition that holds events, the oldest first."""
+    """Returns the bytes of each partition with events, the oldest first."""
     query = text(
         "select pg_total_relation_size(c.oid) from pg_inherits i join pg_class c on c.oid = i.inhrelid "
         "where i.inhparent = to_regclass(:parent) order by substring(c.relname from '[0-9]+$')::bigint"
@@ -157,7 +157,7 @@ async def sizes(database: Database, context: str) -> list[int]:
         return list(await connection.scalars(query, {"parent": f"events_{context}"}))
 
 
-async def test_a_context_that_takes_too_much_loses_its_oldest_partitions(opened: Database) -> None:
+async def test_a_context_beyond_its_size_loses_its_oldest_partitions(opened: Database) -> None:
     now = time.time_ns()
     writer = LogWriter(opened, None, "cluster", "test")
     await writer.acquire()
@@ -196,7 +196,7 @@ class Kept(NamedTuple):
 
 
 @pytest.mark.parametrize(("carries_forward", "left"), [(True, {"node/stays": "1"}), (False, {})])
-async def test_old_events_go_with_or_without_being_restated_as_the_service_declares(
+async def test_old_events_are_dropped_and_carried_forward_if_the_service_declares_it(
     opened: Database, carries_forward: bool, left: dict[str, str]
 ) -> None:
     now = time.time_ns()
@@ -211,7 +211,7 @@ async def test_old_events_go_with_or_without_being_restated_as_the_service_decla
     await writer.close()
 
 
-def test_what_is_set_for_a_service_outranks_what_it_declares_and_that_what_is_set_for_all() -> None:
+def test_a_services_setting_precedes_its_declaration_which_precedes_the_common_setting() -> None:
     declared = Retention(days=0.25, gigabytes=5.0, carries_forward=False)
     assert RetentionSettings.of("metrics-ingest", declared, {}) == declared
     environment = {"KOORD_RETENTION_DAYS": "7", "KOORD_METRICS_INGEST_RETENTION_GB": "2"}
@@ -222,5 +222,5 @@ def test_what_is_set_for_a_service_outranks_what_it_declares_and_that_what_is_se
         RetentionSettings.of("scheduler", Retention(), {"KOORD_RETENTION_DAYS": "-1"})
 
 
-def test_reports_go_after_six_hours_or_five_gigabytes_whatever_lives() -> None:
+def test_reports_are_dropped_after_six_hours_or_five_gigabytes_even_of_live_nodes() -> None:
     assert METRICS.retention == Retention(days=0.25, gigabytes=5.0, carries_forward=False)

@@ -1,4 +1,5 @@
-"""NATS and Postgres that stop, restart and go back in time, under load: work goes on, and nothing is lost or doubled."""
+"""NATS and Postgres that stop, restart and are restored to an earlier point, under load: work continues, and nothing is
+lost or doubled."""
 
 import asyncio
 import time
@@ -34,7 +35,7 @@ async def has_all(one: Following, seqs: list[int]) -> None:
 
 
 @pytest.mark.parametrize("away_s", [8.0, pytest.param(60.0, marks=pytest.mark.soak)])
-async def test_work_goes_on_without_nats_and_the_fast_path_comes_back(
+async def test_work_continues_without_nats_and_announcements_resume(
     url: str, server: EmbeddedNats, writer: Writer, following: Following, copiers: Copiers, away_s: float
 ) -> None:
     await following.start()
@@ -74,12 +75,12 @@ async def test_work_goes_on_without_nats_and_the_fast_path_comes_back(
     await wait_for_copies(url, seqs)
     assert_each_once(await copies(url), seqs)
     await until(lambda: list(following.state.seen) == seqs)
-    assert len(await leaders(url)) == 1, "no writer ended for want of NATS"
+    assert len(await leaders(url)) == 1, "no writer ended because NATS was away"
 
 
 @pytest.fixture
 async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
-    """A server of the test's own, to be stopped and put back."""
+    """A server of the test's own, to be stopped and restored."""
     async with EmbeddedPostgres(tmp_path / "postgres") as postgres:
         database = Database(postgres.url)
         await migrate(database, contexts())
@@ -99,7 +100,7 @@ async def kill_and_start(postgres: EmbeddedPostgres) -> None:
 
 
 class Source:
-    """A writer of `source` that starts over whenever it has lost its head, as a supervised process does."""
+    """A writer of `source` that starts again whenever it has lost its head, as a supervised process does."""
 
     def __init__(self, url: str, bus: Bus) -> None:
         self.lost = 0
@@ -165,8 +166,8 @@ async def test_postgres_restarts_under_load(
         assert_each_once(await copies(url), seqs)
         await until(lambda: list(following.state.seen) == seqs)
         await until(lambda: len(following.state.copied) > 0 and following.follower.lag == 0)
-        assert following.follower.reloads == 0, "the log went on where it was"
-        assert standby.running, "who waits for the lock, or has it since, outlives a restart of Postgres"
+        assert following.follower.reloads == 0, "the log continued at its head"
+        assert standby.running, "the replica that waits for the lock, or has it since, outlives a restart of Postgres"
     finally:
         await source.stop()
         await following.close()
@@ -174,7 +175,7 @@ async def test_postgres_restarts_under_load(
         print(copiers.logs())
 
 
-async def test_postgres_put_back_to_an_earlier_point_is_noticed_and_folded_anew(
+async def test_a_postgres_restored_to_an_earlier_point_is_noticed_and_folded_anew(
     own_postgres: EmbeddedPostgres, server: EmbeddedNats, bus: Bus, ear: Bus, tmp_path: Path
 ) -> None:
     url = own_postgres.url

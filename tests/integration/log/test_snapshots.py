@@ -1,4 +1,4 @@
-"""Snapshots and registrations: what lets a start be short, a rebuild compare, and a release not outrun its readers."""
+"""Snapshots and registrations: short starts, rebuilds that compare, and releases that wait for their readers."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ async def store(following: Following, registry: ServiceStore, schema: int = 1) -
 
 
 class Counting(CopyState):
-    """Counts what it folds itself."""
+    """A State that counts the events that it folds itself."""
 
     folded = 0
 
@@ -63,7 +63,7 @@ async def test_a_start_takes_the_snapshot_and_folds_the_tail_alone(
     await later.close()
 
 
-async def test_a_snapshot_the_log_disagrees_with_is_left_out_and_an_older_one_taken(
+async def test_a_snapshot_that_differs_from_the_log_is_left_out_and_an_older_one_loaded(
     url: str, writer: Writer, following: Following, registry: ServiceStore
 ) -> None:
     await writer.see(10)
@@ -135,7 +135,9 @@ async def test_a_newer_release_folds_anew_beside_an_older_state(
     await later.close()
 
 
-async def test_a_snapshot_is_of_the_moment_and_the_loop_goes_on(writer: Writer, following: Following) -> None:
+async def test_a_snapshot_has_the_state_of_its_instant_and_the_loop_continues(
+    writer: Writer, following: Following
+) -> None:
     class Slow(CopyState):
         def encode(self) -> bytes:
             ends = time.monotonic() + 0.5
@@ -181,7 +183,7 @@ async def test_the_child_of_a_snapshot_holds_no_connection_of_its_parent(url: st
     await connection.close()
 
 
-async def test_a_rebuild_agrees_with_a_sound_state_and_names_what_spoilt_another(
+async def test_a_rebuild_agrees_with_a_sound_state_and_names_the_event_behind_a_difference(
     url: str, writer: Writer, database_of_url: Database
 ) -> None:
     registry = ServiceStore(database_of_url, "copier")
@@ -227,7 +229,7 @@ async def test_a_writer_may_not_emit_what_a_registered_follower_cannot_read(url:
     await writes._database.close()
 
 
-async def test_a_follower_nobody_has_seen_for_seven_days_holds_up_nobody(url: str, registry: ServiceStore) -> None:
+async def test_a_follower_that_was_not_seen_for_seven_days_blocks_no_writer(url: str, registry: ServiceStore) -> None:
     writes = ServiceStore(Database(url), "source-writer")
     await registry.register({"source": 1}, {"source": ["koord.source.Met.v1"]})
     with pytest.raises(UnreadableByFollowers):

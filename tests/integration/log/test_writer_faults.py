@@ -47,7 +47,7 @@ async def test_a_writer_killed_between_commit_and_announcement_loses_and_doubles
     load = Load(writer)
     assert await ended(first) == failpoints.CODE
     held = await copies(url)
-    assert held[-1].actor == "copier@a", "what was committed last was never announced"
+    assert held[-1].actor == "copier@a", "the last commit was never announced"
     await wait_for_leader(url, "b")
     await asyncio.sleep(1)
     seqs = await load.stop()
@@ -78,7 +78,7 @@ async def test_a_stopped_writer_is_replaced_within_seconds_and_writes_nothing_wh
     first.pause()
     await wait_for_leader(
         url, "b"
-    )  # the stopped one keeps its connection: without an end of its session this never comes
+    )  # the stopped writer keeps its connection: the standby leads only after the end of that session
     first.resume()
     assert await ended(first) == 1, "it ends itself"
     seqs = await load.stop()
@@ -161,7 +161,7 @@ async def test_a_writer_refuses_to_start_while_a_follower_cannot_read_what_it_em
 
 
 @pytest.mark.timeout(600)
-async def test_rebuilds_run_beside_the_service_and_report_what_was_spoilt(
+async def test_rebuilds_run_beside_the_service_and_report_a_corrupted_state(
     url: str, writer: Writer, copiers: Copiers
 ) -> None:
     # A rebuild takes as long as many snapshots, of which three are kept: with those that it and the next one need.

@@ -38,7 +38,7 @@ class Broker(Protocol):
     url: str
 
     async def stop(self) -> None:
-        """Stops it in order, as an update does."""
+        """Stops it with SIGTERM, as an update does."""
         ...
 
     async def start(self) -> None:

@@ -34,18 +34,18 @@ class Stage:
         self.scheduling: LogWriter | None = None
 
     async def see(self, *events: Event, cause: Cause | None = None) -> list[RecordedEvent]:
-        """The gateway observes something."""
+        """Appends an observation as the gateway does."""
         drafts = [Draft(event, cause) for event in events]
         return await self.cluster.append(drafts, now_ns=time.time_ns(), seen={})
 
     async def decide(self, *events: Event) -> list[RecordedEvent]:
-        """The scheduler records a cycle."""
+        """Appends a cycle as the scheduler does."""
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq}
         return await self.scheduling.append([Draft(event) for event in events], now_ns=time.time_ns(), seen=seen)
 
     async def request(self, cycle: int, *groups: tuple[str, ...], deadline_s: float = 20) -> ChargeResponse:
-        """Ask for a charge as the scheduler would, having read everything."""
+        """Requests a charge as a scheduler would that has read everything."""
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq, "scheduling": self.scheduling.head.seq}
         request = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
@@ -67,7 +67,7 @@ async def stage(
     *services: str,
     env: Mapping[str, Mapping[str, str]] | None = None,
 ) -> AsyncIterator[Stage]:
-    """Start the services and wait until they lead; without the scheduler, the test is the scheduler.
+    """Starts the services and waits until they lead; without the scheduler, the test acts as the scheduler.
 
     Args:
         env: service -> variables for it alone.

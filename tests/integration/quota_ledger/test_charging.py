@@ -39,7 +39,7 @@ async def placed(on: Stage) -> dict[str, str]:
     return {event.pod_uid: event.node for event in found}
 
 
-async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when_one_goes(
+async def test_a_quota_admits_as_many_pods_as_fit_and_the_next_when_one_is_deleted(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, *BOTH) as on:
@@ -64,12 +64,12 @@ async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when
         refused = [
             event for event in (await events(on, "quota"))[before.seq :] if isinstance(event, PodAdmissionDecided)
         ]
-        assert refused == [], "only the pod that there was room for was tried"
+        assert refused == [], "only the pod that fits was tried"
         cycles = [event for event in await events(on, "scheduling") if isinstance(event, CycleDecided)]
         assert cycles[-1].charged_at > before.seq
 
 
-async def test_while_the_ledger_is_away_its_pods_wait_and_all_others_go_on(
+async def test_while_the_ledger_is_away_pods_with_a_quota_wait_and_all_others_are_placed(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     env = {"scheduler": {"KOORD_SCHEDULER_QUOTA_TIMEOUT_S": "0.5"}}

@@ -1,4 +1,4 @@
-"""The scheduler as a process of its own, on real servers: follow, decide, append, die, go on."""
+"""The scheduler as a process on real servers: it follows, decides, appends, is killed and continues."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 class Stage:
-    """A log with a gateway that only says what it sees, and a scheduler process."""
+    """A log with a gateway that only records observations, and a scheduler process."""
 
     def __init__(self, url: str, supervisor: Supervisor, gateway: LogWriter) -> None:
         self.url = url
@@ -50,7 +50,7 @@ class Stage:
         await self.gateway.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
 
     async def log(self, context: str) -> list[Row]:
-        """The whole of a context."""
+        """Returns all events of a context."""
         connection = await asyncpg.connect(self.url)
         try:
             rows = await connection.fetch(f"select seq, type, at, data from events_{context} order by seq")
@@ -66,7 +66,7 @@ class Stage:
         ]
 
     async def placed(self) -> dict[str, str]:
-        """uid -> node; fails when a pod was placed twice."""
+        """Returns uid -> node; fails when a pod was placed twice."""
         events = [row.event for row in await self.log("scheduling") if isinstance(row.event, PodPlaced)]
         assert len({event.pod_uid for event in events}) == len(events), "a pod was placed twice"
         return {event.pod_uid: event.node for event in events}
@@ -115,12 +115,12 @@ async def test_pods_are_placed_and_none_twice_although_the_scheduler_is_killed(
             first = 50 + 100 * cycle
             await on.see(*pods(first, first + 100))
             await asyncio.sleep(0.05 * cycle)
-            await on.supervisor.wait_leading()  # it may still be coming back from the last kill
+            await on.supervisor.wait_leading()  # it may still be restarting after the last kill
             pid = on.supervisor.units["scheduler"].process.pid
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
             await on.until_placed(first + 100)
-        assert len(epochs(await on.log("scheduling"))) >= 3, "it did start anew"
+        assert len(epochs(await on.log("scheduling"))) >= 3, "it was restarted"
 
 
 def epochs(rows: list[Row]) -> list[WriterStarted]:
@@ -154,7 +154,7 @@ async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats
     assert cache is not None
 
 
-async def test_a_bad_configuration_file_is_refused_on_record_and_a_good_one_taken_over(
+async def test_an_invalid_configuration_file_is_rejected_with_an_event_and_a_valid_one_is_applied(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.yaml"

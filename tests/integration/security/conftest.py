@@ -1,6 +1,4 @@
-"""A bus and a database with every login: those of all services in two shards, of operator and auditor, and of two
-nodes.
-"""
+"""A bus and a database with every login: of all services in two shards, of operator and auditor, and of two nodes."""
 
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -23,7 +21,7 @@ ACCOUNTS = ("CORE", "FIELD", "STREAMS")
 
 
 class Secured(NamedTuple):
-    """Where it is.
+    """The addresses of the bus and the database, and the logins.
 
     Attributes:
         owner: the database with its owner's login.
@@ -36,18 +34,19 @@ class Secured(NamedTuple):
     bus: str
 
     def spy(self, account: str = "CORE") -> str:
-        """The bus for a test that hears and says everything in an account; no such login exists outside."""
+        """Returns the bus for a test that may publish and subscribe to everything in an account; no such login exists
+        elsewhere."""
         return f"nats://{SPY}-{account}:{SPY}@{self.bus}"
 
     def env(self, login: str) -> dict[str, str]:
-        """A login's variables."""
+        """Returns a login's variables."""
         place = self.folder / "nodes" / f"{login}.env"
         return read_env(place if place.exists() else self.folder / "env" / f"{login}.env")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Secured]:
-    """Servers as `koord up` starts them, and a spy."""
+    """Servers as `koord up` starts them, with logins for `spy`."""
     folder = tmp_path_factory.mktemp("secured")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("KOORD_POSTGRES", "KOORD_NATS", "KOORD_MQTT", "KOORD_CREDENTIALS"):
@@ -69,6 +68,6 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sec
 
 
 def members(names: Iterable[str] = SERVICES) -> list[Manifest]:
-    """Every declared service, each shard of a sharded one."""
+    """Returns every declared service, and each shard of a sharded one."""
     found = map(manifest, names)
     return [one.member(shard, SHARDS) for one in found for shard in range(SHARDS if one.writes.endswith("-*") else 1)]

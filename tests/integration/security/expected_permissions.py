@@ -1,4 +1,4 @@
-"""Expected permissions of each login on the bus, derived from the meaning of the manifests, and a client that tries
+"""Expected permissions of each login on the bus, derived from the meaning of the manifests, and a client that tests
 them.
 """
 
@@ -56,7 +56,7 @@ REQUESTED = tuple(
 
 
 class Rights(NamedTuple):
-    """Of the catalogue's subjects, what a login may publish and subscribe to."""
+    """The subjects of the catalogue that a login may publish on and subscribe to."""
 
     publish: frozenset[str]
     subscribe: frozenset[str]
@@ -67,7 +67,7 @@ def user_of(login: str) -> str:
 
 
 def all_permissions() -> Rights:
-    """Everything that is tried."""
+    """Returns all subjects that are tried."""
     publish = {f"koord.{kind}.{context}" for kind in ("log", "head") for context in (*CONTEXTS, "quota", "read")}
     publish |= {f"koord.event.{context}.koord.cluster.PodBound.v1.a/b" for context in CONTEXTS}
     publish |= {f"koord.log.read.{context}" for context in (*CONTEXTS, "quota")} | set(REQUESTED)
@@ -119,7 +119,7 @@ def all_permissions() -> Rights:
 
 
 def covered(subjects: Iterable[str], by: Iterable[str]) -> set[str]:
-    """Those of the subjects that one of the patterns covers whole."""
+    """Returns the subjects that one of the patterns covers as a whole."""
     patterns = [pattern.split(".") for pattern in by]
 
     def covers(pattern: list[str], subject: list[str]) -> bool:
@@ -134,8 +134,9 @@ def covered(subjects: Iterable[str], by: Iterable[str]) -> set[str]:
 
 
 def of_service(one: Manifest) -> tuple[set[str], set[str]]:
-    """A service announces its own log, says and asks what it declares, keeps its streams; it hears the logs it follows,
-    its questions, and what else it declares."""
+    """Returns the permissions of a service: it announces its own log, publishes and requests as in its manifest, and
+    manages its streams; it subscribes to the logs that it follows, to the requests that it serves, and to the other
+    subjects of its manifest."""
     publish = {f"koord.log.{one.writes}", f"koord.head.{one.writes}", *one.publishes, *one.requests}
     for stream in one.streams:
         publish |= {
@@ -182,7 +183,7 @@ def expected(login: str) -> Rights:
 
 
 class Tried(Client):
-    """A plain client that remembers what the server refuses it."""
+    """A plain client that records the server's rejections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +215,7 @@ class Tried(Client):
 
 
 async def may(url: str) -> Rights:
-    """Tries the whole catalogue."""
+    """Tries the whole catalogue. Returns the permitted subjects."""
     everything = all_permissions()
     client = await Tried().meet(url)
     for subject in sorted(everything.subscribe):

@@ -1,6 +1,7 @@
-"""Every login tries every subject of the bus: what its declaration says works, and nothing else does.
+"""Every login tries every subject of the bus: those of its manifest are permitted, and no others.
 
-What is expected is worked out here from the declarations' meaning; the code that makes the permissions is not asked.
+The expected permissions are derived here from the meaning of the manifests, and not with the code that creates the
+permissions.
 """
 
 import asyncio
@@ -27,16 +28,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize("login", LOGINS)
-async def test_a_login_may_use_the_subjects_of_its_declaration_and_no_other(secured: Secured, login: str) -> None:
+async def test_a_login_may_use_the_subjects_of_its_manifest_and_no_other(secured: Secured, login: str) -> None:
     found, desired = await may(secured.env(login)["KOORD_NATS"]), expected(login)
-    assert found.publish - desired.publish == set(), "it may publish what nobody declared"
-    assert found.subscribe - desired.subscribe == set(), "it may hear what nobody declared"
-    assert desired.publish - found.publish == set(), "it may not publish what is declared"
-    assert desired.subscribe - found.subscribe == set(), "it may not subscribe to what is declared"
+    assert found.publish - desired.publish == set(), "it may publish on an undeclared subject"
+    assert found.subscribe - desired.subscribe == set(), "it may subscribe to an undeclared subject"
+    assert desired.publish - found.publish == set(), "it may not publish on a declared subject"
+    assert desired.subscribe - found.subscribe == set(), "it may not subscribe to a declared subject"
 
 
 async def test_the_scheduler_publishes_and_subscribes_to_these() -> None:
-    """One row of the matrix in full: an error in how expectations are worked out would show here."""
+    """Checks one row of the matrix in full: an error in the derivation of the expectations would show here."""
     assert {one for one in expected("scheduler").publish if one.startswith("koord.")} == {
         "koord.log.scheduling",
         "koord.head.scheduling",
@@ -54,7 +55,7 @@ async def test_the_scheduler_publishes_and_subscribes_to_these() -> None:
 @pytest.mark.parametrize(
     "userinfo", ["", "koord.scheduler:wrong@", "koord.scheduler:@", "nobody:x@", "node-a:wrong@", "operator:operator@"]
 )
-async def test_who_has_no_login_or_a_wrong_password_is_not_let_in(secured: Secured, userinfo: str) -> None:
+async def test_a_client_without_a_login_or_with_a_wrong_password_is_rejected(secured: Secured, userinfo: str) -> None:
     place = secured.bus
     reported: list[str] = []
 
@@ -68,7 +69,7 @@ async def test_who_has_no_login_or_a_wrong_password_is_not_let_in(secured: Secur
     assert any("authorization violation" in text for text in reported)
 
 
-async def test_an_announcement_reaches_those_that_follow_the_log_and_nobody_else(secured: Secured) -> None:
+async def test_an_announcement_reaches_only_the_followers_of_the_log(secured: Secured) -> None:
     clients = {login: await Tried().meet(secured.env(login)["KOORD_NATS"]) for login in LOGINS}
     received: dict[str, set[str]] = {login: set() for login in LOGINS}
     for login, client in clients.items():
@@ -93,9 +94,9 @@ async def test_an_announcement_reaches_those_that_follow_the_log_and_nobody_else
         await client.close()
 
 
-async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: Secured) -> None:
-    """The bus lets a service respond to any reply subject: so it responds to inboxes alone, and no node speaks through
-    it.
+async def test_a_response_never_goes_to_a_subject_that_the_requester_chose(secured: Secured) -> None:
+    """The bus lets a service respond on any reply subject, so a service responds to inboxes alone, and no node can
+    publish through it.
     """
     from shared.bus import Bus
 
@@ -130,15 +131,15 @@ async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: S
 
 
 async def api(client: Client, what: str, about: Mapping[str, object]) -> dict[str, object]:
-    """A question to JetStream."""
+    """Sends a request to JetStream."""
     answer = await client.request(f"$JS.API.{what}", json.dumps(about).encode(), timeout=10)
     found: dict[str, object] = json.loads(answer.data)
     return found
 
 
-async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_announces(secured: Secured) -> None:
-    """JetStream lets a stream's maker choose its subjects and where they are repeated, and a consumer's where it
-    delivers.
+async def test_a_stream_stores_and_republishes_nothing_that_another_account_announces(secured: Secured) -> None:
+    """JetStream lets the creator of a stream choose its subjects and where they are republished, and the creator of a
+    consumer its delivery subject.
     """
     received: list[bytes] = []
 
@@ -175,7 +176,7 @@ async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_a
     with pytest.raises(nats.errors.NoRespondersError):
         await operator.request("koord.simulator.get", b"a question", timeout=10)
     seen = await api(auditor, "STREAM.INFO.KOORD_EVENTS_CLUSTER", {})
-    assert seen["state"]["messages"] == 1, "the event, and not the question"  # type: ignore[index]
+    assert seen["state"]["messages"] == 1, "the event, and not the request"  # type: ignore[index]
     gateway = await Tried().meet(secured.env("gateway")["KOORD_NATS"])
     await gateway.publish("koord.log.cluster", b"told")
     await until(lambda: received)
@@ -184,7 +185,7 @@ async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_a
         await client.close()
 
 
-async def test_a_question_crosses_to_who_answers_it(secured: Secured) -> None:
+async def test_a_request_crosses_accounts_to_the_service_that_serves_it(secured: Secured) -> None:
     from shared.bus import Bus
 
     audit, operator = (Bus(secured.env(login)["KOORD_NATS"], name=login) for login in ("audit", "operator"))

@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "c"
 
 
-def test_a_folder_as_it_was_made_has_no_fault_and_is_made_once(folder: Path) -> None:
+def test_a_new_folder_has_no_fault_and_is_created_once(folder: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert check(folder) == []
     assert CliRunner().invoke(koord, ["credentials", "check", str(folder)]).exit_code == 0
@@ -31,7 +31,7 @@ def test_a_folder_as_it_was_made_has_no_fault_and_is_made_once(folder: Path) -> 
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_what_was_changed_by_hand_or_is_gone_is_named(folder: Path) -> None:
+def test_a_file_that_was_changed_by_hand_or_is_absent_is_named(folder: Path) -> None:
     users = folder / "nats" / "users.conf"
     users.write_text(users.read_text().replace("koord.log.scheduling", "koord.log.>"))
     (folder / "env" / "scheduler.env").unlink()
@@ -64,7 +64,7 @@ def test_more_shards_bring_more_logins_and_fewer_services_fewer(folder: Path) ->
     assert check(folder) == []
 
 
-def test_secrets_outlast_all_of_that(folder: Path) -> None:
+def test_secrets_are_kept_over_all_of_these_changes(folder: Path) -> None:
     before = books.read(folder).secrets["scheduler"]
     init(folder, "--nats", "bus.example.org", "--postgres", "db.example.org/log", "--mount", "/run/koord")
     assert books.read(folder).secrets["scheduler"] == before

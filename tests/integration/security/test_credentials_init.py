@@ -1,5 +1,5 @@
-"""Results of `koord credentials init`, on real servers with TLS: NKEYs, passwords, certificates, nodes, and what is
-refused.
+"""Results of `koord credentials init`, on real servers with TLS: NKEYs, passwords, certificates, nodes, and rejected
+connections.
 """
 
 import asyncio
@@ -65,7 +65,8 @@ class Installation(NamedTuple):
 
 @asynccontextmanager
 async def encrypted(tls: Path, port: int, behind: int, address: str = "127.0.0.1") -> AsyncIterator[None]:
-    """TLS in front of a Postgres whose wheel is built without it: what a client meets is the protocol's own way to TLS."""
+    """Puts TLS in front of a Postgres whose wheel is built without it; a client negotiates TLS as the protocol
+    requires."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tls / "server.crt", tls / "server.key")
     pumping: set[asyncio.Task[None]] = set()
@@ -124,7 +125,7 @@ async def installation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
         nats_server.stop()
 
 
-async def test_every_service_meets_the_bus_over_tls_with_its_nkey(installation: Installation) -> None:
+async def test_every_service_connects_to_the_bus_over_tls_with_its_nkey(installation: Installation) -> None:
     for one in (*(one.name for one in members() if not one.name.endswith("-1")), "operator", "auditor"):
         env = installation.env(one)
         assert urlsplit(env["KOORD_NATS"]).password is None
@@ -135,7 +136,7 @@ async def test_every_service_meets_the_bus_over_tls_with_its_nkey(installation: 
         await bus.close()
 
 
-async def test_the_answer_to_a_question_passes_over_tls_and_nkeys(installation: Installation) -> None:
+async def test_a_request_gets_its_response_over_tls_with_nkeys(installation: Installation) -> None:
     answering, requesting = installation.bus("simulator"), installation.bus("operator")
     await answering.start()
     await requesting.start()
@@ -149,7 +150,7 @@ async def test_the_answer_to_a_question_passes_over_tls_and_nkeys(installation: 
     await requesting.close()
 
 
-async def test_a_bus_with_another_authority_nkey_or_none_is_not_met(installation: Installation, tmp_path: Path) -> None:
+async def test_another_authority_another_nkey_or_none_is_rejected(installation: Installation, tmp_path: Path) -> None:
     other = tmp_path / "other.crt"
     trustme.CA().cert_pem.write_to_path(str(other))
     strange = installation.bus("scheduler", KOORD_NATS_CA=str(other))
@@ -158,7 +159,7 @@ async def test_a_bus_with_another_authority_nkey_or_none_is_not_met(installation
     await strange.close()
     stolen = installation.bus("scheduler", KOORD_NATS_NKEY=installation.env("auditor")["KOORD_NATS_NKEY"])
     await stolen.start()
-    # An NKEY is the login: the auditor's, whatever the URL says. Its inboxes are then not those of the name, and
+    # An NKEY is the login: the auditor's, whatever the user in the URL. Its inboxes are then not those of the name, and
     # nothing passes.
     with pytest.raises(NotPermitted):
         await stolen.request("koord.simulator.get", b"", deadline_s=10)
@@ -172,7 +173,7 @@ async def test_a_bus_with_another_authority_nkey_or_none_is_not_met(installation
         await installation.bus("scheduler", KOORD_NATS_NKEY=str(tmp_path / "none")).start()
 
 
-async def test_without_tls_nobody_is_let_in(installation: Installation) -> None:
+async def test_a_connection_without_tls_is_rejected(installation: Installation) -> None:
     plain = Bus(f"nats://koord.scheduler:x@127.0.0.1:{installation.ports['nats']}", name="plain")
     await plain.start()
     assert not plain.connected
@@ -201,7 +202,7 @@ async def test_a_service_appends_over_tls_that_verifies_the_server(
     await writer.close()
     await database.close()
 
-    host = socket.gethostname()  # leads here as well, and is no name of the certificate
+    host = socket.gethostname()  # resolves to this machine as well, and is not in the certificate
     async with encrypted(installation.folder / "postgres" / "tls", port := free_port(), installation.postgres.port, ""):
         named = Database(env["KOORD_POSTGRES"].replace(f"localhost:{installation.ports['postgres']}", f"{host}:{port}"))
         with pytest.raises((ssl.SSLError, *FAILURES), match=r"(?i)hostname mismatch|not valid for"):
@@ -216,7 +217,7 @@ async def test_a_service_appends_over_tls_that_verifies_the_server(
     await strange.close()
 
 
-async def test_a_node_gets_its_login_and_speaks_for_itself_alone(installation: Installation) -> None:
+async def test_a_node_gets_its_login_and_publishes_for_itself_alone(installation: Installation) -> None:
     for name in ("node-1", "rack.2"):
         made = await asyncio.to_thread(installation.koord, "node", name, "--in", str(installation.folder))
         assert made.exit_code == 0, made.output
@@ -233,7 +234,7 @@ async def test_a_node_gets_its_login_and_speaks_for_itself_alone(installation: I
     await ingest.handle("koord.node.*.report", attend)
     agent = Bus(first["KOORD_NATS"], name="agent", ca=first["KOORD_NATS_CA"])
     await agent.start()
-    await until(lambda: agent.connected)  # the server takes its users over in its own time
+    await until(lambda: agent.connected)  # the server applies its users with a delay
     assert await agent.request("koord.node.node-1.report", b"mine", deadline_s=20) == b"taken"
     with pytest.raises(NotPermitted, match=r"koord\.node\.rack%2E2\.report"):
         await agent.request("koord.node.rack%2E2.report", b"forged", deadline_s=20)
@@ -256,14 +257,14 @@ async def test_a_node_gets_its_login_and_speaks_for_itself_alone(installation: I
     await ingest.close()
 
 
-async def test_a_name_that_is_another_logins_is_no_nodes(installation: Installation) -> None:
+async def test_a_node_cannot_have_the_name_of_another_login(installation: Installation) -> None:
     for name in ("operator", "auditor", "koord"):
         refused = await asyncio.to_thread(installation.koord, "node", name, "--in", str(installation.folder))
         assert refused.exit_code == 1
         assert "no node can be called" in refused.output
 
 
-async def test_a_rotated_login_is_new_and_the_old_one_is_out(installation: Installation) -> None:
+async def test_a_rotated_login_works_and_the_old_one_is_rejected(installation: Installation) -> None:
     before = installation.env("gateway")["KOORD_POSTGRES"]
     seed = Path(installation.env("gateway")["KOORD_NATS_NKEY"])
     old_seed = seed.read_text()
@@ -282,13 +283,13 @@ async def test_a_rotated_login_is_new_and_the_old_one_is_out(installation: Insta
     assert (unknown.exit_code, "scheduler" in unknown.output) == (1, True)
 
 
-async def test_the_configuration_is_what_nats_server_takes(installation: Installation) -> None:
+async def test_nats_server_accepts_the_configuration(installation: Installation) -> None:
     command = [str(NATS_SERVER), "-t", "-c", str(installation.folder / "nats" / "nats.conf")]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, "Plaintext" in checked.stderr) == (0, False), checked.stderr
 
 
-async def test_no_secret_stands_in_what_servers_get(installation: Installation) -> None:
+async def test_no_secret_is_in_the_files_of_servers(installation: Installation) -> None:
     from cli.credentials import secrets_file
 
     secrets = secrets_file.read(installation.folder).secrets

@@ -1,7 +1,7 @@
-"""Every role tries every table, function and statement of the database: what its service's declaration says works, and
-nothing else.
+"""Every role tries every table, function and statement of the database: those that its service's manifest requires are
+permitted, and no others.
 
-What is expected is worked out here from the declarations' meaning; the code that makes the grants is not asked.
+The expected rights are derived here from the meaning of the manifests, and not with the code that creates the grants.
 """
 
 import asyncio
@@ -56,17 +56,17 @@ NEVER = (
     "insert into events select * from events", "update events set key = key", "delete from events",
     "update alembic_version set version_num = '9'", "vacuum full events_cluster", "refresh materialized view mine",
 )  # fmt: skip
-"""What no role of ours may do, whoever it is."""
+"""Statements that no role of ours may run."""
 
 
 class Roles(NamedTuple):
-    """The database, with rows of every service beside the logs and one event in each."""
+    """The database, with rows of every service in the tables next to the logs, and one event in each log."""
 
     secured: Secured
 
     @asynccontextmanager
     async def as_role(self, login: str, database: str = "") -> AsyncIterator[asyncpg.Connection]:
-        """A connection of a role."""
+        """Opens a connection of a role."""
         url = self.secured.owner if login == "owner" else self.secured.env(login)["KOORD_POSTGRES"]
         connection = await asyncpg.connect(url.rpartition("/")[0] + f"/{database}" if database else url)
         try:
@@ -75,14 +75,14 @@ class Roles(NamedTuple):
             await connection.close()
 
     async def may(self, login: str, *statements: str) -> list[bool | str]:
-        """Reports for each statement whether it is permitted, in a transaction that is rolled back; another error than
-        a refusal is its text.
+        """Reports for each statement whether it is permitted, in a transaction that is rolled back; for an error other
+        than a denial, the result is its text.
         """
         async with self.as_role(login) as connection:
             return [await _permitted(connection, statement) for statement in statements]
 
     async def seen(self, login: str, query: str) -> set[str]:
-        """The first column."""
+        """Returns the first column."""
         async with self.as_role(login) as connection:
             return {row[0] for row in await connection.fetch(query)}
 
@@ -97,7 +97,7 @@ async def _permitted(connection: asyncpg.Connection, statement: str) -> bool | s
     except asyncpg.PostgresError as error:
         return f"{type(error).__name__}: {error}"
     else:
-        return not status.endswith(" 0")  # rows that it may not see are not there
+        return not status.endswith(" 0")  # rows that it may not see are absent from the result
     finally:
         await transaction.rollback()
 
@@ -137,7 +137,7 @@ def reads(login: str) -> set[str]:
 
 
 def statements_on(context: str) -> Iterator[tuple[str, str]]:
-    """Kind of right -> statement, for one log."""
+    """Returns kind of right -> statement, for one log."""
     table = f"events_{context.replace('-', '_')}"
     yield "read", f"select * from {table}"
     yield "read", f"select digest from {table} where seq = 1"
@@ -170,16 +170,16 @@ async def test_a_role_reads_the_logs_it_follows_and_appends_to_its_own_alone(rol
 
 
 @pytest.mark.parametrize("login", ROLES)
-async def test_who_reads_all_logs_may_read_them_together_and_nobody_else(roles: Roles, login: str) -> None:
+async def test_only_a_role_that_reads_all_logs_may_read_them_together(roles: Roles, login: str) -> None:
     (found,) = await roles.may(login, "select * from events")
     assert found == (login in ALL_READERS)
 
 
 @pytest.mark.parametrize("login", ROLES)
-async def test_no_role_makes_removes_locks_or_reaches_out(roles: Roles, login: str) -> None:
+async def test_no_role_creates_or_removes_objects_locks_tables_or_reaches_the_host(roles: Roles, login: str) -> None:
     found = dict(zip(NEVER, await roles.may(login, *NEVER), strict=True))
     harmless = {
-        "create extension dblink": "FeatureNotSupportedError",  # not installed there; asked before the right
+        "create extension dblink": "FeatureNotSupportedError",  # not installed there, which is checked before the right
         "set role koord_operator_of_nothing": "InvalidParameterValueError",
         "do language plpython3u ''": "UndefinedObjectError",
         "refresh materialized view mine": "UndefinedTableError",
@@ -193,7 +193,7 @@ async def test_no_role_makes_removes_locks_or_reaches_out(roles: Roles, login: s
         if is_ is not False and not (isinstance(is_, str) and is_.startswith(harmless.get(statement, "never")))
     }
     assert not allowed
-    async with roles.as_role(login) as connection:  # those that a transaction would refuse first
+    async with roles.as_role(login) as connection:  # those that a transaction would reject first
         for statement in ("alter system set fsync = off", "create database mine"):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await connection.execute(statement)
@@ -202,7 +202,7 @@ async def test_no_role_makes_removes_locks_or_reaches_out(roles: Roles, login: s
 
 
 @pytest.mark.parametrize("login", ROLES)
-async def test_a_role_sees_and_changes_its_own_rows_beside_the_logs_alone(roles: Roles, login: str) -> None:
+async def test_a_role_sees_and_changes_only_its_own_rows_next_to_the_logs(roles: Roles, login: str) -> None:
     everyone = {*SERVICES, "other"}
     own = {login} & everyone
     visible = {table: await _visible(roles, login, table) for table in BESIDE}
@@ -213,7 +213,7 @@ async def test_a_role_sees_and_changes_its_own_rows_beside_the_logs_alone(roles:
             "snapshots": everyone if login == "operator" else own,
             "parked": everyone if login == "operator" else own,
             "skips": everyone if login == "operator" else own,
-            "followers": everyone,  # a writer looks at what its followers can read
+            "followers": everyone,  # a writer checks the versions that its followers can read
         }
     for service in (*SERVICES, "other"):
         mine, operates = service == login, login == "operator"
@@ -250,7 +250,7 @@ async def _visible(roles: Roles, login: str, table: str) -> set[str] | None:
 
 
 @pytest.mark.parametrize("login", ROLES)
-async def test_no_role_hands_a_right_on(roles: Roles, login: str) -> None:
+async def test_no_role_grants_its_rights_to_others(roles: Roles, login: str) -> None:
     async with roles.as_role(login) as connection:
         for table in ("events", "events_cluster", "events_scheduling", "snapshots", "contexts"):
             with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
@@ -260,8 +260,8 @@ async def test_no_role_hands_a_right_on(roles: Roles, login: str) -> None:
             )
 
 
-async def test_the_scheduler_may_do_this(roles: Roles) -> None:
-    """One row of the matrix in full: an error in how expectations are worked out would show here."""
+async def test_the_scheduler_has_these_rights(roles: Roles) -> None:
+    """Checks one row of the matrix in full: an error in the derivation of the expectations would show here."""
     found = await roles.may(
         "scheduler",
         f"insert into events_scheduling {_event('scheduling', 2)}", f"insert into events_cluster {_event('cluster', 2)}",
@@ -272,7 +272,7 @@ async def test_the_scheduler_may_do_this(roles: Roles) -> None:
 
 
 @pytest.mark.parametrize("login", ROLES)
-async def test_a_row_of_another_context_in_ones_own_table_is_refused(roles: Roles, login: str) -> None:
+async def test_a_row_of_another_context_in_the_own_table_is_rejected(roles: Roles, login: str) -> None:
     if not (context := writes(login)):
         return
     table = f"events_{context.replace('-', '_')}"
@@ -283,14 +283,14 @@ async def test_a_row_of_another_context_in_ones_own_table_is_refused(roles: Role
 
 
 @pytest.mark.parametrize("login", ROLES)
-async def test_checkpoints_are_the_audit_services_and_seen_by_who_audits(roles: Roles, login: str) -> None:
+async def test_checkpoints_are_written_by_the_audit_service_and_read_by_auditors(roles: Roles, login: str) -> None:
     row = "insert into checkpoints values (1, now(), '{}', '', '', '')"
     found = await roles.may(login, "select count(*) from checkpoints", row, "update checkpoints set seq = 2")
     assert found == [login in {"audit", *ALL_READERS}, login == "audit", False]
 
 
 @pytest.mark.parametrize("login", SERVICES)
-async def test_a_partition_is_dropped_by_its_writer_alone_and_never_the_one_that_is_written(
+async def test_a_partition_is_dropped_only_by_its_writer_and_never_while_it_is_written(
     roles: Roles, login: str
 ) -> None:
     own = writes(login)

@@ -22,7 +22,7 @@ from shared.log.writer import LogWriter, LostHead
 
 
 @pytest.mark.filterwarnings("ignore:.*no privileges could be revoked.*")
-async def test_all_but_the_locks_of_others_is_closed_without_a_superuser(tmp_path: Path) -> None:
+async def test_only_advisory_locks_stay_open_without_a_superuser(tmp_path: Path) -> None:
     made = CliRunner().invoke(koord, ["credentials", "init", str(tmp_path / "c")])
     assert made.exit_code == 0, made.output
     book = books.read(tmp_path / "c")
@@ -44,8 +44,8 @@ async def test_all_but_the_locks_of_others_is_closed_without_a_superuser(tmp_pat
             await first.acquire()
             await first.begin("0", (), now_ns=1_800_000_000_000_000_000, seen={})
             for slo_informer in first._keepers:
-                slo_informer.cancel()  # silent from now on, as on a machine that hangs
-            await second.acquire()  # which ends it, though nobody here may see or end another role's session
+                slo_informer.cancel()  # sends nothing from now on, as on a machine that hangs
+            await second.acquire()  # which ends it, although no role here may see or end another role's session
             assert second.head.seq == first.head.seq
             with pytest.raises(DBAPIError, match=r"is no partition|being written"):
                 await drop(one, "scheduling", Partition("events_scheduling_p9", 0, 1))

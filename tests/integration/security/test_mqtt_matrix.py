@@ -1,4 +1,4 @@
-"""Every login that may come by MQTT tries every topic; the others are not let in.
+"""Every login that may use MQTT tries every topic; the others are rejected.
 
 NATS checks a topic as the subject it maps to.
 """
@@ -84,7 +84,7 @@ def may_subscribe(login: str) -> set[str]:
 
 
 @pytest.mark.parametrize("login", MQTT_LOGINS)
-async def test_a_login_may_use_the_topics_of_its_declaration_and_no_other(secured: Secured, login: str) -> None:
+async def test_a_login_may_use_the_topics_of_its_manifest_and_no_other(secured: Secured, login: str) -> None:
     received: set[str] = set()
     spy = await Tried().meet(secured.spy("FIELD"))
 
@@ -101,7 +101,7 @@ async def test_a_login_may_use_the_topics_of_its_declaration_and_no_other(secure
                 async with asyncio.timeout(2):
                     await mqtt.publish(topic, login.encode(), qos=1)
             except TimeoutError:
-                pytest.fail(f"{topic} is neither taken nor dropped")
+                pytest.fail(f"{topic} is neither accepted nor dropped")
     await spy.publish("spy.done", login.encode())
     await until(lambda: received, holds=lambda received: "spy/done" in received)
     await spy.close()
@@ -110,12 +110,12 @@ async def test_a_login_may_use_the_topics_of_its_declaration_and_no_other(secure
     assert found == expected
     inside = {
         topic for topic in received if not topic.startswith(("$MQTT/", "$JS/EVENT"))
-    }  # what the server keeps for its sessions
+    }  # topics that the server uses for its sessions
     assert inside - {"spy/done"} == may_publish(login)
 
 
 @pytest.mark.parametrize("login", [one for one in LOGINS if one not in MQTT_LOGINS])
-async def test_who_has_no_business_there_is_not_let_in_by_mqtt(secured: Secured, login: str) -> None:
+async def test_a_login_that_does_not_use_mqtt_is_rejected(secured: Secured, login: str) -> None:
     assert "KOORD_MQTT" not in secured.env(login)
     nats, mqtt = urlsplit(secured.env(login)["KOORD_NATS"]), urlsplit(secured.env("node-a")["KOORD_MQTT"])
     with pytest.raises(aiomqtt.MqttError, match=r"[Nn]ot authori[sz]ed"):
@@ -126,7 +126,7 @@ async def test_who_has_no_business_there_is_not_let_in_by_mqtt(secured: Secured,
 @pytest.mark.parametrize(
     ("username", "password"), [(None, None), ("node-a", "wrong"), ("node-a", None), ("nobody", "x")]
 )
-async def test_no_login_and_a_wrong_password_are_refused_by_mqtt(
+async def test_a_missing_login_and_a_wrong_password_are_rejected_by_mqtt(
     secured: Secured, username: str | None, password: str | None
 ) -> None:
     mqtt = urlsplit(secured.env("node-a")["KOORD_MQTT"])
@@ -136,8 +136,8 @@ async def test_no_login_and_a_wrong_password_are_refused_by_mqtt(
 
 
 async def test_a_node_that_takes_the_client_id_of_another_receives_none_of_its_messages(secured: Secured) -> None:
-    """A session is found by the client's id alone: who takes it over must still not get its subscriptions or what
-    waited in it.
+    """A session is found by the client's id alone: a client that takes it over must get neither its subscriptions nor
+    its pending messages.
     """
     session = {"identifier": "koord-node-agent-node-a", "clean_session": False}
     async with client(secured, "node-a", **session) as victim:

@@ -70,7 +70,7 @@ async def writing(one: Part, context: str) -> AsyncIterator[LogWriter]:
 
 
 @pytest.mark.parametrize("login", [one.name for one in members()])
-async def test_a_service_appends_follows_keeps_and_comes_back(secured: Secured, login: str) -> None:
+async def test_a_service_appends_follows_stores_snapshots_and_starts_again(secured: Secured, login: str) -> None:
     (service,) = [one for one in members() if one.name == login]
     async with part(secured, login) as one:
         reader, registry = LogReader(one.database), ServiceStore(one.database, login)
@@ -96,7 +96,7 @@ async def test_a_service_appends_follows_keeps_and_comes_back(secured: Secured, 
         await follower.stop()
 
 
-async def test_the_operator_passes_over_an_event_forgets_a_follower_and_reads_everything(secured: Secured) -> None:
+async def test_the_operator_skips_an_event_removes_a_follower_and_reads_everything(secured: Secured) -> None:
     async with part(secured, "scheduler") as scheduler:
         async with writing(scheduler, "scheduling"):
             pass
@@ -135,15 +135,15 @@ async def test_retention_drops_a_partition_under_the_writers_role_beside_readers
             began = time.monotonic()
             await writer.append([Draft(ConfigApplied(source="x", digest="d", text="t"))], now_ns=time.time_ns())
             waited = time.monotonic() - began
-            assert not dropping.done(), "it waits for a transaction that reads the log"
+            assert not dropping.done(), "retention waits for a transaction that reads the log"
             await reading.commit()
             await dropping
-            assert waited < 5, "and the writer does not wait with it"
+            assert waited < 5, "the writer does not wait with it"
         assert await owner.fetchval("select to_regclass('events_nodes_1_p0')") is None
     await owner.close()
 
 
-async def test_streams_are_made_filled_and_emptied_by_those_that_declare_them(secured: Secured) -> None:
+async def test_streams_are_created_filled_and_purged_by_the_services_that_declare_them(secured: Secured) -> None:
     async with part(secured, "audit") as audit, part(secured, "auditor") as auditor:
         streams = Streams(audit.bus)
         config = StreamConfig(name="KOORD_EVENTS_SCHEDULING", subjects=("koord.event.scheduling.>",))
@@ -157,7 +157,9 @@ async def test_streams_are_made_filled_and_emptied_by_those_that_declare_them(se
         await streams.delete(config.name)
 
 
-async def test_a_wrong_password_and_a_missing_right_are_errors_that_say_so_and_show_no_secret(secured: Secured) -> None:
+async def test_a_wrong_password_and_a_missing_right_are_errors_that_name_the_cause_and_show_no_secret(
+    secured: Secured,
+) -> None:
     url = secured.env("scheduler")["KOORD_POSTGRES"]
     password = url.partition("@")[0].rpartition(":")[2]
     wrong, right = Database(url.replace(password, "sesame")), Database(url)
@@ -200,7 +202,7 @@ async def test_every_service_runs_with_its_own_login_and_is_refused_nothing(
         assert "not permit" not in (folder / "logs" / "scheduler.log").read_text()
 
 
-async def test_a_node_that_is_added_while_the_system_runs_is_let_in(secured: Secured) -> None:
+async def test_a_node_that_is_added_while_the_system_runs_is_accepted(secured: Secured) -> None:
     command = [sys.executable, "-m", "cli", "credentials", "node", "late.node", "--dir", str(secured.folder.parent)]
     added = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     reported, _ = await added.communicate()
@@ -210,7 +212,7 @@ async def test_a_node_that_is_added_while_the_system_runs_is_let_in(secured: Sec
         assert await secured.servers.mend() == []
         late = Bus(secured.env("late%2Enode")["KOORD_NATS"], name="late")
         await late.start()
-        await until(lambda: late.connected)  # the server takes its users over in its own time
+        await until(lambda: late.connected)  # the server applies its users with a delay
         assert await late.publish("koord.node.late%2Enode.report", b"x")
         await late.close()
-        assert bystander.bus.reconnects == reconnects, "nobody else is cut off"
+        assert bystander.bus.reconnects == reconnects, "no other client is disconnected"

@@ -1,4 +1,4 @@
-"""The simulator as a process of its own, on real servers."""
+"""The simulator as a process on real servers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ def pod(name: str, **annotations: str) -> dict[str, Any]:
     )
 
 
-async def test_a_killed_simulator_has_its_cluster_again(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+async def test_a_killed_simulator_rebuilds_its_cluster(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with simulator(database, nats, tmp_path, nodes=3) as running:
         before = [(await running.api.create(pod(f"p{number}")))["metadata"]["uid"] for number in range(5)]
         running.supervisor.kill("simulator")
@@ -84,7 +84,7 @@ async def test_its_state_is_the_fold_of_its_log(database: str, nats: EmbeddedNat
         assert running.unit.status.rebuilt == "equal"
 
 
-async def test_virtual_time_runs_as_fast_as_there_is_nothing_left_to_do(
+async def test_virtual_time_jumps_as_soon_as_nothing_is_left_to_do(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with simulator(
@@ -101,7 +101,7 @@ async def test_virtual_time_runs_as_fast_as_there_is_nothing_left_to_do(
         assert instant_ns(later["metadata"]["creationTimestamp"]) >= instant_ns(ended)
 
 
-async def test_thousands_of_pods_that_come_at_once_are_all_taken(
+async def test_thousands_of_pods_that_are_created_at_once_are_all_accepted(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with simulator(database, nats, tmp_path, nodes=10, report_interval_s=0) as running:

@@ -97,8 +97,8 @@ def batch_pod(name: str) -> dict[str, Any]:
     return written_pod(name, namespace="default", labels=labels, requests=amounts, limits=amounts, **spec)
 
 
-async def refused_keys(database: str) -> list[str]:
-    """Returns the ConfigMap's keys that the controller refused, in order."""
+async def rejected_keys(database: str) -> list[str]:
+    """Returns the ConfigMap's keys that the controller rejected, in order."""
     opened = Database(database)
     try:
         rows = [row async for row in LogReader(opened).rows(context="slo", kind="ConfigRejected")]
@@ -159,7 +159,7 @@ async def test_nodeslos_follow_the_configmap_and_an_invalid_one_changes_nothing(
         await until(node_slo, holds=lambda spec: threshold(spec) == 55)
         batch_cpu = await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is not None)
         assert batch_cpu > 0
-        # Beside two bad keys a good one, which shows that the whole ConfigMap was read and decided on.
+        # Besides two invalid keys a valid one, which shows that the whole ConfigMap was read and decided on.
         await on.configure(
             {"enable": True, "cpuReclaimThresholdPercent": -1},
             resource_threshold_config=strategy(101),
@@ -167,9 +167,9 @@ async def test_nodeslos_follow_the_configmap_and_an_invalid_one_changes_nothing(
         )
         spec = await until(node_slo, holds=lambda spec: spec["cpuBurstStrategy"]["policy"] == "auto")
         assert threshold(spec) == 55
-        assert set(await refused_keys(database)) == {"colocation-config", "resource-threshold-config"}
+        assert set(await rejected_keys(database)) == {"colocation-config", "resource-threshold-config"}
         assert (await on.allocatable("kubernetes.io/batch-cpu") or 0) > batch_cpu // 2, (
-            "with -1 % nothing would be left to sell"
+            "with -1 % nothing would be left to overcommit"
         )
         await on.configure({"enable": False}, resource_threshold_config=strategy(60))
         await until(node_slo, holds=lambda spec: threshold(spec) == 60)

@@ -1,4 +1,4 @@
-"""As much of psycopg as the program of docs/log.md uses, over asyncpg: the program is run as it is printed there.
+"""The part of psycopg that the program of docs/log.md uses, over asyncpg: the program is run as it is printed there.
 
 psycopg is no dependency of this project; a reader of the document may have any driver. This folder is put on the path
 of the program.
@@ -20,7 +20,7 @@ class Cursor:
         self._rows: list[Any] = []
 
     def execute(self, statement: str, arguments: Sequence[Any]) -> None:
-        """Run a statement with `%s` for each argument."""
+        """Runs a statement with `%s` for each argument."""
         for number in range(len(arguments)):
             statement = statement.replace("%s", f"${number + 1}", 1)
         self._rows = asyncio.run(self._fetch(statement, arguments))
@@ -44,11 +44,11 @@ class Connection:
 
     @contextmanager
     def cursor(self, name: str) -> Iterator[Cursor]:
-        """A cursor."""
+        """Returns a cursor."""
         yield Cursor(self._url)
 
 
 @contextmanager
 def connect(url: str) -> Iterator[Connection]:
-    """Open a connection."""
+    """Opens a connection."""
     yield Connection(url)

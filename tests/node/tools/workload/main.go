@@ -156,7 +156,7 @@ func main() {
 		})
 		go func() { log.Fatal(http.ListenAndServe(*listen, nil)) }()
 	}
-	// As the first process of a container it gets only signals that it asks for.
+	// The first process of a container gets only the signals for which it has a handler.
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
 	<-ended
