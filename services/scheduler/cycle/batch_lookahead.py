@@ -6,13 +6,13 @@ predictions hold as long as the cycle goes as predicted; the result is that of p
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.evaluation import Placement
 from services.scheduler.cycle.request_variants import PredictedPlacement, VariantBatch
+from services.scheduler.cycle.row_changes import RowChanges
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
@@ -38,35 +38,34 @@ class BatchLookahead:
         self._batches: dict[ActivePlugins, VariantBatch] = {}
         self._futile: dict[ActivePlugins, int] = {}
         self._predicted: deque[tuple[PodRecord, PredictedPlacement]] = deque()
-        self._at = 0  # how many placements there are when the first of them comes
+        self._at = (0, 0)  # numbers of row changes and of undos when the first of them comes
 
     def next_placement(
-        self, pod: PodRecord, placements: Sequence[Placement], behind: Callable[[PodRecord], Iterable[PodRecord]]
+        self, pod: PodRecord, changes: RowChanges, behind: Callable[[PodRecord], Iterable[PodRecord]]
     ) -> PredictedPlacement | None:
         """Returns the predicted placement of the pod, which the caller must carry out; None when the pod must be
         evaluated.
 
         Args:
-            placements: of the cycle so far.
+            changes: of the cycle so far; the placement of each predicted pod is one.
             behind: yields the pod and those behind it, as long as each is the only one of its class in the cycle.
         """
-        if not self._holds(pod, placements):
+        if not self._holds(pod, changes):
             self._predicted.clear()
             self._look(behind(pod))
-            self._at = len(placements)
         if not self._predicted:
             return None
-        self._at += 1
+        self._at = len(changes.entries) + 1, changes.undone
         return self._predicted.popleft()[1]
 
-    def _holds(self, pod: PodRecord, placements: Sequence[Placement]) -> bool:
+    def _holds(self, pod: PodRecord, changes: RowChanges) -> bool:
         """Returns True when the pod is the next predicted one, and the last placement matched its prediction."""
         next_placement = self._predicted
         return (
             bool(next_placement)
             and next_placement[0][0] is pod
-            and len(placements) == self._at
-            and placements[-1].predicted
+            and (len(changes.entries), changes.undone) == self._at
+            and changes.entries[-1].predicted
         )
 
     def _look(self, line: Iterable[PodRecord]) -> None:

@@ -7,7 +7,7 @@ Source: architecture.md, "What a scheduling cycle records"; spec/scheduler-core.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.batch_lookahead import BatchLookahead
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
 from services.scheduler.cycle.cycle_record import CycleRecord
-from services.scheduler.cycle.cycle_state import CycleState
-from services.scheduler.cycle.evaluation import ClassEvaluation, Placement
+from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.lookahead import MIN_PODS
 from services.scheduler.cycle.nomination import least_first
-from services.scheduler.cycle.preemption import Counted, Preemptor
+from services.scheduler.cycle.preemption import Preemptor
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.cycle.turn_order import in_turn, turn
 from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.select import FEASIBLE
@@ -111,21 +110,18 @@ class _Cycle:
     def __init__(self, cache: SchedulingCache, now_ns: int) -> None:
         self._cache = cache
         self.record = CycleRecord(cache)
-        self._state = CycleState(cache, now_ns)
-        self._snapshot = self._state.snapshot
-        self._active_by_profile: dict[Profile, ActivePlugins] = {}
+        self._transaction = CycleTransaction(cache, now_ns)
+        self._snapshot = self._transaction.snapshot
         self._classes: dict[PodClass, _Class] = {}
-        self._placements: list[Placement] = []
         self._remaining: Counter[PodClass | None] = Counter()
         self._evaluated = 0
         self._line: list[PodRecord] = []  # the pods in their order, if none is refused
         self._ranks: list[int] = []  # by place in the line: FRESH to REQUEUED
         self._places: dict[str, int] = {}  # uid -> place in the line
-        self._ahead = BatchLookahead(lambda pod_class: self._active(self._profile(pod_class)).of(pod_class))
+        self._ahead = BatchLookahead(lambda pod_class: self._transaction.active(self._profile(pod_class)).of(pod_class))
         self._placed_ahead: deque[PodRecord] = deque()  # pods of a run that are placed before their turn
-        self._counted: list[Counted] = []
         self._preemptions = CyclePreemptions(cache)
-        self._preemptor = Preemptor(cache, self._preemptions, self._counted, lambda: CycleState(cache, now_ns))
+        self._preemptor = Preemptor(cache, self._preemptions, self._transaction)
         self._unresolvable: set[PodClass] = set()  # classes for which no eviction helps
         self._nominated: list[PodRecord] = []  # pods with victims that still run, lowest priority first
 
@@ -181,7 +177,7 @@ class _Cycle:
             return
         self._count_nominated_before(pod_class)
         predicted = (
-            self._ahead.next_placement(pod, self._placements, self._next_alone)
+            self._ahead.next_placement(pod, self._transaction.changes, self._next_alone)
             if self._remaining[pod_class] == 1
             else None
         )
@@ -228,12 +224,10 @@ class _Cycle:
             return
         pods = self._line[begin:end]
         rows, totals = class_.evaluation.run([name_hash(each.uid) for each in pods])
-        count = self._state.count_all(pods[: len(rows)], pod_class, rows) if rows else 0
+        count = self._transaction.place_all(pods[: len(rows)], pod_class, rows) if rows else 0
         class_.futile += count < MIN_RUN
         for each, row, total in zip(pods[:count], rows[:count], totals[:count], strict=True):
             self.record.placed(each, pod_class, row, total, class_.recorded_at, {})
-            self._counted.append((each, pod_class, row, {}))
-            self._placements.append(Placement(row, pod_class, predicted=True))
             self._placed_ahead.append(each)
 
     def _next_alone(self, pod: PodRecord) -> Iterator[PodRecord]:
@@ -268,11 +262,11 @@ class _Cycle:
         """
         row = self._cache.table.rows.get(nominated, -1) if nominated else -1
         if 0 <= row < self._snapshot.size and evaluation.total[row] >= 0:
-            allocation = self._state.reservers.reserve(evaluation, row)
+            allocation = self._transaction.reserve(evaluation, row)
             if allocation is not None:
                 return row, allocation
         while (row := evaluation.choose(pod_hash)) >= 0:
-            allocation = self._state.reservers.reserve(evaluation, row)
+            allocation = self._transaction.reserve(evaluation, row)
             if allocation is not None:
                 return row, allocation
         return -1, {}
@@ -281,13 +275,7 @@ class _Cycle:
         self, pod: PodRecord, pod_class: PodClass, row: int, score: int, class_index: int, allocation: dict[str, str]
     ) -> None:
         self.record.placed(pod, pod_class, row, score, class_index, allocation)
-        self._count(pod, pod_class, row, allocation)
-        predicted = not allocation and self._state.matched_prediction()
-        self._placements.append(Placement(row, pod_class, predicted))
-
-    def _count(self, pod: PodRecord, pod_class: PodClass, row: int, allocation: Mapping[str, str]) -> None:
-        self._state.count(pod, pod_class, row, allocation)
-        self._counted.append((pod, pod_class, row, allocation))
+        self._transaction.place(pod, pod_class, row, allocation)
 
     # preemption
 
@@ -306,9 +294,7 @@ class _Cycle:
         row = self._cache.table.rows.get(node, self._snapshot.size)
         if row < self._snapshot.size:
             leaving = self._preemptions.leaving_from(row, pod_class.priority)
-            allocation = self._state.nominate(pod, pod_class, self._profile(pod_class), row, leaving)
-            self._counted.append((pod, pod_class, row, allocation))
-            self._placements.append(Placement(row, pod_class, predicted=False))
+            self._transaction.nominate(pod, pod_class, self._profile(pod_class), row, leaving)
 
     def _preempt(self, pod: PodRecord, evaluation: ClassEvaluation) -> None:
         """Requests the eviction of pods of lower priority, if that helps."""
@@ -326,7 +312,7 @@ class _Cycle:
 
     def _is_prepared(self, pod_class: PodClass) -> bool:
         """Returns True where a plugin may request something before pods of the class are bound, volumes for example."""
-        states = self._state.plugin_states
+        states = self._transaction.plugin_states
         return any(states[plugin].applies_to(pod_class) for plugin in self._profile(pod_class).preparing)
 
     def _prepare(self, pod: PodRecord, pod_class: PodClass, row: int, evaluation: ClassEvaluation) -> bool:
@@ -334,7 +320,7 @@ class _Cycle:
         afterwards.
         """
         for plugin in evaluation.profile.preparing:
-            preparation = self._state.plugin_states[plugin].prepare(pod_class, row)
+            preparation = self._transaction.plugin_states[plugin].prepare(pod_class, row)
             if preparation is not None:
                 self.record.follow_up(pod, preparation.events())
                 waits = Rejections(plugin=plugin.name, code=preparation.reason, nodes=1, detail=preparation.node)
@@ -361,22 +347,12 @@ class _Cycle:
     def _class(self, pod_class: PodClass) -> _Class:
         class_ = self._classes.get(pod_class)
         if class_ is None:
-            evaluation = ClassEvaluation(
-                self._active(self._profile(pod_class)), self._cache.table, pod_class, self._placements
-            )
+            evaluation = self._transaction.evaluation(self._profile(pod_class), pod_class)
             class_ = self._classes[pod_class] = _Class(evaluation)
             self._evaluated += 1
             if self._remaining[pod_class] >= MIN_PODS:
                 evaluation.look_ahead(self._snapshot)
         return class_
-
-    def _active(self, profile: Profile) -> ActivePlugins:
-        active = self._active_by_profile.get(profile)
-        if active is None:
-            active = self._active_by_profile[profile] = ActivePlugins(
-                profile, self._state.plugin_states, self._snapshot
-            )
-        return active
 
     def _profile(self, pod_class: PodClass) -> Profile:
         return self._cache.profiles[pod_class.scheduler]

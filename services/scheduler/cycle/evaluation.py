@@ -1,13 +1,13 @@
 """Filter results and scores of all nodes for one class of equal pods, within one cycle.
 
-The class is evaluated once over all nodes; after each placement only the row of the placed pod is evaluated again. The
+The class is evaluated once over all nodes; after each step of the cycle only the rows that it changed are evaluated
+again. The
 result is that of evaluating all nodes for every pod: filters and scores of a node depend on that node alone. The
 exceptions are computed again when they change: the highest raw score, by which some plugins normalise, and the results
 of cross-node plugins.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, ap
 from services.scheduler.cycle.fused_scoring import FusedScoring
 from services.scheduler.cycle.lookahead import Lookahead, compute_lookahead
 from services.scheduler.cycle.rejection_summary import BEST, rejections
+from services.scheduler.cycle.row_changes import RowChanges
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import (
@@ -40,18 +41,6 @@ from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 _HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}
 
 
-class Placement(NamedTuple):
-    """A placement of the cycle.
-
-    Attributes:
-        predicted: the pod changed the node as `compute_lookahead` predicted for its class.
-    """
-
-    row: int
-    pod_class: PodClass
-    predicted: bool
-
-
 class ClassEvaluation:
     """Filter results and totals of all rows for one class.
 
@@ -63,13 +52,13 @@ class ClassEvaluation:
     """
 
     def __init__(
-        self, active: ActivePlugins, table: NodeTable, pod_class: PodClass, placements: Sequence[Placement] = ()
+        self, active: ActivePlugins, table: NodeTable, pod_class: PodClass, changes: RowChanges | None = None
     ) -> None:
         """Evaluates all nodes in their present state.
 
         Args:
             active: the plugins of the profile.
-            placements: of the cycle so far; the cycle appends to it.
+            changes: the rows that the cycle has changed so far; it appends to them.
         """
         self.pod_class = pod_class
         self.profile = active.profile
@@ -87,8 +76,9 @@ class ClassEvaluation:
         # One fused pass sums up the score terms; the other plugins score on their own.
         self._summed_scorers, parts, self._scorers = active.parts(pod_class)
         self._fused = FusedScoring(active.snapshot, active.fit_term(pod_class), parts, active.base)
-        self._placements = placements
-        self._upto = len(placements)  # number of placements that are evaluated
+        self._changes = changes or RowChanges()
+        self._changes.since(0)  # the evaluation below contains all of them
+        self._upto = len(self._changes.entries)  # number of changes that are evaluated
         self._lookahead: Lookahead | None = None
         self._settled: set[int] = set()  # rows for which the prediction is used up
         self._outdated: list[int] = []  # rows whose total was predicted, without the scores of single plugins
@@ -159,41 +149,47 @@ class ClassEvaluation:
             )
 
     def catch_up(self) -> None:
-        """Evaluates the cycle's placements since the last call."""
-        placements = self._placements
-        if self._upto == len(placements):
+        """Evaluates the rows that have changed since the last call."""
+        if self._upto == len(self._changes.entries):
             return
         self._leaders = None
         others: dict[int, None] = {}
+        released: set[int] = set()
         renormalise = False
-        for row, pod_class, predicted in placements[self._upto :]:
+        for row, pod_class, predicted, releases in self._changes.since(self._upto):
+            if releases:
+                released.add(row)
             if predicted and pod_class is self.pod_class and self._lookahead is not None and row not in self._settled:
                 renormalise |= self._apply_prediction(self._lookahead, row)
             else:
                 others[row] = None
             self._settled.add(row)
-        self._upto = len(placements)
+        self._upto = len(self._changes.entries)
         if others:
-            renormalise |= self._evaluate_moved(np.array(list(others)))
+            renormalise |= self._evaluate_moved(np.array(list(others)), released)
         if self._active.cross_node and self._revisions != (revisions := self._revised()):
             self._revisions = revisions
+            has_rejected = self._cross_node_by is not None  # an undo may admit nodes that were rejected until now
             self._evaluate_cross_node()
-            if self._cross_node_by is not None or self._active.cross_node_scorers:
+            if has_rejected or self._cross_node_by is not None or self._active.cross_node_scorers:
                 renormalise = True
         if renormalise:
             self._total_all()
         if self._cross_node_by is not None or self._cross_node_total is not None:
             self._lookahead = None  # pods of other classes affect the results from now on
 
-    def _evaluate_moved(self, rows: NDArray[np.intp]) -> bool:
-        """Evaluates rows with new placements; returns True when totals must be normalised anew.
+    def _evaluate_moved(self, rows: NDArray[np.intp], released: Collection[int]) -> bool:
+        """Evaluates changed rows; returns True when totals must be normalised anew.
 
-        A placement releases nothing on its node, so a rejected node stays rejected, except by the filters in `recheck`.
+        A placement releases nothing on its node, so a rejected node stays rejected, except by the filters in `recheck`,
+        and where a removal or the undoing of a placement has released something.
         """
         by = self._own_by[rows]
         refused = by >= 0
         again = [
-            row for row, index in zip(rows[refused], by[refused].tolist(), strict=True) if index in self._active.recheck
+            row
+            for row, index in zip(rows[refused].tolist(), by[refused].tolist(), strict=True)
+            if index in self._active.recheck or row in released
         ]
         if again:
             self._evaluate_rows(np.array(again), self._active.filters)

@@ -1,4 +1,4 @@
-"""Preemption within a cycle: dry runs of nodes without some of their pods, and the choice of victims.
+"""Preemption within a cycle: the choice of victims, by trying nodes without some of their pods.
 
 Victims are evicted through the eviction intent, which honours disruption budgets; the pod is nominated for the node and
 placed once they have terminated. Until then the released capacity is kept from pods of the same and of lower priority.
@@ -6,19 +6,18 @@ placed once they have terminated. Until then the released capacity is kept from 
 Source: spec/scheduler-core.md 1.8, 2.7.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
-from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import consequences, nomination
 from services.scheduler.cycle.own_quota import OwnQuota
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin import PostFilterPlugin
-from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.select import standings
 from services.scheduler.state.pod_class import PodClass
@@ -34,37 +33,6 @@ next attempt.
 
 _HIGHEST = 1 << 62
 
-Counted = tuple[PodRecord, PodClass, int, Mapping[str, str]]
-"""(pod, class, row, allocation) of a pod that the cycle counts on a node besides those assigned when it began."""
-
-
-class DryRun:
-    """The nodes of a cycle, from which pods can be removed and put back."""
-
-    def __init__(self, new_state: CycleState, counted: Sequence[Counted]) -> None:
-        """Takes a state of its own.
-
-        Args:
-            counted: pods that the cycle has counted so far; the cycle appends to it.
-        """
-        self._state = new_state
-        self._counted = counted
-        self._upto = 0
-
-    def catch_up(self) -> None:
-        """Counts the pods that the cycle has counted since the last call."""
-        for pod, pod_class, row, allocation in self._counted[self._upto :]:
-            self._state.count(pod, pod_class, row, allocation)
-        self._upto = len(self._counted)
-
-    def move(self, assignment: Assignment, row: int, sign: int) -> None:
-        """Removes a running pod from its node (-1), or puts it back (+1)."""
-        self._state.move(assignment, row, sign)
-
-    def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
-        """Returns True when every filter admits the class to the node in its present state."""
-        return not any(self._state.plugin_states[plugin].filter_at(pod_class, row) for plugin in profile.filters)
-
 
 class Preemptor:
     """Selects victims for the refused pods of a cycle.
@@ -78,21 +46,17 @@ class Preemptor:
         self,
         cache: SchedulingCache,
         cycle: CyclePreemptions,
-        counted: Sequence[Counted],
-        new_state: Callable[[], CycleState],
+        transaction: CycleTransaction,
     ) -> None:
         """Prepares for a cycle.
 
         Args:
             cycle: the preemptions of the cycle so far.
-            counted: pods that the cycle has counted so far; the cycle appends to it.
-            new_state: creates the state of the dry run, once the first pod needs it.
+            transaction: the nodes with the steps of the cycle so far; what is tried on them is undone.
         """
         self._cache = cache
         self._cycle = cycle
-        self._counted = counted
-        self._state = new_state
-        self._dry_run: DryRun | None = None
+        self._transaction = transaction
         self._tries = 0
         self.searched = False
         self.candidates = 0
@@ -116,9 +80,6 @@ class Preemptor:
             return None
         self._tries += 1
         self.searched = True
-        if self._dry_run is None:
-            self._dry_run = DryRun(self._state(), self._counted)
-        self._dry_run.catch_up()
         for own in self._own(pod, pod_class):
             candidates = list(self._candidates(evaluation, post_filter, pod_hash, own))
             self.candidates = len(candidates)
@@ -149,7 +110,7 @@ class Preemptor:
         quota = self._cache.view.quota
         charged: dict[str, Amounts] = {}
         np_charged: dict[str, Amounts] = {}
-        for pod, pod_class, *_ in self._counted:
+        for pod, pod_class in self._transaction.placed():
             other = quota.entry_of(pod.uid, pod_class.namespace, pod_class.labels, pod_class.request)
             if other is not None and not other.charged:
                 quota.take(other, charged, np_charged)
@@ -215,28 +176,32 @@ class Preemptor:
 
         The released capacity counts for this pod only beyond what nominated pods need: they are counted on the node.
         """
-        dry_run, view, budgets = self._dry_run, self._cache.view, self._cycle.budgets
-        assert dry_run is not None, "created before candidates are sought"
+        transaction, view, budgets = self._transaction, self._cache.view, self._cycle.budgets
         victims = [victim_of(view.pods[uid]) for uid in potential]
         gone: set[str] = set()
 
-        def move(victim: Victim, sign: int) -> None:
-            dry_run.move(potential[victim.uid], row, sign)
-            (gone.add if sign < 0 else gone.discard)(victim.uid)
+        def remove(victim: Victim) -> None:
+            transaction.remove(potential[victim.uid], row)
+            gone.add(victim.uid)
 
+        def put_back(victim: Victim) -> None:
+            transaction.put_back(potential[victim.uid], row)
+            gone.discard(victim.uid)
+
+        mark = transaction.mark()
         for assignment in leaving:
-            dry_run.move(assignment, row, -1)
+            transaction.remove(assignment, row)
         chosen = choose_victims(
             victims,
             budgets,
-            remove=lambda victim: move(victim, -1),
-            put_back=lambda victim: move(victim, +1),
+            remove=remove,
+            put_back=put_back,
             fits=lambda: (
-                (own is None or own.fits_without(gone)) and dry_run.fits(evaluation.profile, evaluation.pod_class, row)
+                (own is None or own.fits_without(gone))
+                and transaction.fits(evaluation.profile, evaluation.pod_class, row)
             ),
         )
-        for assignment in leaving:
-            dry_run.move(assignment, row, +1)
+        transaction.undo(mark)
         if chosen is None or not (chosen[0] or leaving):
             return None
         beyond = overdrawn(by_importance(victims), budgets) if chosen[1] else {}

@@ -6,12 +6,10 @@ of a cycle: capacity that is kept for a nominated pod is free for pods of higher
 
 from collections.abc import Iterable
 
-from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
-from services.scheduler.cycle.cycle_state import CycleState
-from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import least_first
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN
 from services.scheduler.kernels.select import NO_NODE
@@ -43,10 +41,10 @@ class EvaluationQuery:
         self.pod_class = pod_class = PodClass(class_key(pod), common_part(pod))
         if pod_class.fault:
             raise BadQuery(f"pod {pod.metadata.key}: {pod_class.fault}")
-        self._state = state = CycleState(cache, now_ns)
+        evaluated_by = _profile(cache, profile, pod_class.scheduler)
+        self._transaction = CycleTransaction(cache, now_ns)
         self._count_nominated(pod.metadata.uid)
-        active = ActivePlugins(_profile(cache, profile, pod_class.scheduler), state.plugin_states, state.snapshot)
-        self.evaluation = ClassEvaluation(active, cache.table, pod_class)
+        self.evaluation = self._transaction.evaluation(evaluated_by, pod_class)
 
     def _count_nominated(self, uid: str) -> None:
         """Counts the nominated pods of the pod's own and of higher priority on their nodes, the pod itself excepted."""
@@ -56,7 +54,7 @@ class EvaluationQuery:
             if pod_class is None or row is None or nominated.uid == uid or pod_class.priority < self.pod_class.priority:
                 continue
             leaving = cycle.leaving_from(row, pod_class.priority)
-            self._state.nominate(nominated, pod_class, cache.profiles[pod_class.scheduler], row, leaving)
+            self._transaction.nominate(nominated, pod_class, cache.profiles[pod_class.scheduler], row, leaving)
 
     def feasible(self, node: str) -> bool:
         """Returns True when the node passes every filter."""
@@ -72,7 +70,7 @@ class EvaluationQuery:
         """Returns the CPUs and devices for the pod on a node that passed, as annotations; None when they cannot be
         allocated after all.
         """
-        return self._state.reservers.reserve(self.evaluation, self._row(node))
+        return self._transaction.reserve(self.evaluation, self._row(node))
 
     def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
         """Returns True when the node passes once these pods have left it. Pods that do not run there change nothing."""
@@ -80,16 +78,13 @@ class EvaluationQuery:
         if row < 0:
             return False
         there = self._cache.on.get(row, {})
-        leaving = [there[uid] for uid in dict.fromkeys(uids) if uid in there]
-        for assignment in leaving:
-            self._state.move(assignment, row, -1)
-        refused = any(
-            self._state.plugin_states[plugin].filter_at(self.pod_class, row)
-            for plugin in self.evaluation.profile.filters
-        )
-        for assignment in leaving:
-            self._state.move(assignment, row, +1)
-        return not refused
+        mark = self._transaction.mark()
+        for uid in dict.fromkeys(uids):
+            if uid in there:
+                self._transaction.remove(there[uid], row)
+        fits = self._transaction.fits(self.evaluation.profile, self.pod_class, row)
+        self._transaction.undo(mark)
+        return fits
 
     def rejection(self, node: str) -> tuple[str, bool]:
         """Returns the reasons of a node that does not pass, as text, and True where no preemption would help."""

@@ -6,10 +6,9 @@ Source: architecture.md, "Shadow mode".
 from typing import NamedTuple
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.kernels.select import NO_NODE
@@ -52,8 +51,7 @@ def compare(cache: SchedulingCache, binding: Binding) -> PlacementCompared:
     evaluated, ours, theirs = ClassEvaluated(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=pod_class.fault),)
     if not pod_class.fault:
-        state = CycleState(cache, binding.at_ns)
-        evaluation = ClassEvaluation(ActivePlugins(profile, state.plugin_states, state.snapshot), table, pod_class)
+        evaluation = CycleTransaction(cache, binding.at_ns).evaluation(profile, pod_class)
         pod_hash = name_hash(binding.uid)
         evaluated, row = evaluation.record(pod_hash), evaluation.choose(pod_hash)
         ours = evaluation.candidates([row])[0] if row >= 0 else _NONE

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.lookahead import MIN_PODS
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.kube.node import PodUsage, ResourceMap, Taint
@@ -77,13 +77,15 @@ def test_pods_that_run_on_go_where_their_turns_would_send_them(seed: int) -> Non
 def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above shows nothing."""
     runs: list[tuple[int, int]] = []
-    plain = CycleState.count_all
+    plain = CycleTransaction.place_all
 
-    def counted(state: CycleState, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
-        runs.append((len(rows), found := plain(state, pods, pod_class, rows)))
+    def counted(
+        transaction: CycleTransaction, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]
+    ) -> int:
+        runs.append((len(rows), found := plain(transaction, pods, pod_class, rows)))
         return found
 
-    monkeypatch.setattr(CycleState, "count_all", counted)
+    monkeypatch.setattr(CycleTransaction, "place_all", counted)
     for seed in range(20):
         crowd(seed).rounds(batch=256)
     assert max(rows for rows, _ in runs) > MIN_PODS

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from services.scheduler.configuration import read_config
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
@@ -364,7 +364,7 @@ def test_a_refusal_is_recorded_in_full_however_many_others_the_process_has_met_b
     plugin = next(each for each in cache.profiles["koord-scheduler"].filters if isinstance(each, NodeNUMAResource))
     for number in range((1 << 14) + 2):
         if number % 1024 == 0:
-            state = CycleState(cache, world.now_ns).plugin_states[plugin]
+            state = CycleTransaction(cache, world.now_ns).plugin_states[plugin]
         one = pod("x", annotations={SPEC: " " * number + "x"})  # the error names the byte at which JSON ends
         assert state.filter_at(PodClass(class_key(one), common_part(one)), 0)
     [decided] = cycles_of(schedule(world, pod("p", cpu="1")))

@@ -12,11 +12,9 @@ from typing import Any, cast
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import shortfall
 from services.quota_ledger.decide.charge import charge
-from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.cycle_state import CycleState
-from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
@@ -96,12 +94,8 @@ class _Cluster:
         """Returns the status of each node for a pod."""
         cache, pod_class = self._cache, self.view.pods[uid].pod_class
         assert pod_class is not None, "the pod was observed"
-        state = CycleState(cache, self._ledger.now_ns)
-        evaluation = ClassEvaluation(
-            ActivePlugins(cache.profiles[pod_class.scheduler], state.plugin_states, state.snapshot),
-            cache.table,
-            pod_class,
-        )
+        transaction = CycleTransaction(cache, self._ledger.now_ns)
+        evaluation = transaction.evaluation(cache.profiles[pod_class.scheduler], pod_class)
         feasible, resolvable = set(evaluation.feasible().tolist()), set(evaluation.resolvable().tolist())
         return {
             node: "Success"

@@ -12,10 +12,10 @@ import numpy as np
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.request_variants import VariantBatch
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.kernels.select import FEASIBLE
@@ -78,12 +78,12 @@ class Evaluation:
 
     Attributes:
         pod_class: the class.
-        cycle_state: working copies of a cycle that begins now.
+        transaction: the nodes of a cycle that begins now.
     """
 
     def __init__(self, cache: SchedulingCache, pod_class: PodClass, now_ns: int) -> None:
         self.pod_class = pod_class
-        self.cycle_state = CycleState(cache, now_ns)
+        self.transaction = CycleTransaction(cache, now_ns)
         self._table = cache.table
         self._size = cache.table.size
 
@@ -94,7 +94,7 @@ class Evaluation:
     def by_profile(self, profile: Profile) -> ClassEvaluation:
         """Runs the fused evaluation by a profile."""
         return ClassEvaluation(
-            ActivePlugins(profile, self.cycle_state.plugin_states, self.cycle_state.snapshot),
+            ActivePlugins(profile, self.transaction.plugin_states, self.transaction.snapshot),
             self._table,
             self.pod_class,
         )
@@ -110,7 +110,7 @@ class Evaluation:
             Disagreement: all nodes at once, the fused pass, and single nodes differ.
         """
         state, pod_class, evaluation = (
-            self.cycle_state.plugin_states[plugin],
+            self.transaction.plugin_states[plugin],
             self.pod_class,
             self.evaluate((plugin,), ()),
         )
@@ -168,7 +168,7 @@ class Evaluation:
             agree("compiled sequence", evaluation.record(pod_hash), sequence)
         given: dict[str, str] | None = None
         while given is None and (row := evaluation.choose(pod_hash)) >= 0:
-            given = self.cycle_state.reservers.reserve(evaluation, row)
+            given = self.transaction.reserve(evaluation, row)
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided), "a cycle's first event"
         agree("pods of the cycle", [uid], [outcome.pod_uid for outcome in decided.pods])
@@ -179,7 +179,7 @@ class Evaluation:
         return Decided(evaluation, placed)
 
     def _in_sequence(self, profile: Profile, pod_hash: np.uint64) -> Any:
-        active = ActivePlugins(profile, self.cycle_state.plugin_states, self.cycle_state.snapshot).of(self.pod_class)
+        active = ActivePlugins(profile, self.transaction.plugin_states, self.transaction.snapshot).of(self.pod_class)
         batch = VariantBatch(active, self.pod_class)
         if not batch.is_arithmetic():
             return None
@@ -188,7 +188,7 @@ class Evaluation:
 
     def _alone(self, plugin: Plugin, feasible: Bools) -> Int64 | None:
         """Returns [rows]: one plugin's scores, normalised over the feasible nodes; None without any."""
-        state, every = self.cycle_state.plugin_states[plugin], slice(0, self._size)
+        state, every = self.transaction.plugin_states[plugin], slice(0, self._size)
         if plugin.cross_node:
             return state.scores(self.pod_class, feasible)
         raw = state.score(self.pod_class, every)

@@ -142,7 +142,7 @@ class Incoming:
             return True
         if isinstance(plugin, NodeAffinity):
             return plugin.requires(pod_class)
-        state = self.evaluation.cycle_state.plugin_states[plugin]
+        state = self.evaluation.transaction.plugin_states[plugin]
         if isinstance(plugin, NodePorts):
             return state.applies_to(pod_class)
         return state.filter(pod_class, slice(0, self._size)) is not None

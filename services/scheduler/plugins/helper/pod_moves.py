@@ -15,7 +15,10 @@ class MoveCounter(ABC):
         upto: number of moves that are counted.
     """
 
-    upto = 0
+    upto: int
+
+    def __init__(self) -> None:
+        self.upto = 0
 
     @abstractmethod
     def count(self, move: PodMove) -> None:

@@ -46,6 +46,7 @@ class AffinityCounts(MoveCounter):
         self._pod_class = pod_class
         self._hard_weight = hard_weight
         self._snapshot = snapshot
+        super().__init__()
         self.revision = 0
         self._effects: dict[PodClass, _Effect] = {}
         self._terms = terms_of(pod_class)

@@ -37,6 +37,7 @@ class ClassConstraints(MoveCounter):
         soft, self.needs_keys = constraints_of(pod_class, SOFT, args, cluster_objects)
         self._namespace = pod_class.namespace
         self._matches: dict[PodClass, tuple[bool, ...]] = {}
+        super().__init__()
         self.revision = 0
         self.hard: list[ConstraintCounts] = []
         self.soft: list[ConstraintCounts] = []

@@ -1,0 +1,226 @@
+"""The nodes of a settled cache, for one cycle or one query: pods are placed and removed, and any step can be undone.
+
+    mark = transaction.mark()
+    transaction.remove(assignment, row)
+    if not transaction.fits(profile, pod_class, row):
+        transaction.undo(mark)
+
+After an undo all arrays and all later choices are the same bit for bit. Upstream copies a NodeInfo and the CycleState
+instead (Kubernetes pkg/scheduler/framework/preemption).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, NewType
+
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cycle.active_plugins import ActivePlugins
+from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.cycle.row_changes import RowChange, RowChanges
+from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.profile import Profile
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import Assignment, PodRecord
+
+Mark = NewType("Mark", int)
+"""A point of a transaction to which it can be undone: the number of its steps."""
+
+
+class Step(NamedTuple):
+    """A step of the journal: pods that were placed, or a running pod that was removed or put back.
+
+    Attributes:
+        pods, rows: of a placement: equal pods, each with its row.
+        allocation: annotations of what is reserved for the pod below its node; at most one pod has some.
+        assignment, sign: of a removal (-1) or its inverse (+1), on the only row.
+        first: place of its first change among the changed rows.
+    """
+
+    pods: Sequence[PodRecord]
+    pod_class: PodClass
+    rows: Sequence[int]
+    allocation: Mapping[str, str]
+    assignment: Assignment | None
+    sign: int
+    first: int
+
+
+class CycleTransaction:
+    """The nodes as a settled cache has them, with the steps of one cycle or one query.
+
+    Attributes:
+        snapshot: requested amounts of the nodes.
+        plugin_states: plugin -> its state.
+        changes: the rows that the steps have changed.
+    """
+
+    def __init__(self, cache: SchedulingCache, now_ns: int) -> None:
+        self.snapshot = CycleSnapshot(cache.table, cache.pod_index, cache.cluster_objects)
+        self.plugin_states: dict[Plugin, PluginState] = {
+            plugin: plugin.new_state(self.snapshot, plugin_cache, now_ns)
+            for plugin, plugin_cache in cache.plugin_caches.items()
+        }
+        self.changes = RowChanges()
+        self._journal: list[Step] = []
+        self._active: dict[Profile, ActivePlugins] = {}
+        states = self.plugin_states.items()
+        self._counting = [state for plugin, state in states if plugin.spec.counts_placements]
+        self._removing = [state for plugin, state in states if plugin.spec.counts_removals]
+        self._reserving = {plugin: state for plugin, state in states if plugin.spec.reserves}
+
+    # evaluation
+
+    def active(self, profile: Profile) -> ActivePlugins:
+        """Returns the plugins of a profile with their states."""
+        active = self._active.get(profile)
+        if active is None:
+            active = self._active[profile] = ActivePlugins(profile, self.plugin_states, self.snapshot)
+        return active
+
+    def evaluation(self, profile: Profile, pod_class: PodClass) -> ClassEvaluation:
+        """Evaluates all nodes for a class; the result follows the steps of the transaction by `catch_up`."""
+        return ClassEvaluation(self.active(profile), self.snapshot.table, pod_class, self.changes)
+
+    def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
+        """Returns True when every filter admits the class to the node in its present state."""
+        return not any(self.plugin_states[plugin].filter_at(pod_class, row) for plugin in profile.filters)
+
+    # steps
+
+    def place(
+        self, pod: PodRecord, pod_class: PodClass, row: int, allocation: Mapping[str, str], *, predictable: bool = True
+    ) -> None:
+        """Counts a pod on the node with its allocation there.
+
+        Args:
+            predictable: False where no look-ahead has expected the pod: its row is evaluated again in any case.
+        """
+        first = len(self.changes.entries)
+        self._journal.append(Step((pod,), pod_class, (row,), allocation, None, 1, first))
+        self.snapshot.place(pod_class, row)
+        for state in self._counting:
+            state.place(pod, pod_class, row)
+        if allocation:
+            for state in self._reserving.values():
+                state.assume(pod, pod_class, row, allocation)
+        predicted = predictable and not allocation and all(state.matched_prediction() for state in self._counting)
+        self.changes.entries.append(RowChange(row, pod_class, predicted))
+
+    def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
+        """Counts equal pods without an allocation, each on another node, as far as they change their nodes as
+        predicted; returns how many.
+        """
+        count = min((state.count_predicted(pods, pod_class, rows) for state in self._counting), default=len(rows))
+        if not count:
+            return 0
+        pods, rows = pods[:count], rows[:count]
+        self._journal.append(Step(pods, pod_class, rows, {}, None, 1, len(self.changes.entries)))
+        self.snapshot.place_all(pod_class, rows)
+        for state in self._counting:
+            state.place_all(pods, pod_class, rows)
+        self.changes.entries += [RowChange(row, pod_class, predicted=True) for row in rows]
+        return count
+
+    def remove(self, assignment: Assignment, row: int) -> None:
+        """Removes a pod that was assigned when the transaction began from its node."""
+        self._move(assignment, row, -1)
+
+    def put_back(self, assignment: Assignment, row: int) -> None:
+        """Puts a removed pod back, whatever steps came after its removal."""
+        self._move(assignment, row, +1)
+
+    def placed(self) -> Iterator[tuple[PodRecord, PodClass]]:
+        """Yields the pods that the steps have placed, each with its class."""
+        for step in self._journal:
+            if step.assignment is None:
+                for pod in step.pods:
+                    yield pod, step.pod_class
+
+    # undo
+
+    def mark(self) -> Mark:
+        """Returns the present point of the transaction."""
+        return Mark(len(self._journal))
+
+    def undo(self, mark: Mark) -> None:
+        """Undoes all steps behind the mark, the last one first."""
+        journal = self._journal
+        if len(journal) > mark:
+            self.changes.undone += 1
+        while len(journal) > mark:
+            step = journal.pop()
+            if step.assignment is None:
+                self._undo_placement(step)
+            else:
+                self._undo_move(step.assignment, step)
+            self.changes.undo(step.first, len(step.rows))
+
+    def _move(self, assignment: Assignment, row: int, sign: int) -> None:
+        pod_class, first = assignment.pod_class, len(self.changes.entries)
+        self._journal.append(Step((), pod_class, (row,), {}, assignment, sign, first))
+        self.snapshot.move(pod_class, row, sign)
+        for state in self._removing:
+            state.move(pod_class, row, terminating=assignment.terminating, sign=sign)
+        for state in self._reserving.values():
+            state.release(assignment, row, sign)
+        self.changes.entries.append(RowChange(row, pod_class, predicted=False, releases=sign < 0))
+
+    def _undo_placement(self, step: Step) -> None:
+        pod_class, allocation = step.pod_class, step.allocation
+        for pod, row in zip(reversed(step.pods), reversed(step.rows), strict=True):
+            if allocation:
+                for state in self._reserving.values():
+                    state.undo_assume(pod, pod_class, row, allocation)
+            for state in self._counting:
+                state.undo_place(pod, pod_class, row)
+            self.snapshot.move(pod_class, row, -1)
+
+    def _undo_move(self, assignment: Assignment, step: Step) -> None:
+        pod_class, (row,) = step.pod_class, step.rows
+        for state in self._reserving.values():
+            state.release(assignment, row, -step.sign)
+        for state in self._removing:
+            state.undo_move(pod_class, row, terminating=assignment.terminating, sign=step.sign)
+        self.snapshot.move(pod_class, row, -step.sign)
+
+    # reservations below the node
+
+    def reserve(self, evaluation: ClassEvaluation, row: int) -> dict[str, str] | None:
+        """Returns the allocation of a pod on a feasible node, as annotations: CPUs, NUMA zones, devices.
+
+        None when a plugin cannot reserve its resources; the evaluation then has the node as rejected.
+        """
+        annotations: dict[str, str] = {}
+        for plugin, state in self._reserving.items() if evaluation.reserves else ():
+            if plugin not in evaluation.profile.filters:
+                continue
+            allocation = state.reserve(evaluation.pod_class, row)
+            if isinstance(allocation, int):
+                evaluation.refuse(row, plugin, allocation)
+                return None
+            annotations.update(allocation)
+        return annotations
+
+    def nominate(
+        self, pod: PodRecord, pod_class: PodClass, profile: Profile, row: int, leaving: Sequence[Assignment]
+    ) -> dict[str, str]:
+        """Counts a pod on the node that it is nominated for.
+
+        Returns:
+            Its allocation there: of free resources, else of those that `leaving` releases. The allocation of a plugin
+            that has too few resources even then is left out.
+        """
+        annotations: dict[str, str] = {}
+        for plugin, state in self._reserving.items():
+            allocation = state.reserve(pod_class, row) if plugin in profile.filters else {}
+            if isinstance(allocation, int):
+                mark = self.mark()
+                for assignment in leaving:
+                    self.remove(assignment, row)
+                allocation = state.reserve(pod_class, row)
+                self.undo(mark)
+            if not isinstance(allocation, int):
+                annotations.update(allocation)
+        self.place(pod, pod_class, row, annotations, predictable=False)
+        return annotations
