@@ -29,6 +29,9 @@ class LevelBatch:
         self.scaled_mins, self.runtimes = pool.compute(self.columns, capacity[order], scales[order])
         self.scaled_mins_before = pool.scaled_mins.take(self.columns, 1)
         self.runtimes_before = pool.runtimes.take(self.columns, 1)
+        min_only = pool.min_only[self.columns]  # their minima are scaled, but the level shares nothing in them
+        if min_only.any():
+            self.runtimes[:, min_only] = self.runtimes_before[:, min_only]
         self._changed = self.runtimes != self.runtimes_before
 
     def below(self) -> Iterator[tuple[int, Int64, Int64]]:

@@ -29,14 +29,19 @@ class MatrixLayout:
         self._of_width: dict[int, MatrixPool] = {}
 
     def add(self, found: Iterable[tuple[QuotaInfo, Sequence[QuotaInfo], Sequence[str]]]) -> None:
-        """Assigns columns to levels (parent, children, resources) and fills them."""
+        """Assigns columns to levels (parent, children, shared resources) and fills them.
+
+        A min in a resource that the level does not share is scaled, too, so it has a column, although no runtime.
+        """
         new: dict[int, list[SiblingMatrix]] = {}
-        resources_of: dict[int, list[Sequence[str]]] = {}
+        resources_of: dict[int, list[dict[str, bool]]] = {}
         for parent, quotas, resources in found:
             pool = self._pool(width_for(len(quotas)))
             level = self.levels[parent.name] = SiblingMatrix(parent, quotas, pool)
             new.setdefault(pool.number, []).append(level)
-            resources_of.setdefault(pool.number, []).append(resources)
+            unshared = sorted(set().union(*(info.declared.min for info in quotas)).difference(resources))
+            columns = dict.fromkeys(resources, True) | dict.fromkeys(unshared, False)
+            resources_of.setdefault(pool.number, []).append(columns)
         for number, levels in new.items():
             self.pools[number].take(levels, resources_of[number])
             _fill(self.pools[number], levels, self._demand_matrix)

@@ -34,6 +34,7 @@ class MatrixPool:
         demands, minima, weights, scaled_mins, runtimes: int64[width, columns], zeros below a level's last child.
         below: int64[width, columns], address of the child's own level in that resource; NEVER without one.
         lends: bool[width, columns].
+        min_only: bool[columns], whether the level scales minima in the resource without sharing it: no runtimes.
         names: str[width, columns], of the children.
         first: int64[columns], the level's first column, which identifies the level.
         resources, levels: of each column.
@@ -49,11 +50,12 @@ class MatrixPool:
         self.lends = np.ones((width, 16), np.bool_)
         self.names: NDArray[np.object_] = np.zeros((width, 16), np.object_)
         self.first = np.zeros(16, np.int64)
+        self.min_only = np.zeros(16, np.bool_)
         self.resources: NDArray[np.object_] = np.zeros(16, np.object_)
         self.levels: list[SiblingMatrix | None] = []
 
-    def take(self, levels: Sequence["SiblingMatrix"], resources: Sequence[Sequence[str]]) -> None:
-        """Assigns free columns to levels, each with its resources."""
+    def take(self, levels: Sequence["SiblingMatrix"], resources: Sequence[Mapping[str, bool]]) -> None:
+        """Assigns free columns to levels, each with its resources and whether it shares them."""
         needed = [(level, resource) for level, each in zip(levels, resources, strict=True) for resource in each]
         columns = [self._free.pop() for _ in range(min(len(self._free), len(needed)))]
         more = len(needed) - len(columns)
@@ -66,12 +68,14 @@ class MatrixPool:
             self.levels[column] = level
             level.columns[resource] = column
         self.resources[columns] = [resource for _, resource in needed]
+        self.min_only[columns] = [not is_shared for each in resources for is_shared in each.values()]
 
     def _widen(self) -> None:
         for name in _MATRICES:
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros_like(old)], axis=1))
         self.first = np.concatenate([self.first, np.zeros_like(self.first)])
+        self.min_only = np.concatenate([self.min_only, np.zeros_like(self.min_only)])
         self.resources = np.concatenate([self.resources, np.zeros_like(self.resources)])
 
     def release(self, column: int) -> None:
@@ -126,11 +130,12 @@ class SiblingMatrix:
             self.pool.demands[info.row, column] = min(info.demand.get(resource, 0), LARGEST)
 
     def read(self, info: QuotaInfo) -> tuple[dict[str, int], dict[str, int]]:
-        """Returns runtime and scaled min of one child: of the columns, and of other resources as they were."""
+        """Returns runtime and scaled min of one child: of the columns, and of resources without them as they were."""
         runtime, scaled_min = dict(info.cached_runtime), dict(info.cached_scaled_min)
         runtimes, scaled_mins, row = self.pool.runtimes.item, self.pool.scaled_mins.item, info.row
         for resource, column in self.columns.items():
-            runtime[resource] = runtimes(row, column)
+            if (size := runtimes(row, column)) != NEVER:
+                runtime[resource] = size
             if resource in info.declared.min:
                 scaled_min[resource] = scaled_mins(row, column)
         return runtime, scaled_min
