@@ -320,7 +320,7 @@ class _Cycle:
         afterwards.
         """
         for plugin in evaluation.profile.preparing:
-            preparation = self._transaction.plugin_states[plugin].prepare(pod_class, row)
+            preparation = self._transaction.prepare(plugin, pod_class, row)
             if preparation is not None:
                 self.record.follow_up(pod, preparation.events())
                 waits = Rejections(plugin=plugin.name, code=preparation.reason, nodes=1, detail=preparation.node)

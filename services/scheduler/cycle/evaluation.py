@@ -1,10 +1,10 @@
 """Filter results and scores of all nodes for one class of equal pods, within one cycle.
 
 The class is evaluated once over all nodes; after each step of the cycle only the rows that it changed are evaluated
-again. The
-result is that of evaluating all nodes for every pod: filters and scores of a node depend on that node alone. The
-exceptions are computed again when they change: the highest raw score, by which some plugins normalise, and the results
-of cross-node plugins.
+again. The feasible nodes and totals are those of evaluating all nodes for every pod: filters and scores of a node
+depend on that node alone. The exceptions are computed again when they change: the highest raw score, by which some
+plugins normalise, and the results of cross-node plugins. A node that stays rejected keeps the reason of its last
+evaluation, although a placement may have added one in front of it.
 """
 
 from collections.abc import Collection, Sequence
@@ -79,6 +79,7 @@ class ClassEvaluation:
         self._changes = changes or RowChanges()
         self._changes.since(0)  # the evaluation below contains all of them
         self._upto = len(self._changes.entries)  # number of changes that are evaluated
+        self._resets = self._changes.resets
         self._lookahead: Lookahead | None = None
         self._settled: set[int] = set()  # rows for which the prediction is used up
         self._outdated: list[int] = []  # rows whose total was predicted, without the scores of single plugins
@@ -150,6 +151,9 @@ class ClassEvaluation:
 
     def catch_up(self) -> None:
         """Evaluates the rows that have changed since the last call."""
+        if self._resets != self._changes.resets:
+            self._reset()
+            return
         if self._upto == len(self._changes.entries):
             return
         self._leaders = None
@@ -177,6 +181,14 @@ class ClassEvaluation:
             self._total_all()
         if self._cross_node_by is not None or self._cross_node_total is not None:
             self._lookahead = None  # pods of other classes affect the results from now on
+
+    def _reset(self) -> None:
+        """Evaluates all rows: what a preparation had taken is free again."""
+        self._changes.since(0)
+        self._upto, self._resets = len(self._changes.entries), self._changes.resets
+        self._lookahead = None
+        self._outdated.clear()
+        self._evaluate_all()
 
     def _evaluate_moved(self, rows: NDArray[np.intp], released: Collection[int]) -> bool:
         """Evaluates changed rows; returns True when totals must be normalised anew.

@@ -27,12 +27,14 @@ class RowChanges:
         entries: all of them.
         read: number of those that an evaluation may contain.
         undone: number of times that steps were undone.
+        resets: number of times that results of all rows may have changed.
     """
 
     def __init__(self) -> None:
         self.entries: list[RowChange] = []
         self.read = 0
         self.undone = 0
+        self.resets = 0
 
     def since(self, upto: int) -> Sequence[RowChange]:
         """Returns the changes behind the first `upto`; from now on an evaluation contains all of them."""

@@ -18,7 +18,7 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.row_changes import RowChange, RowChanges
 from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_state import PluginState, Preparation
 from services.scheduler.framework.profile import Profile
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
@@ -27,13 +27,11 @@ Mark = NewType("Mark", int)
 """A point of a transaction to which it can be undone: the number of its steps."""
 
 
-class Step(NamedTuple):
-    """A step of the journal: pods that were placed, or a running pod that was removed or put back.
+class Placement(NamedTuple):
+    """A step that placed equal pods, each on its row.
 
     Attributes:
-        pods, rows: of a placement: equal pods, each with its row.
-        allocation: annotations of what is reserved for the pod below its node; at most one pod has some.
-        assignment, sign: of a removal (-1) or its inverse (+1), on the only row.
+        allocation: annotations of what is reserved for the pod below its node; only a pod that is placed alone has some.
         first: place of its first change among the changed rows.
     """
 
@@ -41,9 +39,27 @@ class Step(NamedTuple):
     pod_class: PodClass
     rows: Sequence[int]
     allocation: Mapping[str, str]
-    assignment: Assignment | None
+    first: int
+
+
+class Move(NamedTuple):
+    """A step that removed a running pod (-1), or put it back (+1).
+
+    Attributes:
+        first: place of its change among the changed rows.
+    """
+
+    assignment: Assignment
+    row: int
     sign: int
     first: int
+
+
+class Prepared(NamedTuple):
+    """A step in which a plugin requested what a pod needs before it can be bound."""
+
+    state: PluginState
+    preparation: Preparation
 
 
 class CycleTransaction:
@@ -62,7 +78,7 @@ class CycleTransaction:
             for plugin, plugin_cache in cache.plugin_caches.items()
         }
         self.changes = RowChanges()
-        self._journal: list[Step] = []
+        self._journal: list[Placement | Move | Prepared] = []
         self._active: dict[Profile, ActivePlugins] = {}
         states = self.plugin_states.items()
         self._counting = [state for plugin, state in states if plugin.spec.counts_placements]
@@ -97,7 +113,7 @@ class CycleTransaction:
             predictable: False where no look-ahead has expected the pod: its row is evaluated again in any case.
         """
         first = len(self.changes.entries)
-        self._journal.append(Step((pod,), pod_class, (row,), allocation, None, 1, first))
+        self._journal.append(Placement((pod,), pod_class, (row,), allocation, first))
         self.snapshot.place(pod_class, row)
         for state in self._counting:
             state.place(pod, pod_class, row)
@@ -115,7 +131,7 @@ class CycleTransaction:
         if not count:
             return 0
         pods, rows = pods[:count], rows[:count]
-        self._journal.append(Step(pods, pod_class, rows, {}, None, 1, len(self.changes.entries)))
+        self._journal.append(Placement(pods, pod_class, rows, {}, len(self.changes.entries)))
         self.snapshot.place_all(pod_class, rows)
         for state in self._counting:
             state.place_all(pods, pod_class, rows)
@@ -130,10 +146,18 @@ class CycleTransaction:
         """Puts a removed pod back, whatever steps came after its removal."""
         self._move(assignment, row, +1)
 
+    def prepare(self, plugin: Plugin, pod_class: PodClass, row: int) -> Preparation | None:
+        """Requests by a plugin what a pod needs before it can be bound to the node; None where nothing is missing."""
+        state = self.plugin_states[plugin]
+        preparation = state.prepare(pod_class, row)
+        if preparation is not None:
+            self._journal.append(Prepared(state, preparation))
+        return preparation
+
     def placed(self) -> Iterator[tuple[PodRecord, PodClass]]:
         """Yields the pods that the steps have placed, each with its class."""
         for step in self._journal:
-            if step.assignment is None:
+            if isinstance(step, Placement):
                 for pod in step.pods:
                     yield pod, step.pod_class
 
@@ -150,15 +174,20 @@ class CycleTransaction:
             self.changes.undone += 1
         while len(journal) > mark:
             step = journal.pop()
-            if step.assignment is None:
+            if isinstance(step, Placement):
                 self._undo_placement(step)
+                self.changes.undo(step.first, len(step.rows))
+            elif isinstance(step, Move):
+                self._undo_move(step)
+                self.changes.undo(step.first, 1)
             else:
-                self._undo_move(step.assignment, step)
-            self.changes.undo(step.first, len(step.rows))
+                step.state.undo_prepare(step.preparation)
+                self.changes.resets += 1
+                self._active.clear()  # plugins that reject no node for a class are left out of its active ones
 
     def _move(self, assignment: Assignment, row: int, sign: int) -> None:
         pod_class, first = assignment.pod_class, len(self.changes.entries)
-        self._journal.append(Step((), pod_class, (row,), {}, assignment, sign, first))
+        self._journal.append(Move(assignment, row, sign, first))
         self.snapshot.move(pod_class, row, sign)
         for state in self._removing:
             state.move(pod_class, row, terminating=assignment.terminating, sign=sign)
@@ -166,7 +195,7 @@ class CycleTransaction:
             state.release(assignment, row, sign)
         self.changes.entries.append(RowChange(row, pod_class, predicted=False, releases=sign < 0))
 
-    def _undo_placement(self, step: Step) -> None:
+    def _undo_placement(self, step: Placement) -> None:
         pod_class, allocation = step.pod_class, step.allocation
         for pod, row in zip(reversed(step.pods), reversed(step.rows), strict=True):
             if allocation:
@@ -176,8 +205,9 @@ class CycleTransaction:
                 state.undo_place(pod, pod_class, row)
             self.snapshot.move(pod_class, row, -1)
 
-    def _undo_move(self, assignment: Assignment, step: Step) -> None:
-        pod_class, (row,) = step.pod_class, step.rows
+    def _undo_move(self, step: Move) -> None:
+        assignment, row, _, _ = step
+        pod_class = assignment.pod_class
         for state in self._reserving.values():
             state.release(assignment, row, -step.sign)
         for state in self._removing:

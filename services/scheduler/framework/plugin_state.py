@@ -177,3 +177,7 @@ class PluginState:
     def prepare(self, pod_class: PodClass, row: int) -> Preparation | None:  # noqa: ARG002
         """Requests what the pod needs before it can be bound to the node; None where nothing is missing."""
         return None
+
+    def undo_prepare(self, preparation: Preparation) -> None:
+        """Undoes the last `prepare` with a result that is not undone yet; filter results of any node may change."""
+        raise NotImplementedError(f"{type(self).__name__} prepares, but undoes nothing")

@@ -20,8 +20,9 @@ from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import FEASIBLE, NO_NODE
 from services.scheduler.state.pod_class import PodClass
 from tests.support.hypothesis_examples import examples
-from tests.support.scheduling_world import placements
+from tests.support.scheduling_world import placements, pod
 from tests.unit.scheduler.all_plugin_worlds import RandomSteps, random_world
+from tests.unit.scheduler.test_volumes import claim, storage_class, volume, with_claims, world_of
 
 LARGE = 2_400
 """Number of nodes, of which kernels take several tiles."""
@@ -231,3 +232,33 @@ def test_pods_of_a_batch_go_where_cycles_of_one_pod_send_them(seed: int) -> None
         world = random_world(random, nodes, running, 40, preemptible=False)
         found.append(placements(world.rounds(batch, most=400)))
     assert found[0] == found[1]
+
+
+def test_volumes_that_a_preparation_took_are_free_again_once_it_is_undone() -> None:
+    world = world_of("a", "b")
+    storage_class(world, "wait", "kubernetes.io/no-provisioner")
+    volume(world, "small", "a", storageClassName="wait")
+    for name in ("c", "d"):
+        claim(world, name, class_="wait")
+        world.add_pod(with_claims(pod(name), name))
+    world.read()
+    cache = world.indexed()
+    cache.settle()
+    transaction = CycleTransaction(cache, world.now_ns)
+    first, second = (each.pod_class for each in world.view.pods.values())
+    assert first is not None
+    assert second is not None
+    profile = cache.profiles[first.scheduler]
+    (plugin,), row = profile.preparing, cache.table.rows["a"]
+    before = decisions(transaction.evaluation(profile, second))
+    mark = transaction.mark()
+    assert transaction.prepare(plugin, first, row) is not None
+    other = CycleTransaction(cache, world.now_ns)
+    assert other.prepare(plugin, first, row) is not None
+    evaluation = other.evaluation(profile, second)
+    assert not len(evaluation.feasible()), "the only volume is taken"
+    other.undo(mark)
+    transaction.undo(mark)
+    evaluation.catch_up()
+    for each in (evaluation, other.evaluation(profile, second), transaction.evaluation(profile, second)):
+        assert decisions(each) == before

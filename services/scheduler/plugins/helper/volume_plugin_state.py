@@ -25,7 +25,7 @@ class ClaimsPluginState(VolumePluginState, ABC):
 
     def __init__(self, snapshot: CycleSnapshot) -> None:
         super().__init__(snapshot)
-        self._results: dict[PodClass, Int64 | None] = {}
+        self._results: dict[PodClass, Int64 | None] = {}  # in the order of their computation
 
     @abstractmethod
     def evaluate(self, pod_class: PodClass) -> Int64 | None:

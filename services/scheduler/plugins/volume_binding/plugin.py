@@ -18,7 +18,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_state import PluginState, Preparation
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64
@@ -86,13 +86,14 @@ class VolumeBindingState(ClaimsPluginState):
         if not claims.waiting:
             return None
         table = self._snapshot.table
-        choice = VolumePreparation(table.names[row])
+        choice = VolumePreparation(table.names[row], len(self._results))
         for claim in _smallest_first(claims):
             if _selected(claim) == table.names[row]:
                 continue
             volumes = free_volumes(claim, storage, self.taken)
             found = next((volume for volume in volumes if bool(reachable(table, volume)[row])), None)
             if found is not None:
+                choice.taken.append(found.metadata.name)
                 self.taken[found.metadata.name] = claim.metadata.key
                 if found.spec.claim_ref is None and storage.chosen.get(found.metadata.name) != claim.metadata.key:
                     choice.volumes.append((found, claim))
@@ -101,6 +102,14 @@ class VolumeBindingState(ClaimsPluginState):
             ):  # else another pod of the cycle has taken the last one
                 choice.claims.append(claim)
         return choice
+
+    def undo_prepare(self, preparation: Preparation) -> None:
+        """Frees the volumes that it took; classes that were evaluated without them are evaluated again."""
+        assert isinstance(preparation, VolumePreparation), "prepare returned it"
+        for name in preparation.taken:
+            del self.taken[name]
+        for pod_class in list(self._results)[preparation.classes :]:
+            del self._results[pod_class]
 
     def evaluate(self, pod_class: PodClass) -> Int64 | None:
         """A filter result is a set of bits, one for each problem."""

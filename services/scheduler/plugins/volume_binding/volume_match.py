@@ -38,12 +38,16 @@ class VolumePreparation(Preparation):
     Attributes:
         volumes: free volumes, each with the claim that it is for.
         claims: claims whose volume is to be provisioned at the node.
+        taken: names of the volumes that no other pod of the cycle may take, those of earlier cycles included.
+        classes: number of classes that were evaluated before.
     """
 
     reason = "VolumesPending"
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, classes: int) -> None:
         self.node = node
+        self.classes = classes
+        self.taken: list[str] = []
         self.volumes: list[tuple[PersistentVolume, Claim]] = []
         self.claims: list[Claim] = []
 
