@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, apply_filters
-from services.scheduler.cycle.fused_scoring import FusedScoring
+from services.scheduler.cycle.fused_scoring import FusedScoring, RowScores
 from services.scheduler.cycle.lookahead import Lookahead, compute_lookahead
 from services.scheduler.cycle.rejection_summary import BEST, rejections
 from services.scheduler.cycle.row_changes import RowChanges
@@ -75,7 +75,12 @@ class ClassEvaluation:
         ]
         # One fused pass sums up the score terms; the other plugins score on their own.
         self._summed_scorers, parts, self._scorers = active.parts(pod_class)
-        self._fused = FusedScoring(active.snapshot, active.fit_term(pod_class), parts, active.base)
+        row_scores = [
+            RowScores(place, weight, state, pod_class, rows)
+            for place, (_, weight, state) in enumerate(self._summed_scorers)
+            if (rows := state.unpredictable(pod_class)) is not None
+        ]
+        self._fused = FusedScoring(active.snapshot, active.fit_term(pod_class), parts, active.base, row_scores)
         self._changes = changes or RowChanges()
         self._changes.since(0)  # the evaluation below contains all of them
         self._upto = len(self._changes.entries)  # number of changes that are evaluated
@@ -163,8 +168,9 @@ class ClassEvaluation:
         for row, pod_class, predicted, releases in self._changes.since(self._upto):
             if releases:
                 released.add(row)
-            if predicted and pod_class is self.pod_class and self._lookahead is not None and row not in self._settled:
-                renormalise |= self._apply_prediction(self._lookahead, row)
+            lookahead = self._lookahead if predicted and pod_class is self.pod_class else None
+            if lookahead is not None and row not in self._settled and lookahead.predicts(row):
+                renormalise |= self._apply_prediction(lookahead, row)
             else:
                 others[row] = None
             self._settled.add(row)
@@ -301,12 +307,14 @@ class ClassEvaluation:
             hashes: of their uids.
         """
         self.catch_up()
-        if self._lookahead is None or self.reserves or self._first:
+        if self._lookahead is None or self._first:
             return [], []
         if not all(state.ignores_own_placements(self.pod_class) for state in self._active.cross_node):
             return [], []
         moved = np.zeros(self._size, np.bool_)
         moved[list(self._settled)] = True
+        if self._lookahead.unpredicted is not None:
+            moved |= self._lookahead.unpredicted
         rows, totals = np.empty((2, len(hashes)), np.int64)
         found: int = run(
             self.total, self._lookahead.total, moved, self._hashes, np.array(hashes, np.uint64), rows, totals

@@ -6,11 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
 from services.scheduler.kernels.arguments import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.select import FEASIBLE
-from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.state.pod_class import PodClass
 
 _NO_NUMBERS: Int64 = np.zeros(0, np.int64)
 _NO_ARRAYS: Int64 = np.zeros((0, 0), np.int64)
@@ -56,6 +58,26 @@ def amounts_of(snapshot: CycleSnapshot) -> NodeAmounts:
     )
 
 
+class RowScores(NamedTuple):
+    """Nodes whose score a plugin computes itself, since its term does not describe them.
+
+    Attributes:
+        place, weight: of the plugin's term.
+        rows: bool[all rows].
+    """
+
+    place: int
+    weight: int
+    state: PluginState
+    pod_class: PodClass
+    rows: Bools
+
+    def scores(self, rows: Int64) -> Int64:
+        """Returns [rows]: the weighted scores of such nodes."""
+        scores = self.state.score(self.pod_class, rows)
+        return np.zeros(len(rows), np.int64) if scores is None else scores * self.weight
+
+
 class FusedScoring:
     """The pass of one class; each run reads the present snapshot."""
 
@@ -65,6 +87,7 @@ class FusedScoring:
         fit_term: tuple[int, FitTerm] | None,
         parts: Sequence[tuple[int, ScoreTerm]],
         base: int,
+        row_scores: Sequence[RowScores] = (),
     ) -> None:
         """Lays out the terms.
 
@@ -72,7 +95,9 @@ class FusedScoring:
             fit_term: the filter's index in the profile, and its term.
             parts: (weight, term), as `layout_of` takes them.
             base: score of every node besides.
+            row_scores: nodes that a term does not describe.
         """
+        self._row_scores = row_scores
         self._parts = len(parts)
         self._snapshot = snapshot
         self._base = base
@@ -87,9 +112,22 @@ class FusedScoring:
             by, result, total: [rows], written to, as in ClassEvaluation; nodes that `by` rejects already are kept so.
         """
         self._run(*self._snapshot.which(rows), Outcome(by, result, total, _NO_ARRAYS))
+        for each in self._row_scores:
+            places = np.flatnonzero(each.rows[rows] & (by == FEASIBLE))
+            if len(places):
+                which = places + rows.start if isinstance(rows, slice) else rows[places]
+                total[places] += each.scores(which) - self._term_scores(which)[each.place]
 
     def scores(self, rows: Int64) -> Int64:
-        """Returns [parts, rows]: the weighted score of each term."""
+        """Returns [parts, rows]: the weighted score of each term's plugin."""
+        shares = self._term_scores(rows)
+        for each in self._row_scores:
+            places = np.flatnonzero(each.rows[rows])
+            if len(places):
+                shares[each.place, places] = each.scores(rows[places])
+        return shares
+
+    def _term_scores(self, rows: Int64) -> Int64:
         count = len(rows)
         shares = np.zeros((self._parts, count), np.int64)
         outcome = Outcome(np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64), shares)

@@ -2,7 +2,8 @@
 
 Of many equal pods each usually goes to another node, so that the next evaluation of a node finds exactly one more of
 them there. For a class whose plugins can all predict that state, it is computed for all nodes in one go; a placement
-then costs one array access.
+then costs one array access. Nodes that a plugin cannot predict, as those with a NUMA policy, are left out: they are
+evaluated again after each placement on them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.score_terms import ScoreTerm
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import close, note_refusals
-from services.scheduler.kernels.tiles import Int64
+from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.state.pod_class import PodClass
 
 MIN_PODS = 12
@@ -30,11 +31,17 @@ class Lookahead(NamedTuple):
 
     Attributes:
         by, result, total: as in ClassEvaluation; `by` and `result` are valid where a feasible node becomes rejected.
+        unpredicted: bool[rows]: nodes for which the others do not hold; None: none.
     """
 
     by: Int64
     result: Int64
     total: Int64
+    unpredicted: Bools | None
+
+    def predicts(self, row: int) -> bool:
+        """Returns True where the node is predicted."""
+        return self.unpredicted is None or not self.unpredicted[row]
 
 
 def compute_lookahead(
@@ -66,10 +73,10 @@ def compute_lookahead(
             return None
         parts.append((weight, part))
     FusedScoring(fuller, active.fit_term(pod_class), parts, active.base).evaluate(rows, later_by, result, total)
-    for index, _, state in active.moving:
+    for index, plugin, state in active.moving:
         later = _after(state, pod_class, fuller)
         if later is None:
-            if state.filter(pod_class, rows) is None:
+            if not plugin.spec.reserves and state.filter(pod_class, rows) is None:
                 continue
             return None
         results = later.filter(pod_class, rows)
@@ -87,7 +94,13 @@ def compute_lookahead(
             return None
         total += scores * weight
     close(total, later_by)
-    return Lookahead(later_by, result, total)
+    return Lookahead(later_by, result, total, _unpredicted(active, pod_class))
+
+
+def _unpredicted(active: ActivePlugins, pod_class: PodClass) -> Bools | None:
+    states = {id(state): state for _, _, state in (*active.filters, *active.scorers)}.values()
+    masks = [mask for state in states if (mask := state.unpredictable(pod_class)) is not None]
+    return np.logical_or.reduce(masks) if masks else None
 
 
 def _after(state: PluginState, pod_class: PodClass, fuller: CycleSnapshot) -> PluginState | None:

@@ -68,7 +68,9 @@ class VariantBatch:
         if any(index > active.fit_filter[0] or not plugin.node_only for index, plugin, _ in active.filters):
             return False
         summed_scorers, _, others = active.parts(pod_class)
-        return not others and all(state.can_predict(pod_class) for _, _, state in summed_scorers)
+        return not others and all(
+            state.can_predict(pod_class) and state.unpredictable(pod_class) is None for _, _, state in summed_scorers
+        )
 
     def is_arithmetic(self) -> bool:
         """Returns True when all results for the classes, and the changes by their pods, are arithmetic or equal."""

@@ -86,6 +86,13 @@ class PluginState:
         """Describes `score` for the fused kernel; None: `score` has to be called."""
         return None
 
+    def unpredictable(self, pod_class: PodClass) -> Bools | None:  # noqa: ARG002
+        """bool[all rows]: nodes that neither `score_term` nor `after_one_more` describes; None: none.
+
+        `filter`, `score` and `reserve` are called for them after each placement. It stays the same during a cycle.
+        """
+        return None
+
     # Placements of the cycle (`counts_placements`) and removals for preemption (`counts_removals`)
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
@@ -120,6 +127,7 @@ class PluginState:
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "PluginState | None":  # noqa: ARG002
         """The state with one more pod of the class on each node; None where that cannot be predicted.
 
+        It need not hold for nodes that are `unpredictable`. A plugin that reserves does so on these alone.
         `snapshot` is `CycleSnapshot.after`. A plugin that neither filters nor scores a class now is taken to do
         neither after any number of its pods.
         """

@@ -11,9 +11,12 @@ from services.scheduler.cycle.lookahead import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
+from shared.events import RecordedEvent
+from shared.events.scheduling import PodPlaced
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import Toleration
 from tests.support.hypothesis_examples import examples
+from tests.support.numa_machines import NUMA_LABEL, reported
 from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
 
@@ -47,14 +50,22 @@ def test_looking_ahead_changes_no_placement(seed: int, limits: bool) -> None:
     assert played(seed, 256, limits=limits) == played(seed, 1, limits=limits)
 
 
-def crowd(seed: int) -> World:
-    """Many equal pods for many nodes, so that runs form; reports have some of the pods already, and some nodes fill up soon."""
+def crowd(seed: int, numa: float = 0) -> World:
+    """Many equal pods for many nodes, so that runs form; reports have some of the pods already, and some nodes fill up soon.
+
+    Args:
+        numa: share of nodes with a NUMA policy, which no plugin predicts.
+    """
     random, world = Random(seed), World()
     use_of = ResourceMap(resources={"cpu": "2", "memory": "1Gi"})
     for number in range(random.randrange(40, 100)):
         name = f"n{number:02}"
         cpu, pods = random.choice(("1", *("16",) * 9)), random.choice(("1", *("110",) * 9))
-        world.add_node(node(name, cpu=cpu, memory="16Gi", pods=pods))
+        labels = {}
+        if random.random() < numa:
+            labels[NUMA_LABEL] = random.choice(("SingleNUMANode", "Restricted", "BestEffort"))
+            world.observe(reported(name, cpus=random.choice((2, 8)), memory="8Gi"))
+        world.add_node(node(name, cpu=cpu, memory="16Gi", pods=pods, labels=labels))
         known = [f"p{each:02}" for each in range(100) if random.random() < 0.03]
         usages = [PodUsage(name=each, namespace="d", pod_usage=use_of) for each in known]
         if random.random() < 0.8:
@@ -74,8 +85,22 @@ def test_pods_that_run_on_go_where_their_turns_would_send_them(seed: int) -> Non
     assert placements(crowd(seed).rounds(batch=256)) == placements(crowd(seed).rounds(batch=1, most=300))
 
 
-def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the test above shows nothing."""
+@settings(deadline=None, max_examples=examples(60))
+@given(st.integers(0, 2**32), st.sampled_from((0.03, 0.3, 0.7)))
+def test_nodes_that_are_not_predicted_get_the_pods_of_their_turns(seed: int, numa: float) -> None:
+    together, alone = crowd(seed, numa).rounds(batch=256), crowd(seed, numa).rounds(batch=1, most=300)
+    assert placements(together) == placements(alone)
+    assert scores(together) == scores(alone)
+
+
+def scores(events: Sequence[RecordedEvent]) -> dict[str, int]:
+    """Pod's uid -> its total."""
+    return {each.event.pod_uid: each.event.score for each in events if isinstance(each.event, PodPlaced)}
+
+
+@pytest.mark.parametrize("numa", [0, 0.1])
+def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch, numa: float) -> None:
+    """Else the tests above show nothing."""
     runs: list[tuple[int, int]] = []
     plain = CycleTransaction.place_all
 
@@ -87,6 +112,6 @@ def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(CycleTransaction, "place_all", counted)
     for seed in range(20):
-        crowd(seed).rounds(batch=256)
+        crowd(seed, numa).rounds(batch=256)
     assert max(rows for rows, _ in runs) > MIN_PODS
     assert any(0 < found < rows for rows, found in runs), "of none did a report tell"

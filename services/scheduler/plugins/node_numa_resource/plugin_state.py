@@ -45,6 +45,7 @@ class NumaState(PluginState):
         self._numa_cache = numa_cache
         size = snapshot.size
         self._alive: Bools = snapshot.table.alive[:size].copy()
+        self._alive_count = int(np.count_nonzero(self._alive))
         plain, valid = numa_cache.sized(size)
         self._not_plain = _some(self._alive & ~plain)
         self._not_for_bound = _some(self._alive & ~(plain & valid))
@@ -69,15 +70,21 @@ class NumaState(PluginState):
         )
 
     def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
-        """The allocation of nodes, where none has to be evaluated singly."""
+        """The allocation of nodes, where few have to be evaluated singly."""
         class_requirements = self._requirements.of(pod_class)
-        if (
-            class_requirements is None
-            or isinstance(class_requirements, Rejection)
-            or self._singly_evaluated(class_requirements.requirements) is not None
-        ):
+        if class_requirements is None or isinstance(class_requirements, Rejection):
             return None
+        singly = self._singly_evaluated(class_requirements.requirements)
+        if singly is not None and 2 * np.count_nonzero(singly) > self._alive_count:
+            return None  # one call of `score` is cheaper than a correction of most totals
         return self._fullness(class_requirements.requirements)
+
+    def unpredictable(self, pod_class: PodClass) -> Bools | None:
+        """Nodes with a policy, or with amplified CPU."""
+        class_requirements = self._requirements.of(pod_class)
+        if class_requirements is None or isinstance(class_requirements, Rejection):
+            return None
+        return self._singly_evaluated(class_requirements.requirements)
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The filter results; None when neither pods nor nodes have requirements."""
@@ -132,19 +139,21 @@ class NumaState(PluginState):
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, requirements.requests)
 
     def can_predict(self, pod_class: PodClass) -> bool:
-        """Returns True where no node has to be evaluated singly."""
+        """Returns True where the pods allocate nothing, except on nodes that have to be evaluated singly."""
         class_requirements = self._requirements.of(pod_class)
-        return class_requirements is None or not (
-            isinstance(class_requirements, Rejection)
-            or self._singly_evaluated(class_requirements.requirements) is not None
-        )
+        if class_requirements is None:
+            return True
+        if isinstance(class_requirements, Rejection) or class_requirements.requirements.bind:
+            return False
+        return self._singly_evaluated(class_requirements.requirements) is not self._alive
 
     def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
-        """The state with one more pod of the class on every node."""
+        """The state with one more pod of the class on every node that is not `unpredictable`, and these alone."""
         if not self.can_predict(pod_class):
             return None
         fuller = copy(self)
         fuller.snapshot = snapshot
+        fuller._not_plain = None  # noqa: SLF001 (else its filter would evaluate them singly, with outdated usage)
         return fuller
 
     def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
