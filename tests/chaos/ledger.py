@@ -29,7 +29,7 @@ async def check(cluster: Cluster, namespace: str, postgres: str, expected: set[s
             verified = await verify(reader, context)
             assert verified.ok, verified
         await _each_pod_is_bound_once(cluster, namespace, reader, expected)
-        await _the_scheduler_counts_what_the_api_holds(cluster, database, reader)
+        await _sums_of_the_scheduler_are_those_of_the_api(cluster, database, reader)
     finally:
         await database.close()
 
@@ -71,7 +71,7 @@ async def _bindings(reader: LogReader, nodes: dict[str, str]) -> Counter[str]:
     return bound
 
 
-async def _the_scheduler_counts_what_the_api_holds(cluster: Cluster, database: Database, reader: LogReader) -> None:
+async def _sums_of_the_scheduler_are_those_of_the_api(cluster: Cluster, database: Database, reader: LogReader) -> None:
     follows = SERVICE.member(0, 1).follows
     follower = Follower("chaos", reader, None, follows, ClusterView)
     for context in follows:

@@ -30,7 +30,7 @@ from shared.kube.instants import SECOND
 from shared.log.admin.verify import verify
 from tests.cluster.fixtures import MakeNodes
 from tests.support.ingest_process import report
-from tests.support.kube_system import System, beside, running, struck
+from tests.support.kube_system import System, beside, kill_and_restart, running
 from tests.support.overcommit_objects import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.support.waiting import in_thread, until
 
@@ -137,7 +137,7 @@ async def test_amounts_follow_the_load_and_pods_are_bound_whichever_process_is_k
                 async with beside(watch.run()):
                     for number, victim in enumerate(victims):
                         killed_ns = time.time_ns()
-                        await struck(system, victim)
+                        await kill_and_restart(system, victim)
                         await asyncio.to_thread(api.call, "POST", pods, batch_pod(f"work-{number}"))
                         await until(partial(bound, kube_cluster, f"{pods}/work-{number}"))
                         await until(partial(follows, system, watch, killed_ns))

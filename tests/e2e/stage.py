@@ -50,7 +50,7 @@ class Stage(NamedTuple):
         """Waits until the pod has a node. Returns it."""
         return str(await until(in_thread(lambda: self.pod(name)["spec"].get("nodeName")), f"node for {name}"))
 
-    async def refused(self, name: str) -> str:
+    async def unschedulable(self, name: str) -> str:
         """Waits until the pod's condition reports it as unschedulable. Returns the message."""
 
         def reported() -> str:

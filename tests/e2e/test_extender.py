@@ -66,7 +66,7 @@ def get(port: int, path: str) -> Any:
         return None
 
 
-async def rounds_by_extender(system: System) -> int:
+async def cycles_by_extender(system: System) -> int:
     rows = [row async for row in system.log.rows(context="scheduling", kind="CycleDecided")]
     decided = [json.loads(row.data) for row in rows]
     assert all(row.type == CycleDecided.type_name() for row in rows)
@@ -98,7 +98,7 @@ async def test_kube_scheduler_calls_our_verbs_and_our_scheduler_binds_for_it(
 
         await create(cluster, pod("web", "500m"))
         assert await placed(cluster, "web") == "calm", "the load decides, which kube-scheduler does not evaluate"
-        assert await rounds_by_extender(system) == 1
+        assert await cycles_by_extender(system) == 1
         why = json.loads(await koord(system, "why", "pod", "shop/web", "-o", "json"))
         assert why["node"] == "calm"
         info = await asyncio.to_thread(get, port, "/apis/v1/nodes/calm")

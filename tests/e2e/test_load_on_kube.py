@@ -81,7 +81,7 @@ def pod_requesting(milli: int, name: str, on: str, scheduler: str) -> dict[str, 
     return pod(name, f"{milli}m", "1Gi", on=on, scheduler=scheduler)
 
 
-async def test_load_refuses_and_scores_nodes_as_in_the_examples(
+async def test_load_rejects_and_scores_nodes_as_in_the_examples(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:
     stage = Stage(kube_cluster, namespace, kube_nodes)
@@ -143,7 +143,7 @@ async def _examples_4_and_5(stage: Stage, on: System) -> None:
     profile.
     """
     await stage.create(pod_requesting(2095, "too-much", "plain", "plain"))
-    assert "node(s) cpu usage exceed threshold" in await stage.refused("too-much")
+    assert "node(s) cpu usage exceed threshold" in await stage.unschedulable("too-much")
     for scheduler, part in (("plain", 49), ("dominant", 44), ("weighted", 39)):
         limits = {"cpu": "2", "memory": "2Gi"}
         body = pod(f"just-{scheduler}", "1", "1Gi", limits=limits, on=scheduler, scheduler=scheduler)
@@ -158,7 +158,7 @@ async def _example_6(stage: Stage) -> None:
     reported with another class.
     """
     await stage.create(pod_requesting(1530, "prod-too-much", "prod", "prod"))
-    assert "node(s) cpu usage exceed threshold" in await stage.refused("prod-too-much")
+    assert "node(s) cpu usage exceed threshold" in await stage.unschedulable("prod-too-much")
     await stage.create(pod_requesting(1000, "prod-fits", "prod", "prod"))
     assert await stage.placed("prod-fits") == "prod"
 
@@ -169,7 +169,7 @@ async def _example_7(stage: Stage) -> None:
     """
     for milli, scheduler in ((1177, "p95-5m"), (3295, "p95-0s")):
         await stage.create(pod_requesting(milli, f"too-much-{scheduler}", "p95", scheduler))
-        assert "node(s) cpu aggregated usage exceed threshold" in await stage.refused(f"too-much-{scheduler}")
+        assert "node(s) cpu aggregated usage exceed threshold" in await stage.unschedulable(f"too-much-{scheduler}")
     for milli, scheduler in ((1177, "p95-0s"), (3295, "p95-10m")):
         await stage.create(pod_requesting(milli, f"fits-{scheduler}", "p95", scheduler))
         assert await stage.placed(f"fits-{scheduler}") == "p95"
@@ -178,5 +178,5 @@ async def _example_7(stage: Stage) -> None:
 async def _example_8(stage: Stage) -> None:
     """Checks that a report of 180 seconds ago or older has expired, and that its node is rejected."""
     await stage.create(pod_requesting(100, "unknown", "old", "plain"), pod_requesting(100, "known", "fresh", "plain"))
-    assert "node(s) nodeMetric expired" in await stage.refused("unknown")
+    assert "node(s) nodeMetric expired" in await stage.unschedulable("unknown")
     assert await stage.placed("known") == "fresh"

@@ -122,7 +122,7 @@ async def _example_8(stage: Stage) -> None:
     given = (await stage.allocation("both"))["numaNodeResources"]
     assert given == [{"node": zone, "resources": half} for zone in (0, 1)]
     why = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11] among [11]"
-    assert why in await stage.refused("single")
+    assert why in await stage.unschedulable("single")
 
 
 async def _example_9(stage: Stage) -> None:
@@ -133,7 +133,7 @@ async def _example_9(stage: Stage) -> None:
     assert (await stage.allocation("wide"))["cpuset"] == "0-9"
     own = {TOPOLOGY_SPEC: {"numaTopologyPolicy": "SingleNUMANode"}}
     await stage.create(pod("alone", "1", "1Gi", on="nine", annotations=own))
-    assert "Unaligned NUMA Hint" in await stage.refused("alone")
+    assert "Unaligned NUMA Hint" in await stage.unschedulable("alone")
     await stage.remove("alone")
     await stage.call("PATCH", "/api/v1/nodes/nine", {"metadata": {"labels": {POLICY: "SingleNUMANode"}}})
     await asyncio.sleep(1)  # the label's own way through the log
@@ -147,6 +147,6 @@ async def _example_11(stage: Stage) -> None:
     for name in ("bound-4", "shared"):
         await stage.placed(name)
     await stage.create(bound("bound-9", 9, "eleven"))
-    assert "Insufficient amplified cpu" in await stage.refused("bound-9")
+    assert "Insufficient amplified cpu" in await stage.unschedulable("bound-9")
     await stage.create(bound("bound-8", 8, "eleven"))
     assert await stage.placed("bound-8") == "eleven"

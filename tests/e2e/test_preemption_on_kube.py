@@ -57,7 +57,7 @@ async def test_pods_of_lower_priority_are_preempted_through_the_eviction_api(
     async with running(cluster, tmp_path) as system:
         await _no_eviction_is_requested(stage, system)
         await _the_reprieve_example(stage)
-        await _a_budget_decides_and_the_room_is_kept(stage, system)
+        await _a_budget_decides_and_the_capacity_is_reserved(stage, system)
         await _a_budget_is_honoured(stage, system)
         await koord(system, "audit", "verify")
 
@@ -103,7 +103,7 @@ async def _no_eviction_is_requested(stage: Stage, system: System) -> None:
         pod("too-large", "6", on="full", priorityClassName="hundred"),
     )
     for name in ("never", "too-large"):
-        assert "Insufficient cpu" in await stage.refused(name)
+        assert "Insufficient cpu" in await stage.unschedulable(name)
     assert await _requested(system) == []
     for name in ("never", "too-large"):
         await stage.remove(name)
@@ -119,7 +119,7 @@ async def _the_reprieve_example(stage: Stage) -> None:
     assert "deletionTimestamp" not in stage.pod("a10")["metadata"]
 
 
-async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -> None:
+async def _a_budget_decides_and_the_capacity_is_reserved(stage: Stage, system: System) -> None:
     """Checks that the pod without a disruption budget is evicted.
 
     While it terminates, the preemptor's status names the node, and pods of lower priority do not get the capacity.
@@ -131,7 +131,7 @@ async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -
     await until(in_thread(lambda: stage.pod("plain")["metadata"].get("deletionTimestamp")), "eviction of plain")
     assert (await _requested(system))[len(before) :] == ["plain"]
     await stage.create(pod("lesser", "4", on="b", priorityClassName="five"))
-    assert "Insufficient cpu" in await stage.refused("lesser")
+    assert "Insufficient cpu" in await stage.unschedulable("lesser")
     await stage.remove("plain")  # its kubelet has ended it
     assert await stage.placed("urgent") == "b"
     assert "nodeName" not in stage.pod("lesser")["spec"]

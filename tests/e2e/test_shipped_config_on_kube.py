@@ -84,7 +84,7 @@ async def _shipped_rules(stage: Stage) -> None:
     await stage.create(pod("next", priorityClassName="koord-batch", requests=batch("3000"), limits=batch("3000")))
     assert await stage.placed("next") == "busy"
     await stage.create(pod("none", priorityClassName="koord-batch", requests=batch("19000"), limits=batch("19000")))
-    reported = await stage.refused("none")
+    reported = await stage.unschedulable("none")
     assert reported.startswith("0/3 nodes are available: "), reported
     assert "2 Insufficient kubernetes.io/batch-cpu" in reported, reported
     assert "1 node(s) had untolerated taint(s)" in reported, reported

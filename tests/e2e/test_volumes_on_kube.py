@@ -95,13 +95,13 @@ async def _bound(stage: Stage, name: str) -> str:
 async def _bound_before(stage: Stage) -> None:
     """Checks a claim that is bound already: its volume restricts the pod to the nodes from which it is accessible."""
     await stage.create(uses("early", "data"))
-    assert 'persistentvolumeclaim "data" not found' in await stage.refused("early")
+    assert 'persistentvolumeclaim "data" not found' in await stage.unschedulable("early")
     await stage.call("POST", VOLUMES, volume("in-zone-b", "at-once", zone="zone-b"))
     await stage.create(claim("data", "at-once"), kind="persistentvolumeclaims")
     assert await _bound(stage, "data") == "in-zone-b"
     assert await stage.placed("early") in {"b1", "b2"}, "requeued by its claim"
     await stage.create(uses("elsewhere", "data", on="a1"))
-    reported = await stage.refused("elsewhere")
+    reported = await stage.unschedulable("elsewhere")
     assert "didn't match PersistentVolume's node affinity" in reported, reported
 
 
@@ -114,7 +114,7 @@ async def _chosen_among_existing(stage: Stage) -> None:
     assert await stage.placed("on-a1") == "a1"
     assert await _bound(stage, "small") == "disk-a1"
     await stage.create(uses("nowhere", "large", on="a2"))
-    assert "didn't find available persistent volumes to bind" in await stage.refused("nowhere")
+    assert "didn't find available persistent volumes to bind" in await stage.unschedulable("nowhere")
     await stage.remove("nowhere")
     await stage.create(uses("on-b2", "large", on="b2"))
     assert await stage.placed("on-b2") == "b2"
@@ -147,7 +147,7 @@ async def _one_pod_at_a_time(stage: Stage) -> None:
     await stage.create(uses("first", "own"))
     assert await stage.placed("first") in {"a1", "a2"}
     await stage.create(uses("second", "own"))
-    reported = await stage.refused("second")
+    reported = await stage.unschedulable("second")
     assert "ReadWriteOncePod" in reported, reported
     await stage.remove("first")
     assert await stage.placed("second") in {"a1", "a2"}

@@ -172,16 +172,16 @@ async def test_k8s_webhooks_grants_what_the_webhooks_need(site: Site) -> None:
     assert ("update", "mutatingwebhookconfigurations", "koordstream-webhooks") in needed
 
 
-async def test_profiles_are_applied_to_pods_and_invalid_objects_are_refused(site: Site, database: str) -> None:
+async def test_profiles_are_applied_to_pods_and_invalid_objects_are_rejected(site: Site, database: str) -> None:
     site.create(PROFILES, PROFILE)
     async with site.gateway(database) as system:
         await asyncio.to_thread(_a_batch_pod_is_translated, site)
-        await asyncio.to_thread(_the_published_profile_acts, site)
-        await asyncio.to_thread(_what_is_bad_is_refused, site)
-        await asyncio.to_thread(_a_reservation_becomes_what_profiles_say, site)
+        await asyncio.to_thread(_the_published_profile_is_applied, site)
+        await asyncio.to_thread(_invalid_objects_are_rejected, site)
+        await asyncio.to_thread(_profiles_apply_to_a_reservation, site)
         await asyncio.to_thread(_what_a_kubelet_reports_is_amplified, site)
-        await asyncio.to_thread(_labels_that_put_a_node_under_two_strategies_are_refused, site)
-        await asyncio.to_thread(_quotas_come_one_after_the_other, site)
+        await asyncio.to_thread(_labels_that_put_a_node_under_two_strategies_are_rejected, site)
+        await asyncio.to_thread(_quotas_are_created_one_after_the_other, site)
         await _pods_are_measured(site)
         await _configuration_is_mended(site)
         await _a_standby_answers(site, database, system)
@@ -209,7 +209,7 @@ def _a_batch_pod_is_translated(site: Site) -> None:
     assert site.pod("other", labels={"app": "web"})["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1500m"
 
 
-def _the_published_profile_acts(site: Site) -> None:
+def _the_published_profile_is_applied(site: Site) -> None:
     switch = {"koordinator.sh/enable-colocation": "true"}
     site.cluster.api.call("PATCH", "/api/v1/namespaces/bare", {"metadata": {"labels": switch}})
     site.cluster.apply(K8S / "examples" / "colocation-profile.yaml")
@@ -226,7 +226,7 @@ def _the_published_profile_acts(site: Site) -> None:
     assert made["spec"]["containers"][0]["resources"]["requests"] == {BATCH_CPU: "1500", BATCH_MEMORY: "1Gi"}
 
 
-def _what_is_bad_is_refused(site: Site) -> None:
+def _invalid_objects_are_rejected(site: Site) -> None:
     pods = "/api/v1/namespaces/web/pods"
     bad = {"metadata": {"name": "bad", "labels": {"koordinator.sh/qosClass": "LSR"}},
            "spec": {"containers": [{"name": "main", "image": "none"}]}}  # fmt: skip
@@ -249,7 +249,7 @@ def _what_is_bad_is_refused(site: Site) -> None:
         site.cluster.api.call("PATCH", f"{pods}/translated", {"metadata": {"labels": labels}})
 
 
-def _quotas_come_one_after_the_other(site: Site) -> None:
+def _quotas_are_created_one_after_the_other(site: Site) -> None:
     """Checks that objects created just before count."""
     site.create(QUOTAS, quota("org", is_parent=True))
     made = site.create(QUOTAS, quota("team", "org"))
@@ -262,7 +262,7 @@ def _quotas_come_one_after_the_other(site: Site) -> None:
     assert "quota org is a parent" in site.refusal("/api/v1/namespaces/web/pods", body)
 
 
-def _a_reservation_becomes_what_profiles_say(site: Site) -> None:
+def _profiles_apply_to_a_reservation(site: Site) -> None:
     resources = {"requests": {"cpu": "2", "memory": "1Gi"}}
     body = {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
@@ -317,7 +317,7 @@ def _what_a_kubelet_reports_is_amplified(site: Site) -> None:
     assert raw not in message["metadata"].get("annotations", {})
 
 
-def _labels_that_put_a_node_under_two_strategies_are_refused(site: Site) -> None:
+def _labels_that_put_a_node_under_two_strategies_are_rejected(site: Site) -> None:
     strategies = [
         {"name": "pools", "nodeSelector": {"matchLabels": {"pool": "a"}}, "enable": False},
         {"name": "zones", "nodeSelector": {"matchLabels": {"zone": "z"}}, "enable": False},

@@ -11,7 +11,7 @@ from cli.dev.kube_client import ApiRefused
 from tests.node.koordstream_on_node import Site
 from tests.node.latency_experiment import COLOCATED, HELD, THRESHOLD, Service
 from tests.node.pod_bodies import pod
-from tests.support.kube_system import beside, struck
+from tests.support.kube_system import beside, kill_and_restart
 from tests.support.waiting import until
 
 VICTIMS = ("metrics-ingest", "slo-controller", "node-agent", "gateway", "nats")
@@ -90,14 +90,14 @@ async def kill_at_random(there: Site, seed: int, count: int, within_s: float) ->
     begun = loop.time()
     for moment in moments:
         await asyncio.sleep(max(begun + moment - loop.time(), 0))
-        await struck(there.system, chance.choice(VICTIMS))
+        await kill_and_restart(there.system, chance.choice(VICTIMS))
 
 
 async def kill_in_turn(service: Service, victims: Sequence[str]) -> None:
     """Kills one after the other, each when the system has recovered from the last."""
     for number, victim in enumerate(victims):
         killed = datetime.now(UTC)
-        await struck(service.there.system, victim)
+        await kill_and_restart(service.there.system, victim)
         await check_recovery(service, killed, f"after-{number}", THRESHOLD - number % 2)
 
 

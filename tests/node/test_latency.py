@@ -19,7 +19,7 @@ WEIGHT = 8 * 1024
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-async def test_a_service_next_to_suppressed_batch_pods_answers_as_if_it_were_alone(
+async def test_a_service_beside_suppressed_batch_pods_responds_as_if_it_were_alone(
     real_node: RealNode, tmp_path: Path
 ) -> None:
     """Runs three times three turns. A turn compares measurements within a minute; of a run the middle turn counts.

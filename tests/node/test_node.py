@@ -38,7 +38,7 @@ def test_a_pod_runs_in_a_cgroup_of_its_own_and_answers(real_node: RealNode) -> N
 
 
 @pytest.mark.node
-def test_processes_mounts_and_cgroups_go_with_their_node(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+def test_processes_mounts_and_cgroups_end_with_their_node(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     require_node(pytestconfig)
     before = Path("/proc/self/mountinfo").read_text()
     with Tree() as tree:

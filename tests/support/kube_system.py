@@ -51,7 +51,7 @@ async def beside(*parts: Any) -> AsyncIterator[None]:
         await cancel_and_wait(*tasks)
 
 
-async def struck(system: System, victim: str) -> None:
+async def kill_and_restart(system: System, victim: str) -> None:
     """Kills a process with SIGKILL; the supervisor restarts a service, and this function restarts NATS, as `koord up`
     does.
     """

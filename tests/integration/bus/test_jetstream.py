@@ -96,7 +96,7 @@ async def test_a_purged_stream_takes_the_same_messages_again(streams: Streams) -
     assert (state.messages, state.first_seq, state.last_seq) == (10, 11, 20)
 
 
-async def test_a_chain_goes_on_after_the_server_was_killed(server: EmbeddedNats, bus: Bus, streams: Streams) -> None:
+async def test_a_chain_continues_after_the_server_was_killed(server: EmbeddedNats, bus: Bus, streams: Streams) -> None:
     await streams.ensure(CONFIG)
     await (await streams.publish_chain(numbered(1, 10), last_seq=0))
     await server.kill()

@@ -68,7 +68,7 @@ async def test_a_system_in_order_has_no_errors_and_exit_code_0(installation: Ins
     assert "OK services: cluster is led by simulator@1" in shown.stdout
 
 
-def test_servers_that_are_away_are_errors_with_what_to_do_and_exit_code_1() -> None:
+def test_servers_that_are_away_are_errors_with_a_remedy_and_exit_code_1() -> None:
     env = {"KOORD_POSTGRES": "postgresql://ada:secret@127.0.0.1:1/koord", "KOORD_NATS": NOBODY}
     result = CliRunner().invoke(koord, ["doctor"], env=env)
     assert result.exit_code == 1
@@ -215,7 +215,7 @@ async def test_a_configuration_that_was_rejected_until_it_is_corrected(installat
     assert of(await installation.examine(), "configuration") == []
 
 
-async def test_a_permission_that_the_gateway_was_refused(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+async def test_a_permission_that_the_gateway_lacks(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with AsyncExitStack() as open_:
         made = Installation(database, nats.url, tmp_path, open_)
         await made.leads("cluster", actor="gateway@1")

@@ -59,7 +59,7 @@ async def test_since_takes_an_age_or_an_instant_and_rejects_anything_else(log: L
     assert (refused.exit_code, "10m" in refused.stderr) == (2, True)
 
 
-async def test_follow_shows_what_comes_until_ctrl_c(log: Log) -> None:
+async def test_follow_shows_new_events_until_ctrl_c(log: Log) -> None:
     command = [sys.executable, "-m", "cli", "events", "--follow", "--type", "PodPlaced", "-o", "json"]
     env = {**os.environ, "KOORD_POSTGRES": log.url, "KOORD_NATS": "nats://127.0.0.1:1"}
     follower = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)

@@ -63,7 +63,7 @@ async def test_parquet_holds_every_row_with_its_exact_data(log: Log, tmp_path: P
     assert rows == [{**row, "data": row["data"].decode()} for row in expected]
 
 
-async def test_a_second_run_adds_what_is_new_and_checks_what_is_there(log: Log, tmp_path: Path) -> None:
+async def test_a_second_run_adds_new_events_and_checks_existing_files(log: Log, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("log", "export", "--all", "-o", str(out))
     assert (await run(log, *command)).exit_code == 0

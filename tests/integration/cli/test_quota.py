@@ -62,7 +62,7 @@ async def run(log: Log, *arguments: str) -> Result:
     return await asyncio.to_thread(log.koord, *arguments)
 
 
-async def test_the_tree_is_what_the_ledger_would_record(log: Log) -> None:
+async def test_the_tree_has_the_amounts_that_the_ledger_would_record(log: Log) -> None:
     result = await run(log, "tree", "-o", "json")
     assert result.exit_code == 0, result.stderr
     assert "No ledger has written" in result.stderr

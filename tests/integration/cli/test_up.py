@@ -73,7 +73,7 @@ def test_without_a_terminal_each_change_is_a_line(folder: Path) -> None:
     assert (second.returncode, f"process {running.pid}" in second.stderr) == (1, True)
 
 
-def test_a_server_that_ends_is_started_again_and_work_goes_on(folder: Path) -> None:
+def test_a_server_that_ends_is_started_again_and_work_continues(folder: Path) -> None:
     with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
         terminal.wait_for(r"simulator +leading")
         postmaster_of(folder).kill()
@@ -112,7 +112,7 @@ def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
     assert (gone.returncode, "koord up" in gone.stderr) == (1, True)
 
 
-def test_a_terminal_that_goes_away_stops_all_in_order(folder: Path) -> None:
+def test_a_closed_terminal_stops_everything_in_order(folder: Path) -> None:
     with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
         terminal.wait_for(r"simulator +leading")
         terminal.process.send_signal(signal.SIGHUP)

@@ -76,7 +76,7 @@ async def test_another_pod_under_the_same_name_is_not_evicted(
     assert "deletionTimestamp" not in cluster.api.call("GET", path(pod))["metadata"]
 
 
-async def test_an_eviction_beyond_a_disruption_budget_is_refused(
+async def test_an_eviction_beyond_a_disruption_budget_is_rejected(
     harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, proxy: FaultProxy
 ) -> None:
     budget(cluster, namespace, allowed=0)
@@ -87,7 +87,7 @@ async def test_an_eviction_beyond_a_disruption_budget_is_refused(
     assert "deletionTimestamp" not in cluster.api.call("GET", path(pod))["metadata"]
 
 
-async def test_a_budget_refusal_for_a_pod_deleted_meanwhile_counts_as_evicted(
+async def test_a_budget_rejection_for_a_pod_deleted_meanwhile_counts_as_evicted(
     harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str, make_pod: MakePod
 ) -> None:
     """The API server checks the budget by name before it compares the uid."""
@@ -106,7 +106,7 @@ async def test_an_eviction_within_a_disruption_budget_succeeds(
     assert isinstance(outcome, PodEvicted)
 
 
-async def test_an_eviction_in_a_terminating_namespace_is_refused(
+async def test_an_eviction_in_a_terminating_namespace_is_rejected(
     harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, namespace: str
 ) -> None:
     """No namespace controller runs here that would delete its pods."""
@@ -154,7 +154,7 @@ async def test_a_server_that_stays_busy_ends_in_eviction_failed(
 
 
 @pytest.mark.parametrize("status", [400, 422])
-async def test_an_invalid_eviction_is_refused(
+async def test_an_invalid_eviction_is_rejected(
     status: int, harness: EffectHarness, pod: dict[str, Any], proxy: FaultProxy
 ) -> None:
     proxy.fail("POST", "/eviction", status=status)

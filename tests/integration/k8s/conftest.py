@@ -17,7 +17,7 @@ def installed(kube_cluster: Cluster) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def room(installed: Cluster) -> Iterator[str]:
+def namespace_of_test(installed: Cluster) -> Iterator[str]:
     """One namespace for all tests of a file; names in it are never used again."""
     name = f"manifests-{secrets.token_hex(3)}"
     installed.create_namespace(name)
@@ -26,7 +26,7 @@ def room(installed: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def store(installed: Cluster, room: str) -> Iterator[Store]:
-    made = Store(installed.api, room)
+def store(installed: Cluster, namespace_of_test: str) -> Iterator[Store]:
+    made = Store(installed.api, namespace_of_test)
     yield made
     made.clear()

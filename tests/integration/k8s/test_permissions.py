@@ -76,7 +76,7 @@ def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = "d
     return bool(answer["status"]["allowed"])
 
 
-def test_the_gateway_may_do_in_its_namespace_what_its_effects_need_and_no_more(gateway: Api) -> None:
+def test_the_gateway_has_only_the_rights_of_its_effects_in_its_namespace(gateway: Api) -> None:
     assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION | CHECKPOINT
 
 

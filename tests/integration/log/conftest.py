@@ -29,7 +29,7 @@ async def bus(server: EmbeddedNats) -> AsyncIterator[Bus]:
 
 
 @pytest.fixture
-async def ear(server: EmbeddedNats) -> AsyncIterator[Bus]:
+async def follower_bus(server: EmbeddedNats) -> AsyncIterator[Bus]:
     """The follower's connection."""
     started = Bus(server.url, name="follower")
     await started.start()
@@ -46,9 +46,9 @@ async def writer(url: str, bus: Bus) -> AsyncIterator[Writer]:
 
 
 @pytest.fixture
-async def following(url: str, ear: Bus) -> AsyncIterator[Following]:
+async def following(url: str, follower_bus: Bus) -> AsyncIterator[Following]:
     """A follower that has not been started."""
-    made = Following(url, ear)
+    made = Following(url, follower_bus)
     yield made
     await made.close()
 

@@ -80,7 +80,7 @@ async def test_without_a_bus_a_follower_polls(url: str, writer: Writer) -> None:
     await following.close()
 
 
-class Deaf:
+class FakeBus:
     """Stands in for a bus: the test delivers the messages."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Deaf:
         self.received[subject(message.context)](announcements.encode(message))  # type: ignore[operator]
 
 
-class Keeping:
+class RecordingBus:
     """Stands in for the writer's bus: keeps the announced batches."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Keeping:
 
 
 async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
-    kept, subscriptions = Keeping(), Deaf()
+    kept, subscriptions = RecordingBus(), FakeBus()
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
     following = await Following(url, subscriptions).start()
     await writer.see(6, size=2)
@@ -136,7 +136,7 @@ async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
 
 
 async def test_records_from_a_superseded_writer_are_ignored(url: str) -> None:
-    kept, subscriptions = Keeping(), Deaf()
+    kept, subscriptions = RecordingBus(), FakeBus()
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
     following = await Following(url, subscriptions).start()
     await writer.see(1)
@@ -160,17 +160,17 @@ async def test_an_event_larger_than_a_message_is_announced_by_its_seq_alone(
     assert following.follower.repairs >= 1
 
 
-async def test_a_large_append_is_announced_in_parts(url: str, ear: Bus) -> None:
-    kept = Keeping()
+async def test_a_large_append_is_announced_in_parts(url: str, follower_bus: Bus) -> None:
+    kept = RecordingBus()
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
     appended = await writer.append(*(Seen(name=f"n{i}", text="x" * 1000) for i in range(2000)))
     parts = kept.batches[1:]
     assert len(parts) > 3
     assert all(len(announcements.encode(part)) <= announcements.LARGEST for part in parts)
-    subscriptions = Deaf()
+    subscriptions = FakeBus()
     following = await Following(url, subscriptions, reads={"source": (Seen,)}).start()
     assert following.follower.positions["source"].seq == 2001
-    from_bus = await Following(url, Deaf(), service="other").start()
+    from_bus = await Following(url, FakeBus(), service="other").start()
     assert seqs(from_bus) == appended
     assert [entry.digest for part in parts for entry in part.entries][-1] == writer.log.head.digest
     previous = kept.batches[0].entries[-1].digest
@@ -200,13 +200,13 @@ async def test_types_that_are_not_declared_are_skipped(writer: Writer, following
     await read.close()
 
 
-async def test_the_writers_own_state_is_folded_before_append_returns(url: str, bus: Bus, ear: Bus) -> None:
-    following = await Following(url, ear, reads={"source": (Seen,)}).start()
+async def test_the_writers_own_state_is_folded_before_append_returns(url: str, bus: Bus, follower_bus: Bus) -> None:
+    following = await Following(url, follower_bus, reads={"source": (Seen,)}).start()
     following.follower._own, following.follower._own_kinds = "source", frozenset((Seen,))
     writer = Writer(url, bus)
     writer.log._committed = following.follower.own
     announced: list[bytes] = []
-    await ear.subscribe(
+    await follower_bus.subscribe(
         announcements.batch_subject("source"), announced.append
     )  # subscribed after the follower, so the follower gets each message first
     await writer.start()
@@ -241,7 +241,7 @@ async def test_the_first_event_of_an_append_records_the_basis_of_the_decision(
     assert rows[0].at.timestamp() == 1.234567, "whole microseconds"
 
 
-async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer, ear: Bus) -> None:
+async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer, follower_bus: Bus) -> None:
     class Keep:
         SCHEMA = 1
 
@@ -257,7 +257,7 @@ async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer,
 
         def restore(self, data: bytes) -> None: ...
 
-    received = await Following(url, ear, new_state=Keep, reads={"source": (Seen,)}).start()
+    received = await Following(url, follower_bus, new_state=Keep, reads={"source": (Seen,)}).start()
     await writer.see(30, size=4, text="é…")
     await until(lambda: len(received.state.records) == 30)
     read = await Following(url, None, new_state=Keep, reads={"source": (Seen,)}).start()

@@ -21,7 +21,7 @@ from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
 
-class Unlike(Event, frozen=True, tag="koord.source.Seen.v1"):
+class UndecodableSeen(Event, frozen=True, tag="koord.source.Seen.v1"):
     """An event with the stored name of Seen and data that cannot be decoded as Seen."""
 
     KEY: ClassVar[str] = "name"
@@ -45,7 +45,7 @@ async def parked(url: str) -> list[tuple[str, str, int]]:
 
 
 BAD: dict[str, Event] = {
-    "decoded": Unlike(name="bad", number="three"),
+    "decoded": UndecodableSeen(name="bad", number="three"),
     "folded": Seen(name="unfoldable"),
 }
 
@@ -69,7 +69,7 @@ async def test_an_event_from_the_bus_that_cannot_be_read_stops_the_follower_and_
 
 @pytest.mark.parametrize("cannot_be", BAD)
 async def test_an_event_that_cannot_be_read_stops_a_start_until_it_is_skipped(
-    url: str, writer: Writer, registry: ServiceStore, cannot_be: str, ear: Bus
+    url: str, writer: Writer, registry: ServiceStore, cannot_be: str, follower_bus: Bus
 ) -> None:
     good, bad, after = await writer.append(Seen(name="good"), BAD[cannot_be], Seen(name="after"))
     for _ in range(2):
@@ -83,7 +83,7 @@ async def test_an_event_that_cannot_be_read_stops_a_start_until_it_is_skipped(
         await registry.skip("source", 99, reason="mistyped", by="someone")
     await registry.skip("source", bad, reason="written by a faulty release", by="someone")
     assert await parked(url) == []
-    following = await Following(url, ear).start()
+    following = await Following(url, follower_bus).start()
     assert list(following.state.seen) == [good, after]
     assert following.follower.positions["source"] == writer.log.head
     (again,) = await writer.append(Seen(name="again"))
@@ -183,11 +183,11 @@ def _from_v1(old: dict[str, Any]) -> Met:
 
 
 async def test_a_stored_old_version_is_read_through_its_upcaster(
-    url: str, writer: Writer, ear: Bus, monkeypatch: pytest.MonkeyPatch
+    url: str, writer: Writer, follower_bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(UPCASTERS, "koord.source.Met.v1", Upcaster(Met, _from_v1))
     reads = {"source": (Seen, Met)}
-    received = await Following(url, ear, new_state=MetState, reads=reads).start()
+    received = await Following(url, follower_bus, new_state=MetState, reads=reads).start()
     await writer.append(MetV1(name="ann"), Seen(name="x"), Met(whom="ben", times=7), MetV1(name="clara"))
     expected = [("ann", 3), ("ben", 7), ("clara", 5)]
     await until(lambda: received.state.met == expected)

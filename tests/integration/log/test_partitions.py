@@ -54,8 +54,8 @@ async def test_two_partitions_are_kept_ahead_of_the_head(narrow: str, writer: Wr
     assert writer.log._room == 50
 
 
-async def test_one_append_may_span_any_number_of_partitions(narrow: str, writer: Writer, ear: Bus) -> None:
-    following = await Following(narrow, ear).start()
+async def test_one_append_may_span_any_number_of_partitions(narrow: str, writer: Writer, follower_bus: Bus) -> None:
+    following = await Following(narrow, follower_bus).start()
     appended = await writer.append(*(Seen(name=f"n{number}") for number in range(123)))
     assert await partitions(narrow) == numbered(*range(15))
     appended += await writer.see(77, size=30)

@@ -141,13 +141,13 @@ async def test_postgres_restarts_under_load(
     own_postgres: EmbeddedPostgres,
     server: EmbeddedNats,
     bus: Bus,
-    ear: Bus,
+    follower_bus: Bus,
     tmp_path: Path,
     restart: Callable[[EmbeddedPostgres], Awaitable[None]],
 ) -> None:
     url = own_postgres.url
     source, copiers = Source(url, bus), Copiers(url, server.url, tmp_path)
-    following = await Following(url, ear).start()
+    following = await Following(url, follower_bus).start()
     try:
         for replica in ("a", "b"):
             copiers.start(replica)
@@ -176,11 +176,11 @@ async def test_postgres_restarts_under_load(
 
 
 async def test_a_postgres_restored_to_an_earlier_point_is_noticed_and_folded_anew(
-    own_postgres: EmbeddedPostgres, server: EmbeddedNats, bus: Bus, ear: Bus, tmp_path: Path
+    own_postgres: EmbeddedPostgres, server: EmbeddedNats, bus: Bus, follower_bus: Bus, tmp_path: Path
 ) -> None:
     url = own_postgres.url
     source, copiers = Source(url, bus), Copiers(url, server.url, tmp_path)
-    following = await Following(url, ear).start()
+    following = await Following(url, follower_bus).start()
     quiet = await Following(url, None, service="quiet").start()
     try:
         copiers.start("a", KOORD_SNAPSHOT_INTERVAL_S="0.5")

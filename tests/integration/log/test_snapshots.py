@@ -208,7 +208,7 @@ async def test_a_rebuild_agrees_with_a_sound_state_and_names_the_event_behind_a_
     await following.close()
 
 
-def test_the_first_difference_is_named_by_what_rows_begin_with() -> None:
+def test_the_first_difference_is_named_by_the_first_text_of_a_row() -> None:
     ours = {"nodes": [["a", 1], ["b", 2], ["c", 3]], "cycle": 7}
     assert first_difference(ours, {"nodes": [["a", 1], ["b", 5], ["c", 3]], "cycle": 7}) == ("nodes", "b", "1")
     assert first_difference(ours, {"nodes": [["a", 1], ["c", 3]], "cycle": 7}) == ("nodes", "b")
@@ -216,7 +216,9 @@ def test_the_first_difference_is_named_by_what_rows_begin_with() -> None:
     assert first_difference({"x": [1, 2]}, {"x": [1, 2, 3]}) == ("x", "2")
 
 
-async def test_a_writer_may_not_emit_what_a_registered_follower_cannot_read(url: str, registry: ServiceStore) -> None:
+async def test_a_writer_may_not_emit_types_that_a_registered_follower_cannot_read(
+    url: str, registry: ServiceStore
+) -> None:
     writes = ServiceStore(Database(url), "source-writer")
     await registry.register({"source": 1}, {"source": ["koord.source.Met.v1", "koord.source.Seen.v1"]})
     await writes.check_readers("source", ["koord.source.Seen.v1", "koord.source.Unheard.v1"])

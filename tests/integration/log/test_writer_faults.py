@@ -23,7 +23,7 @@ HOLDER = """
 
 
 @pytest.fixture(autouse=True)
-def _say_what_they_logged(copiers: Copiers, request: pytest.FixtureRequest) -> object:
+def _show_logs_of_a_failed_test(copiers: Copiers, request: pytest.FixtureRequest) -> object:
     yield
     print(copiers.logs())  # shown when the test has failed
 
@@ -89,7 +89,7 @@ async def test_a_stopped_writer_is_replaced_within_seconds_and_writes_nothing_wh
     assert {row.actor for row in found if row.seq >= taken_over} == {"copier@b"}
 
 
-async def test_a_writer_whose_lock_connection_alone_is_cut_ends_and_its_standby_goes_on(
+async def test_a_writer_whose_lock_connection_alone_is_cut_ends_and_its_standby_continues(
     url: str, writer: Writer, copiers: Copiers
 ) -> None:
     first = copiers.start("a")
@@ -107,7 +107,7 @@ async def test_a_writer_whose_lock_connection_alone_is_cut_ends_and_its_standby_
     assert_each_once(await copies(url), seqs)
 
 
-async def test_of_two_writers_at_once_exactly_one_goes_on(url: str, writer: Writer, copiers: Copiers) -> None:
+async def test_of_two_writers_at_once_exactly_one_continues(url: str, writer: Writer, copiers: Copiers) -> None:
     load = Load(writer)
     copiers.start("a")
     copiers.start("b")
@@ -144,7 +144,7 @@ async def test_a_drained_writer_hands_over_with_a_snapshot(url: str, writer: Wri
     assert_each_once(await copies(url), seqs)
 
 
-async def test_a_writer_refuses_to_start_while_a_follower_cannot_read_what_it_emits(
+async def test_a_writer_refuses_to_start_while_a_follower_cannot_read_its_types(
     url: str, writer: Writer, copiers: Copiers
 ) -> None:
     admin = await asyncpg.connect(url)

@@ -133,7 +133,7 @@ async def test_each_shard_accepts_the_reports_of_its_own_nodes(
         await until(lambda: on.reports("metrics-1"), holds=len)
 
 
-async def test_after_a_kill_it_goes_on_and_its_state_equals_the_fold_of_its_log(
+async def test_after_a_kill_it_continues_and_its_state_equals_the_fold_of_its_log(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, env={"KOORD_REBUILD_INTERVAL_S": "1"}) as on:

@@ -104,7 +104,7 @@ async def test_a_node_slo_published_while_the_agent_was_away_arrives_when_it_is_
     await agent.stop()
 
 
-async def test_the_rules_of_the_guide_let_an_agent_do_what_it_does_and_nothing_of_others(tmp_path: Path) -> None:
+async def test_the_rules_of_the_guide_permit_an_agent_its_own_topics_and_no_others(tmp_path: Path) -> None:
     rules = [line.strip() for line in SECURITY.read_text().splitlines() if line.startswith("    pattern ")]
     received: list[bytes] = []
     async with started(tmp_path, "\n".join([*rules, "user ingest", "topic readwrite koord/node/#", ""])) as broker:

@@ -25,7 +25,7 @@ def ours(name: str, of: str, cpu: str, at: str = "") -> Event:
     return msgspec.structs.replace(observed, object=msgspec.structs.replace(observed.object, spec=spec))
 
 
-def roomy(name: str) -> Event:
+def large_node(name: str) -> Event:
     return NodeObserved(node=name, object=roomy_node(name, cpu="64", memory="64Gi"))
 
 
@@ -43,7 +43,7 @@ async def test_a_quota_admits_as_many_pods_as_fit_and_the_next_when_one_is_delet
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, *BOTH) as on:
-        await on.see(roomy("n1"), quota("a", "4", "4"), quota("b", "4", "60"))
+        await on.see(large_node("n1"), quota("a", "4", "4"), quota("b", "4", "60"))
         await on.see(*(ours(f"a{n}", "a", "1") for n in range(10)), *(ours(f"b{n}", "b", "1") for n in range(10)))
         await on.see(*(ours(f"free{n}", "", "1") for n in range(5)))
         await until(lambda: placed(on), holds=lambda found: len(found) == 19)
@@ -74,7 +74,7 @@ async def test_while_the_ledger_is_away_pods_with_a_quota_wait_and_all_others_ar
 ) -> None:
     env = {"scheduler": {"KOORD_SCHEDULER_QUOTA_TIMEOUT_S": "0.5"}}
     async with stage(database, nats, tmp_path, *BOTH, env=env) as on:
-        await on.see(roomy("n1"), quota("a", "8", "8"))
+        await on.see(large_node("n1"), quota("a", "8", "8"))
         await on.see(ours("a0", "a", "1"))
         await until(lambda: placed(on), holds=lambda found: set(found) == {"a0"})
         ledger = on.supervisor.units["quota-ledger"].process
@@ -105,7 +105,7 @@ async def test_a_service_that_ends_during_charging_leaves_every_pod_charged_once
     database: str, nats: EmbeddedNats, tmp_path: Path, service: str, failpoint: str
 ) -> None:
     async with stage(database, nats, tmp_path, *BOTH, env={service: {"KOORD_FAILPOINT": failpoint}}) as on:
-        await on.see(roomy("n1"), quota("a", "6", "6"), quota("b", "20", "60"))
+        await on.see(large_node("n1"), quota("a", "6", "6"), quota("b", "20", "60"))
         for n in range(10):
             await on.see(ours(f"a{n}", "a", "1"), ours(f"b{n}", "b", "2"))
             await asyncio.sleep(0.15)

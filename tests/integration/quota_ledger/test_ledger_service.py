@@ -59,7 +59,7 @@ async def test_a_cycle_that_ends_without_the_pod_or_is_rejected_reverts_the_char
         assert (await on.request(2, ("p1", "p2"))).charged == {"p1": "a", "p2": "a"}
 
 
-async def test_a_group_is_charged_whole_or_not_at_all_and_others_go_on(
+async def test_a_group_is_charged_as_a_whole_or_not_at_all_and_others_are_still_charged(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, LEDGER) as on:

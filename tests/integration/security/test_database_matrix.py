@@ -330,7 +330,7 @@ async def test_other_databases_of_the_server_are_closed(roles: Roles, login: str
         ("postgres", ""),
     ],
 )
-async def test_no_password_and_a_wrong_one_are_refused(roles: Roles, user: str, password: str) -> None:
+async def test_a_missing_and_a_wrong_password_are_rejected(roles: Roles, user: str, password: str) -> None:
     place = roles.secured.owner.rpartition("@")[2]
     with pytest.raises(
         (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidPasswordError, asyncpg.InterfaceError)
@@ -338,7 +338,7 @@ async def test_no_password_and_a_wrong_one_are_refused(roles: Roles, user: str, 
         await asyncpg.connect(f"postgresql://{user}:{password}@{place}")
 
 
-async def test_a_session_of_another_role_is_not_ended_and_its_lock_not_taken(roles: Roles) -> None:
+async def test_the_session_and_the_lock_of_another_role_are_out_of_reach(roles: Roles) -> None:
     async with roles.as_role("scheduler") as holder:
         await holder.execute("select koord_writer('scheduling')")
         pid = holder.get_server_pid()

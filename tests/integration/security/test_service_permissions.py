@@ -176,7 +176,7 @@ async def test_a_wrong_password_and_a_missing_right_are_errors_that_name_the_cau
     await right.close()
 
 
-async def test_every_service_runs_with_its_own_login_and_is_refused_nothing(
+async def test_every_service_runs_with_its_own_login_and_is_denied_nothing(
     secured: Secured, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("running")
