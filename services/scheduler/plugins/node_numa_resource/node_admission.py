@@ -4,6 +4,7 @@ Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream
 pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
 """
 
+from functools import cached_property
 from typing import Protocol
 
 from services.scheduler.framework.reasons import Reason
@@ -34,6 +35,25 @@ class NodeAmounts(Protocol):
 
     @property
     def requested(self) -> Amounts: ...  # noqa: D102
+
+
+class _AmountsRead(Exception):
+    """A result depends on amounts of the whole node."""
+
+
+class _NoAmounts:
+    """Takes the place of amounts of a whole node to find out if a result depends on them."""
+
+    @property
+    def allocatable(self) -> Amounts:
+        raise _AmountsRead
+
+    @property
+    def requested(self) -> Amounts:
+        raise _AmountsRead
+
+
+_NO_AMOUNTS = _NoAmounts()
 
 
 class NodeAdmission:
@@ -71,6 +91,22 @@ class NodeAdmission:
     def allocates(self) -> bool:
         """Returns True where an allocation is recorded: the pod or the node requires CPUs of its own or a NUMA policy."""
         return self.request.binds or bool(self.policy)
+
+    @cached_property
+    def filter_of_state(self) -> tuple[Rejection | None] | None:
+        """The result of `filter` on all nodes in this state; None where it depends on amounts of the whole node."""
+        try:
+            return (self.filter(_NO_AMOUNTS),)
+        except _AmountsRead:
+            return None
+
+    @cached_property
+    def score_of_state(self) -> int | None:
+        """The score of all nodes in this state; None where it depends on amounts of the whole node."""
+        try:
+            return self.score(_NO_AMOUNTS)
+        except _AmountsRead:
+            return None
 
     def filter(self, whole: NodeAmounts) -> Rejection | None:
         """The rejection of the node; None when it passes."""

@@ -6,12 +6,13 @@ with equal options and equal usage share one CachedNode, which is evaluated once
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.kernels.tiles import Bools
+from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.node_numa_resource import policies
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.api_view import node_view
@@ -21,6 +22,8 @@ from services.scheduler.plugins.node_numa_resource.node_usage import Allocation,
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class _PodAllocation(NamedTuple):
@@ -52,6 +55,7 @@ class NumaCache(PluginCache):
         self._cached_nodes: dict[int, CachedNode] = {}
         self._options_keys: dict[int, Hashable] = {}
         self._states = NodeStates()
+        self._numbers: Int64 = np.zeros(0, np.int64)  # of the state by row; 0: not computed
 
     # updates by the scheduling cache
 
@@ -63,7 +67,7 @@ class NumaCache(PluginCache):
         if node is None:
             self._options.pop(row, None)
             self._options_keys.pop(row, None)
-            self._cached_nodes.pop(row, None)
+            self._drop_state(row)
         else:
             self._nodes[row] = node
             self._rows[node.metadata.name] = row
@@ -84,13 +88,13 @@ class NumaCache(PluginCache):
         allocation = allocation_of({**(assignment.pod_class.pod.metadata.annotations or {}), **assignment.allocation})
         if allocation:
             self._pods.setdefault(row, {})[uid] = _PodAllocation(assignment.assigned_ns, uid, allocation)
-            self._cached_nodes.pop(row, None)
+            self._drop_state(row)
 
     def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (it is known by its uid)
         """Counts the pod's allocation no longer."""
         pods = self._pods.get(row, {})
         if pods.pop(uid, None) is not None:
-            self._cached_nodes.pop(row, None)
+            self._drop_state(row)
             if not pods:
                 del self._pods[row]
 
@@ -133,11 +137,23 @@ class NumaCache(PluginCache):
             key = self._options_keys[row] = options_key(options)
         return self._states.of(options, key, NodeUsage(options.topology, allocations), self.max_pods)
 
+    def state_numbers(self, rows: Int64) -> Int64:
+        """int64[all rows]: the numbers of the nodes' states, valid in these rows."""
+        numbers = self._numbers
+        for row in rows[numbers[rows] == 0].tolist():
+            numbers[row] = self.cached_node(row).number
+        return numbers
+
+    def _drop_state(self, row: int) -> None:
+        self._cached_nodes.pop(row, None)
+        self._reach(row + 1)
+        self._numbers[row] = 0
+
     def _set_options(self, row: int) -> None:
         node = self._nodes[row]
         self._options[row] = options = node_options(node, self._topologies.get(node.metadata.name))
         self._options_keys.pop(row, None)
-        self._cached_nodes.pop(row, None)
+        self._drop_state(row)
         self._reach(row + 1)
         wishes = options.numa_policy or options.bind_policy != policies.NODE_NONE
         ratios = (options.ratios.get("cpu", 1), options.node_ratios.get("cpu", 1))
@@ -147,13 +163,14 @@ class NumaCache(PluginCache):
     def _reach(self, size: int) -> None:
         if size > len(self.plain):
             self.plain, self.valid = (_longer(array, 2 * size) for array in (self.plain, self.valid))
+            self._numbers = _longer(self._numbers, 2 * size)
 
 
 def _age(pod_allocation: _PodAllocation) -> tuple[int, str]:
     return pod_allocation.since_ns, pod_allocation.uid
 
 
-def _longer(array: Bools, size: int) -> Bools:
-    longer = np.zeros(size, np.bool_)
+def _longer(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
+    longer = np.zeros(size, array.dtype)
     longer[: len(array)] = array
     return longer

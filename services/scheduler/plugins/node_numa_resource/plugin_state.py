@@ -3,10 +3,11 @@
 Nodes and classes without NUMA requirements are scored at once, all others node by node.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import copy
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin_state import PluginState
@@ -14,15 +15,13 @@ from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
 from services.scheduler.kernels.resources import allocation_scores
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
-from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements, RequirementsByClass
-from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
+from services.scheduler.plugins.node_numa_resource.class_requirements import RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
-from services.scheduler.plugins.node_numa_resource.node_states import CachedNode
-from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection
 from services.scheduler.plugins.node_numa_resource.policies import MOST
 from services.scheduler.plugins.node_numa_resource.rejection_numbers import CycleRejections
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, Strategies, score
+from services.scheduler.plugins.node_numa_resource.singly_evaluated import SinglyEvaluated
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 
@@ -42,21 +41,16 @@ class NumaState(PluginState):
         self._requirements = requirements
         self._rejections = rejections
         self.snapshot = snapshot
-        self._numa_cache = numa_cache
         size = snapshot.size
         self._alive: Bools = snapshot.table.alive[:size].copy()
         self._alive_count = int(np.count_nonzero(self._alive))
         plain, valid = numa_cache.sized(size)
         self._not_plain = _some(self._alive & ~plain)
         self._not_for_bound = _some(self._alive & ~(plain & valid))
-        names = dict.fromkeys(("cpu", *(name for name, _ in strategies.weights)))
-        self.columns = [(name, column) for name in names if (column := snapshot.column(name)) >= 0]
         self._scored = tuple(snapshot.column(name) for name, _ in strategies.weights)
         self._unscored = (-1,) * len(self._scored)
         self._weights = tuple(weight for _, weight in strategies.weights)
-        self._more: dict[int, list[Allocation]] = {}
-        self._gone: dict[int, list[Allocation]] = {}
-        self._cached_nodes: dict[int, CachedNode] = {}
+        self._singly = SinglyEvaluated(strategies, rejections, snapshot, numa_cache)
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns True where the class has requirements or a node has a policy, whatever the requested amounts."""
@@ -97,9 +91,9 @@ class NumaState(PluginState):
         singly = self._singly_evaluated(class_requirements.requirements)
         if singly is None or not (singly := singly[rows]).any():
             return None
+        places, which = _places(singly, rows)
         results = np.zeros(count, np.int64)
-        for place, row in self._places(singly, rows):
-            results[place] = self._result(class_requirements, row)
+        results[places] = self._singly.filter(class_requirements, which)
         return results
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
@@ -110,7 +104,7 @@ class NumaState(PluginState):
         if isinstance(class_requirements, Rejection):
             return self._rejections.number(class_requirements)
         return (
-            self._result(class_requirements, row)
+            self._singly.filter_at(class_requirements, row)
             if self._is_singly_evaluated(class_requirements.requirements, row)
             else 0
         )
@@ -123,8 +117,8 @@ class NumaState(PluginState):
         scores = self._scores_of_nodes(class_requirements.requirements, rows)
         singly = self._singly_evaluated(class_requirements.requirements)
         if singly is not None:
-            for place, row in self._places(singly[rows], rows):
-                scores[place] = self._score(class_requirements, row)
+            places, which = _places(singly[rows], rows)
+            scores[places] = self._singly.score(class_requirements, which)
         return scores
 
     def score_at(self, pod_class: PodClass, row: int) -> int:
@@ -133,8 +127,8 @@ class NumaState(PluginState):
         if class_requirements is None or isinstance(class_requirements, Rejection):
             return 0
         if self._is_singly_evaluated(class_requirements.requirements, row):
-            return self._score(class_requirements, row)
-        whole, strategies = _RowAmounts(self, row), self._strategies
+            return self._singly.score_at(class_requirements, row)
+        whole, strategies = self._singly.amounts(row), self._strategies
         requirements = class_requirements.requirements
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, requirements.requests)
 
@@ -165,7 +159,7 @@ class NumaState(PluginState):
             class_requirements.requirements, row
         ):
             return {}
-        admission = self._admission(class_requirements, row)
+        admission = self._singly.admission(class_requirements, row)
         allocation = admission.reserve()
         if isinstance(allocation, Rejection):
             return self._rejections.number(allocation)
@@ -179,29 +173,20 @@ class NumaState(PluginState):
         """Counts the allocation of the pod."""
         allocation = allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations})
         if allocation:
-            self._more.setdefault(row, []).append(allocation)
-            self._cached_nodes.pop(row, None)
+            self._singly.assume(row, allocation)
 
     def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the allocation no longer. It is the last one: of pods that share a CPU, the last one's policy counts."""
         if allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations}):
-            self._more[row].pop()
-            if not self._more[row]:
-                del self._more[row]
-            self._cached_nodes.pop(row, None)
+            self._singly.undo_assume(row)
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Frees the allocation of a running pod, or counts it again."""
         allocation = allocation_of(
             {**(assignment.pod_class.pod.metadata.annotations or {}), **(assignment.allocation or {})}
         )
-        if not allocation:
-            return
-        gone = self._gone.setdefault(row, [])
-        gone.remove(allocation) if sign > 0 else gone.append(allocation)
-        if not gone:
-            del self._gone[row]
-        self._cached_nodes.pop(row, None)
+        if allocation:
+            self._singly.release(row, allocation, sign)
 
     def _singly_evaluated(self, requirements: PodRequirements) -> Bools | None:
         """bool[rows]: nodes that have to be evaluated one by one; None when there are none."""
@@ -209,29 +194,9 @@ class NumaState(PluginState):
             return self._alive
         return self._not_for_bound if requirements.bind else self._not_plain
 
-    @staticmethod
-    def _places(singly: Bools, rows: Rows) -> Iterator[tuple[int, int]]:
-        """(place among the rows, row) of the nodes to evaluate singly."""
-        for place in np.flatnonzero(singly).tolist():
-            yield place, place if isinstance(rows, slice) else int(rows[place])
-
     def _is_singly_evaluated(self, requirements: PodRequirements, row: int) -> bool:
         singly = self._singly_evaluated(requirements)
         return singly is not None and bool(singly[row])
-
-    def _admission(self, class_requirements: ClassRequirements, row: int) -> NodeAdmission:
-        cached_node = self._cached_nodes.get(row)
-        if cached_node is None:
-            cached_node = self._numa_cache.cached_node(row, self._more.get(row, ()), self._gone.get(row, ()))
-            if row in self._more or row in self._gone:
-                self._cached_nodes[row] = cached_node
-        return cached_node.admission(class_requirements, self._strategies)
-
-    def _result(self, class_requirements: ClassRequirements, row: int) -> int:
-        return self._rejections.number(self._admission(class_requirements, row).filter(_RowAmounts(self, row)))
-
-    def _score(self, class_requirements: ClassRequirements, row: int) -> int:
-        return self._admission(class_requirements, row).score(_RowAmounts(self, row))
 
     def _scores_of_nodes(self, requirements: PodRequirements, rows: Rows) -> Int64:
         """The scores of nodes as wholes, without policies and amplification."""
@@ -255,24 +220,10 @@ class NumaState(PluginState):
         return AllocationTerm(columns, self._unscored, requested, self._weights, self._strategies.of_node == MOST)
 
 
-class _RowAmounts:
-    """Amounts of a whole node, of the resources that count; read on access."""
-
-    __slots__ = ("_row", "_state")
-
-    def __init__(self, state: NumaState, row: int) -> None:
-        self._state = state
-        self._row = row
-
-    @property
-    def allocatable(self) -> dict[str, int]:
-        item = self._state.snapshot.table.allocatable.item
-        return {name: item(self._row, column) for name, column in self._state.columns}
-
-    @property
-    def requested(self) -> dict[str, int]:
-        item = self._state.snapshot.requested.item
-        return {name: item(self._row, column) for name, column in self._state.columns}
+def _places(singly: Bools, rows: Rows) -> tuple[NDArray[np.intp], Int64]:
+    """(places among the rows, rows) of the nodes to evaluate singly; `singly` is bool[rows]."""
+    places = np.flatnonzero(singly)
+    return places, places if isinstance(rows, slice) else np.asarray(rows)[places]
 
 
 def _some(rows: Bools) -> Bools | None:

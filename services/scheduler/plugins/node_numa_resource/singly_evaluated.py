@@ -1,0 +1,154 @@
+"""Filter results and scores of nodes that are evaluated singly, by their policies and the usage of their CPUs and zones.
+
+Nodes in one state have one result, so that a class is evaluated once for each state, not for each node. Exceptions are
+results that depend on amounts of the whole node, as with amplified CPU.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements
+from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
+from services.scheduler.plugins.node_numa_resource.node_states import CachedNode
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
+from services.scheduler.plugins.node_numa_resource.rejection_numbers import CycleRejections
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
+
+FEW = 8
+"""Number of nodes up to which the search for equal states costs more than it saves."""
+
+_DEPENDS = -1
+"""In place of a result: it depends on amounts of the whole node."""
+
+
+class SinglyEvaluated:
+    """The nodes of one cycle: as cached, with the allocations that the cycle has made and released."""
+
+    def __init__(
+        self, strategies: Strategies, rejections: CycleRejections, snapshot: CycleSnapshot, numa_cache: NumaCache
+    ) -> None:
+        self._strategies = strategies
+        self._rejections = rejections
+        self._snapshot = snapshot
+        self._numa_cache = numa_cache
+        names = dict.fromkeys(("cpu", *(name for name, _ in strategies.weights)))
+        self._columns = [(name, column) for name in names if (column := snapshot.column(name)) >= 0]
+        self._more: dict[int, list[Allocation]] = {}
+        self._gone: dict[int, list[Allocation]] = {}
+        self._changed: dict[int, CachedNode] = {}
+
+    # allocations of the cycle
+
+    def assume(self, row: int, allocation: Allocation) -> None:
+        """Counts an allocation."""
+        self._more.setdefault(row, []).append(allocation)
+        self._changed.pop(row, None)
+
+    def undo_assume(self, row: int) -> None:
+        """Counts the last allocation no longer."""
+        self._more[row].pop()
+        if not self._more[row]:
+            del self._more[row]
+        self._changed.pop(row, None)
+
+    def release(self, row: int, allocation: Allocation, sign: int) -> None:
+        """Frees an allocation of the cache (-1), or counts it again (+1)."""
+        gone = self._gone.setdefault(row, [])
+        gone.remove(allocation) if sign > 0 else gone.append(allocation)
+        if not gone:
+            del self._gone[row]
+        self._changed.pop(row, None)
+
+    # results
+
+    def filter(self, class_requirements: ClassRequirements, rows: Int64) -> Int64:
+        """The filter results of nodes; 0: the node passes."""
+        return self._by_state(class_requirements, rows, self._state_result, self.filter_at)
+
+    def score(self, class_requirements: ClassRequirements, rows: Int64) -> Int64:
+        """The scores of nodes, 0..100."""
+        return self._by_state(class_requirements, rows, self._state_score, self.score_at)
+
+    def filter_at(self, class_requirements: ClassRequirements, row: int) -> int:
+        """The filter result of one node."""
+        admission = self.admission(class_requirements, row)
+        result = self._state_result(admission)
+        return self._rejections.number(admission.filter(self.amounts(row))) if result == _DEPENDS else result
+
+    def score_at(self, class_requirements: ClassRequirements, row: int) -> int:
+        """The score of one node."""
+        admission = self.admission(class_requirements, row)
+        score = admission.score_of_state
+        return admission.score(self.amounts(row)) if score is None else score
+
+    def admission(self, class_requirements: ClassRequirements, row: int) -> NodeAdmission:
+        """The admission of the class to a node."""
+        return self._node(row).admission(class_requirements, self._strategies)
+
+    def amounts(self, row: int) -> "RowAmounts":
+        """Amounts of the whole node."""
+        return RowAmounts(self._snapshot, self._columns, row)
+
+    def _node(self, row: int) -> CachedNode:
+        node = self._changed.get(row)
+        if node is None:
+            node = self._numa_cache.cached_node(row, self._more.get(row, ()), self._gone.get(row, ()))
+            if row in self._more or row in self._gone:
+                self._changed[row] = node
+        return node
+
+    def _state_result(self, admission: NodeAdmission) -> int:
+        found = admission.filter_of_state
+        return _DEPENDS if found is None else self._rejections.number(found[0])
+
+    @staticmethod
+    def _state_score(admission: NodeAdmission) -> int:
+        score = admission.score_of_state
+        return _DEPENDS if score is None else score
+
+    def _by_state(
+        self,
+        class_requirements: ClassRequirements,
+        rows: Int64,
+        of_state: Callable[[NodeAdmission], int],
+        of_row: Callable[[ClassRequirements, int], int],
+    ) -> Int64:
+        """[rows]: `of_state` for each state that one of the nodes is in, `of_row` where that depends on the node."""
+        if len(rows) <= FEW:
+            return np.array([of_row(class_requirements, row) for row in rows.tolist()], np.int64)
+        numbers = self._numa_cache.state_numbers(rows).copy()
+        for row in self._more.keys() | self._gone.keys():
+            numbers[row] = self._node(row).number
+        _, first, state_of = np.unique(numbers[rows], return_index=True, return_inverse=True)
+        admissions = (self.admission(class_requirements, row) for row in rows[first].tolist())
+        found: Int64 = np.array([of_state(admission) for admission in admissions], np.int64)[state_of]
+        for place in np.flatnonzero(found == _DEPENDS).tolist():
+            found[place] = of_row(class_requirements, int(rows[place]))
+        return found
+
+
+class RowAmounts:
+    """Amounts of a whole node, of the resources that count; read on access."""
+
+    __slots__ = ("_columns", "_row", "_snapshot")
+
+    def __init__(self, snapshot: CycleSnapshot, columns: list[tuple[str, int]], row: int) -> None:
+        self._snapshot = snapshot
+        self._columns = columns
+        self._row = row
+
+    @property
+    def allocatable(self) -> dict[str, int]:
+        """The allocatable amounts."""
+        item = self._snapshot.table.allocatable.item
+        return {name: item(self._row, column) for name, column in self._columns}
+
+    @property
+    def requested(self) -> dict[str, int]:
+        """The requests of the node's pods."""
+        item = self._snapshot.requested.item
+        return {name: item(self._row, column) for name, column in self._columns}
