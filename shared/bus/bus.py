@@ -184,8 +184,8 @@ class Bus:
         await self._subscribe(subscribe)
 
     async def request(self, subject: str, data: bytes, *, deadline_s: float) -> bytes:
-        """Sends a request and returns the response. Repeats it while nobody is subscribed to the subject, never once it
-        was delivered.
+        """Sends a request and returns the response. Repeats it while no service is subscribed to the subject, never
+        once it was delivered.
 
         Raises:
             NoResponse: no response within the deadline.

@@ -23,7 +23,7 @@ class _Made(msgspec.Struct):
 async def messages(bus: Bus, stream: str) -> AsyncIterator[bytes]:
     """Yields the data of every message of a stream from its first on, without an end.
 
-    The consumer needs no acknowledgements and is removed when nobody has read from it for a while.
+    The consumer needs no acknowledgements and is removed when it was not read for a while.
 
     Raises:
         StreamsUnreachable: there is no connection.

@@ -71,7 +71,7 @@ class DatabaseDenied(KoordError):
     def __init__(self, dsn: str, reason: object) -> None:
         super().__init__(
             f"Postgres at {without_password(dsn)} denies it: {reason}; the rights of a login are those of its service's manifest:  "
-            "`koord migrate` grants them, and `koord credentials check` says whether the login is right"
+            "`koord migrate` grants them, and `koord credentials check` reports whether the login is right"
         )
 
 

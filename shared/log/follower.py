@@ -3,7 +3,7 @@ no event.
 
 A follower tracks the next seq of every context. Batches that arrive in order are applied at once; a repeated batch is
 dropped only with the same digest; a gap is read from Postgres after a short grace, one read per context at a time.
-Without a beacon for three seconds it polls the head, so work goes on while the bus is away.
+Without a beacon for three seconds it polls the head, so work continues while the bus is away.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ class PartitionInUse(KoordError):
 
 
 class _Named(msgspec.Struct):
-    """The resource of an object's event, which tells apart objects of several resources with the same key."""
+    """The resource of an object's event, which distinguishes objects of several resources with the same key."""
 
     resource: str = ""
 

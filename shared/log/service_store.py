@@ -48,8 +48,9 @@ class NewerState(KoordError):
 
     def __init__(self, service: str, ours: int, theirs: int, release: str) -> None:
         super().__init__(
-            f"{service} {release} has written its state with schema {theirs} and this release knows {ours}; run that release, or, "
-            f"to go back for good, remove the rows of {service} with that schema from the table snapshots"
+            f"{service} {release} has written its state with schema {theirs} and this release supports {ours}; "
+            f"run that release, or, to go back for good, remove the rows of {service} with that schema from the table "
+            "snapshots"
         )
 
 

@@ -36,7 +36,9 @@ RETRY_INTERVAL_S = 0.5
 
 
 class LostHead(KoordError):
-    """The writer no longer knows where the log ends: its connection failed, or another writer has taken over."""
+    """The writer's head is no longer known to be the end of the log: its connection failed, or another writer has taken
+    over.
+    """
 
     def __init__(self, context: str, reason: object) -> None:
         super().__init__(f"writer of {context} lost its head: {reason}; the process ends and starts over from the log")
@@ -127,7 +129,7 @@ class LogWriter:
 
         Args:
             now_ns: the instant of the decision; becomes `at`, in whole microseconds.
-            seen: positions the decision rests on; with `now_ns` and `config` it goes onto the first event.
+            seen: positions the decision rests on; with `now_ns` and `config` it is recorded in the first event.
 
         Raises:
             LostHead: the commit is in doubt or refused; the process must end.

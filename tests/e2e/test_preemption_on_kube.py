@@ -135,7 +135,7 @@ async def _a_budget_decides_and_the_capacity_is_reserved(stage: Stage, system: S
     await stage.remove("plain")  # its kubelet has ended it
     assert await stage.placed("urgent") == "b"
     assert "nodeName" not in stage.pod("lesser")["spec"]
-    assert (await _requested(system))[len(before) :] == ["plain"], "asked once"
+    assert (await _requested(system))[len(before) :] == ["plain"], "requested once"
 
 
 async def _a_budget_is_honoured(stage: Stage, system: System) -> None:

@@ -70,7 +70,7 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             probe = quota("probe", "", 0, 1000, is_parent=False)
             return "shared-weight" in annotations(cluster.api.call("POST", f"{teams.quotas()}?dryRun=All", probe))
 
-        await until(in_thread(is_requested), "webhook that is asked")
+        await until(in_thread(is_requested), "webhook that is called")
         await asyncio.to_thread(cluster.apply, EXAMPLES / "quota-trees.yaml")
         await until(
             in_thread(lambda: {f"cn-hangzhou-{zone}-root-quota" for zone in TREES} <= quotas().keys()), "root quotas"

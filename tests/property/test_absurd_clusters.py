@@ -278,7 +278,7 @@ def test_no_observation_of_a_cluster_ends_the_scheduler(
         for report in reported:
             world.view.apply(world.append("metrics-0", report, None))
         world.wait(later_s)
-        for record in world.rounds(most=20):
+        for record in world.cycles(most=20):
             msgspec.json.encode(record.event)
             if isinstance(record.event, PodPlaced):
                 assert record.event.node in world.view.nodes

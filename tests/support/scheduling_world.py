@@ -204,9 +204,9 @@ class World:
 
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:
         """Decides one cycle on the folded State. Returns its events, appended and folded."""
-        return self.say(decide(self.indexed(), self.now_ns, batch))
+        return self.append_drafts(decide(self.indexed(), self.now_ns, batch))
 
-    def rounds(self, batch: int = 256, most: int = 100) -> list[RecordedEvent]:
+    def cycles(self, batch: int = 256, most: int = 100) -> list[RecordedEvent]:
         """Decides cycles until one has nothing to do."""
         events: list[RecordedEvent] = []
         for _ in range(most):
@@ -216,7 +216,7 @@ class World:
             events += decided
         raise AssertionError(f"still deciding after {most} cycles")
 
-    def say(self, drafts: Sequence[Draft]) -> list[RecordedEvent]:
+    def append_drafts(self, drafts: Sequence[Draft]) -> list[RecordedEvent]:
         """Appends and folds drafts of the scheduler, the first with the fields that the runner sets."""
         return self.record(drafts, self.now_ns, dict(self.view.positions), self.view.config_digest)
 
@@ -239,7 +239,7 @@ class World:
         """Records a cycle of one pod that places it on the node, without evaluating the rules."""
         decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, class_index=0, node=on),))
         placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, cycle=self.view.cycle + 1, request={})
-        return self.say((Draft(decided), Draft(placed)))[1]
+        return self.append_drafts((Draft(decided), Draft(placed)))[1]
 
     def wait(self, seconds: float) -> None:
         self.now_ns += int(seconds * SECOND)

@@ -1,6 +1,6 @@
 """Counters from /proc and cgroup files, which stay open, are read from the start each time, and parsed as bytes.
 
-Reading an open file costs a third of opening it each time, and a read of a removed cgroup's file fails, which tells
+Reading an open file costs a third of opening it each time, and a read of a removed cgroup's file fails, which shows
 that it is gone.
 """
 

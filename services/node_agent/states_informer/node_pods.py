@@ -42,7 +42,9 @@ class NodePodsInformer:
             found = node_pods.decode(data, self._node)
         except BadNodePods as error:
             self.refused += 1
-            log.error("pods are refused; the last good ones stay in force", extra={"why": str(error)})  # noqa: TRY400  the text says what is wrong
+            log.error(  # noqa: TRY400  the text says what is wrong
+                "a message with pods is rejected; the last good one stays in force", extra={"why": str(error)}
+            )
             return False
         if self.in_force is not None and found.position <= self.in_force.position:
             return False

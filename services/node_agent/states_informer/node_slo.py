@@ -66,7 +66,7 @@ class NodeSloInformer:
         except BadNodeSlo as error:
             self.refused += 1
             log.error(  # noqa: TRY400  the text says what is wrong
-                "a NodeSLO is refused; the last good one stays in force",
+                "a NodeSLO is rejected; the last good one stays in force",
                 extra={"why": str(error), "in_force": self.in_force and self.in_force.position},
             )
             return False

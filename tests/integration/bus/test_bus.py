@@ -1,4 +1,4 @@
-"""The bus on a real NATS server that restarts, hangs and goes away."""
+"""The bus on a real NATS server that restarts, hangs and stops."""
 
 import asyncio
 import time

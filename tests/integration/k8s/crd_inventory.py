@@ -121,7 +121,7 @@ def content(of: Object) -> Object:
 
 
 class Store:
-    """Creates custom resources in one namespace, strictly: a field that the schema does not know is an error."""
+    """Creates custom resources in one namespace, strictly: a field that the schema does not have is an error."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.api = api

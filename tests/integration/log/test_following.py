@@ -89,7 +89,7 @@ class FakeBus:
     async def subscribe(self, subject: str, received: object) -> None:
         self.received[subject] = received
 
-    def say(self, message: Batch | Beacon) -> None:
+    def deliver(self, message: Batch | Beacon) -> None:
         subject = announcements.batch_subject if isinstance(message, Batch) else announcements.beacon_subject
         self.received[subject(message.context)](announcements.encode(message))  # type: ignore[operator]
 
@@ -112,21 +112,21 @@ async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
     following = await Following(url, subscriptions).start()
     await writer.see(6, size=2)
     for batch in kept.batches:
-        subscriptions.say(batch)
+        subscriptions.deliver(batch)
     assert len(following.state.seen) == 6
     for batch in kept.batches:
-        subscriptions.say(batch)
+        subscriptions.deliver(batch)
     assert len(following.state.seen) == 6
     reads = [task.get_name() for task in following.follower._tasks._tasks]
     assert reads == ["follower"], "a repeat with the same digest costs nothing: no read is under way or planned"
 
     last = kept.batches[-1]
     entries = [*last.entries[:-1], msgspec.structs.replace(last.entries[-1], digest=bytes(32))]
-    subscriptions.say(msgspec.structs.replace(last, entries=entries))
+    subscriptions.deliver(msgspec.structs.replace(last, entries=entries))
     await until(lambda: following.follower.repairs == 1)
     await until(lambda: following.follower.lag == 0)
     assert following.follower.reloads == 0, "the log agrees with what was folded: the message was wrong"
-    subscriptions.say(msgspec.structs.replace(last, first=last.last + 1, previous=bytes(32)))
+    subscriptions.deliver(msgspec.structs.replace(last, first=last.last + 1, previous=bytes(32)))
     await until(lambda: following.follower.repairs == 2)
     assert following.follower.positions["source"] == writer.log.head, (
         "an event that does not continue our chain is not folded"
@@ -140,10 +140,10 @@ async def test_records_from_a_superseded_writer_are_ignored(url: str) -> None:
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
     following = await Following(url, subscriptions).start()
     await writer.see(1)
-    subscriptions.say(kept.batches[-1])
+    subscriptions.deliver(kept.batches[-1])
     late = msgspec.structs.replace(kept.batches[-1], epoch=writer.log.epoch - 1, first=writer.log.head.seq + 1)
-    subscriptions.say(late)
-    subscriptions.say(Beacon("source", writer.log.epoch - 1, 999, bytes(32)))
+    subscriptions.deliver(late)
+    subscriptions.deliver(Beacon("source", writer.log.epoch - 1, 999, bytes(32)))
     assert following.follower.lag == 0
     await following.close()
     await writer.close()

@@ -116,7 +116,9 @@ async def test_older_code_refuses_a_newer_state(
     await following.start()
     await store(following, registry, schema=2)
     later = Following(url, None)
-    with pytest.raises(NewerState, match=r"test 1\.2\.3 has written its state with schema 2 and this release knows 1"):
+    with pytest.raises(
+        NewerState, match=r"test 1\.2\.3 has written its state with schema 2 and this release supports 1"
+    ):
         await later.start()
     await later.close()
 

@@ -103,7 +103,7 @@ async def recorded(on: IngestSystem) -> set[str]:
 
 
 async def ready(on: IngestSystem, broker: Broker) -> None:
-    """Waits until ingest knows the nodes and has its session."""
+    """Waits until ingest has folded the nodes and has its session."""
     await on.observe(*(NodeObserved(node=name, object=node(name)) for name in (*NODES, "first")))
     numbers = iter(range(1, 1_000))
 

@@ -1,4 +1,5 @@
-"""Messages in an outbox reach ingest, and the NodeSLO reaches its informer, through a server that comes and goes."""
+"""Messages in an outbox reach ingest, and the NodeSLO reaches its informer, through a server that stops and
+restarts."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -44,7 +44,7 @@ class Beside(World):
         """Append and fold what was compared since the last time."""
         self.indexed()
         self.read()
-        records = self.say(self.shadow.take())
+        records = self.append_drafts(self.shadow.take())
         return [record.event for record in records if isinstance(record.event, PlacementCompared)]
 
     def bind(self, name: str, to: str, **fields: object) -> None:

@@ -55,7 +55,7 @@ class Teams(World):
         )
         charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
         seen = dict(self.view.positions)
-        recorded = self.say(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(cache))))
+        recorded = self.append_drafts(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(cache))))
         self.read()
         return recorded
 

@@ -139,5 +139,5 @@ def test_a_batch_places_each_pod_where_it_would_go_alone(
             metadata = msgspec.structs.replace(template.metadata, name=f"q{number}", uid=f"q{number}")
             world.add_pod(msgspec.structs.replace(template, metadata=metadata))
         world.read()
-        batches.append(placements(world.rounds(batch)))
+        batches.append(placements(world.cycles(batch)))
     assert batches[0] == batches[1]

@@ -42,7 +42,7 @@ def played(seed: int, batch: int, *, limits: bool) -> tuple[dict[str, str], Reco
         priority = 9500 if random.random() < 0.02 else None
         world.add_pod(pod(f"p{number:03}", cpu=f"{cpu}m", priority=priority, tolerations=tolerations, ports=ports))
     world.read()
-    events = world.rounds(batch=batch, most=3 * MAX_PODS)
+    events = world.cycles(batch=batch, most=3 * MAX_PODS)
     return placements(events), records(events)
 
 
@@ -89,5 +89,5 @@ def test_pods_that_differ_in_amounts_are_placed_in_one_pass(monkeypatch: pytest.
     for number in range(MAX_PODS + 10):
         world.add_pod(pod(f"p{number:02}", cpu=f"{100 + number}m"))
     world.read()
-    assert len(placements(world.rounds(batch=256))) == MAX_PODS + 10
+    assert len(placements(world.cycles(batch=256))) == MAX_PODS + 10
     assert seen == [MAX_PODS, 10]

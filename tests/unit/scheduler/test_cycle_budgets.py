@@ -21,7 +21,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     for number in range(REFUSED):
         made.add_pod(pod(f"refused-{number}", extra={f"example.com/r{number}": "1"}))
     made.read()
-    assert not placements(made.rounds())
+    assert not placements(made.cycles())
     made.wait(60)
     return made
 

@@ -134,7 +134,7 @@ def test_a_pod_that_fits_beside_the_first_preemptor_evicts_nobody() -> None:
     world.drop_pod("x")
     world.read()
     world.wait(20)
-    assert placements(world.rounds()) == {"p": "a", "q": "a"}
+    assert placements(world.cycles()) == {"p": "a", "q": "a"}
 
 
 def test_what_the_first_preemptor_takes_up_is_not_there_for_the_second() -> None:
@@ -174,7 +174,7 @@ def test_a_budget_that_another_preemptor_used_up_is_recorded_as_violated() -> No
     ids=lambda world: world.__name__,
 )
 def test_cycles_of_one_pod_choose_the_victims_that_one_cycle_of_all_chooses(world: Callable[[], World]) -> None:
-    together, alone = world().rounds(256), world().rounds(1)
+    together, alone = world().cycles(256), world().cycles(1)
     assert (evicted(alone), nominations(alone)) == (evicted(together), nominations(together))
 
 
@@ -215,7 +215,7 @@ def test_a_victim_that_stays_may_be_chosen_again() -> None:
     world.drop_pod(goes)
     world.read()
     world.wait(20)
-    again = world.rounds()
+    again = world.cycles()
     assert (len(placements(again)), evicted(again)) == (1, [stays])
 
 

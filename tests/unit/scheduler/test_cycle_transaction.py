@@ -230,7 +230,7 @@ def test_pods_of_a_batch_go_where_cycles_of_one_pod_send_them(seed: int) -> None
         random = Random(seed)
         nodes, running = random.randrange(2, 14), random.randrange(0, 30)
         world = random_world(random, nodes, running, 40, preemptible=False)
-        found.append(placements(world.rounds(batch, most=400)))
+        found.append(placements(world.cycles(batch, most=400)))
     assert found[0] == found[1]
 
 

@@ -16,7 +16,7 @@ def test_an_old_name_on_either_side_is_todays(old: str, new: str, *, node_is_old
     world.add_pod(pod("old", extra={old: "6"}))
     world.add_pod(pod("new", extra={new: "6"}))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert len(placements(records)) == 1, "both ask for the same resource"
     (refused,) = unschedulable(records).values()
     assert refused.message == f"0/1 nodes are available: 1 Insufficient {new}."
@@ -27,7 +27,7 @@ def test_where_both_names_are_given_the_current_one_counts() -> None:
     world.add_node(node("n", extra={"koordinator.sh/batch-cpu": "9000", "kubernetes.io/batch-cpu": "1000"}))
     world.add_pod(pod("p", extra={"kubernetes.io/batch-cpu": "2000"}))
     world.read()
-    assert placements(world.rounds()) == {}
+    assert placements(world.cycles()) == {}
 
 
 def test_equal_pods_with_old_and_new_names_are_one_class_also_after_a_restart() -> None:

@@ -40,7 +40,7 @@ class Runtime:
         return nullcontext()  # nothing arrives while a decision is made
 
     async def append(self, drafts: tuple[Draft, ...], **_: Any) -> list[RecordedEvent]:
-        return self._world.say(drafts)
+        return self._world.append_drafts(drafts)
 
 
 def extender(world: World) -> ExtenderService:

@@ -99,6 +99,6 @@ def test_many_equal_stand_ins_of_a_cycle_use_nothing_either() -> None:
         world.add_pod(pod(f"a{number}", "100m", priority=9000, annotations=RESERVE))
     world.add_pod(pod("b", "1"))
     world.read()
-    decided = world.rounds()
+    decided = world.cycles()
     assert len(placements(decided)) == 41
     assert estimated_cpu(world) == (PROD_CPU if placements(decided)["b"] == "n" else 0)

@@ -41,7 +41,7 @@ def played(seed: int, batch: int, *, limits: bool) -> dict[str, str]:
         ports = (80,) if random.random() < 0.1 else ()
         world.add_pod(pod(f"p{number:02}", cpu=cpu, priority=priority, tolerations=tolerations, ports=ports))
     world.read()
-    return placements(world.rounds(batch=batch))
+    return placements(world.cycles(batch=batch))
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -82,13 +82,13 @@ def crowd(seed: int, numa: float = 0) -> World:
 @settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_pods_that_run_on_go_where_their_turns_would_send_them(seed: int) -> None:
-    assert placements(crowd(seed).rounds(batch=256)) == placements(crowd(seed).rounds(batch=1, most=300))
+    assert placements(crowd(seed).cycles(batch=256)) == placements(crowd(seed).cycles(batch=1, most=300))
 
 
 @settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.sampled_from((0.03, 0.3, 0.7)))
 def test_nodes_that_are_not_predicted_get_the_pods_of_their_turns(seed: int, numa: float) -> None:
-    together, alone = crowd(seed, numa).rounds(batch=256), crowd(seed, numa).rounds(batch=1, most=300)
+    together, alone = crowd(seed, numa).cycles(batch=256), crowd(seed, numa).cycles(batch=1, most=300)
     assert placements(together) == placements(alone)
     assert scores(together) == scores(alone)
 
@@ -112,6 +112,6 @@ def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch, numa: float) -> N
 
     monkeypatch.setattr(CycleTransaction, "place_all", counted)
     for seed in range(20):
-        crowd(seed, numa).rounds(batch=256)
+        crowd(seed, numa).cycles(batch=256)
     assert max(rows for rows, _ in runs) > MIN_PODS
     assert any(0 < found < rows for rows, found in runs), "of none did a report tell"

@@ -38,4 +38,4 @@ def test_a_pod_goes_where_there_is_room_besides_what_is_reserved() -> None:
     world.add_node(node("small", cpu="2"))
     world.add_pod(pod("p", cpu="2"))
     world.read()
-    assert placements(world.rounds()) == {"p": "small"}
+    assert placements(world.cycles()) == {"p": "small"}

@@ -51,7 +51,7 @@ def schedule(world: World, *pods: Pod) -> list[RecordedEvent]:
     for one in pods:
         world.add_pod(one)
     world.read()
-    return world.rounds()
+    return world.cycles()
 
 
 def given_to(records: Sequence[RecordedEvent]) -> dict[str, dict[str, str]]:
@@ -104,7 +104,7 @@ def test_an_allocation_is_kept_until_the_pod_has_it_in_its_annotations_and_is_fr
     world.drop_pod("a")
     world.wait(20)
     world.read()
-    assert cpus_of(world.rounds()) == {"c": "0-1"}
+    assert cpus_of(world.cycles()) == {"c": "0-1"}
 
 
 def test_a_rejected_binding_frees_the_cpus() -> None:
@@ -124,7 +124,7 @@ def test_a_node_that_passes_without_allocatable_cpus_is_skipped() -> None:
     assert placements(records) == {"p": "free"}
     world.add_pod(bound_pod("q", 14))
     world.read()
-    assert unschedulable(world.rounds())["q"].code in ("NotEnoughCpus", "InsufficientResource")
+    assert unschedulable(world.cycles())["q"].code in ("NotEnoughCpus", "InsufficientResource")
 
 
 def test_zones_of_a_node_with_a_numa_policy_are_allocated_and_later_pods_see_the_rest() -> None:
@@ -158,10 +158,10 @@ def test_a_pod_that_requires_cpus_waits_for_the_topology_of_a_node() -> None:
     assert unschedulable(records)["p"].code == "InvalidCpuTopology"
     world.wait(20)
     world.read()
-    assert world.rounds() == []
+    assert world.cycles() == []
     world.observe(reported())
     world.read()
-    assert cpus_of(world.rounds()) == {"p": "0-1"}
+    assert cpus_of(world.cycles()) == {"p": "0-1"}
 
 
 def test_without_a_topology_any_more_nothing_is_given() -> None:
@@ -249,7 +249,7 @@ def test_no_cpu_is_held_twice_and_any_history_ends_as_reading_it_from_scratch(
                 reported("a", annotations={"node.koordinator.sh/pod-cpu-allocs": "[]" if detail == 2 else ""})
             )
             world.read()
-        records = world.rounds()
+        records = world.cycles()
         if action == "refuse":
             for record in records:
                 if isinstance(record.event, PodPlaced):
@@ -301,7 +301,7 @@ def test_a_round_of_many_pods_ends_as_cycles_of_one(wishes: list[tuple[int, str,
                 one = pod(f"p{number}", cpu=str(cpus), memory=f"{cpus}Gi", annotations=notes)
             world.add_pod(one)
         world.read()
-        records = world.rounds(batch=batch)
+        records = world.cycles(batch=batch)
         return {r.event.pod_uid: (r.event.node, r.event.annotations) for r in records if isinstance(r.event, PodPlaced)}
 
     assert decided(64) == decided(1)
@@ -319,7 +319,7 @@ def test_a_pod_without_cpus_preempts_pods_of_lower_priority_that_hold_cpus() -> 
     world.drop_pod("lower")
     world.wait(20)
     world.read()
-    assert cpus_of(world.rounds()) == {"high": "8-11"}
+    assert cpus_of(world.cycles()) == {"high": "8-11"}
 
 
 def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> None:
@@ -336,7 +336,7 @@ def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> Non
     records = schedule(world, bound_pod("fits", 4, "FullPCPUs", required=True, priority=50))
     assert cpus_of(records) == {"fits": "12-15"}
     world.wait(20)
-    assert cpus_of(world.rounds()) == {"high": "8-11"}
+    assert cpus_of(world.cycles()) == {"high": "8-11"}
 
 
 def test_cpus_are_kept_from_the_same_cycle_on_and_while_the_victim_is_leaving() -> None:
@@ -353,7 +353,7 @@ def test_cpus_are_kept_from_the_same_cycle_on_and_while_the_victim_is_leaving() 
     world.wait(5)
     world.drop_pod("low")
     world.read()
-    assert cpus_of(world.rounds()) == {"high": "0-11", "mid": "12-15"}
+    assert cpus_of(world.cycles()) == {"high": "0-11", "mid": "12-15"}
 
 
 def test_a_refusal_is_recorded_in_full_however_many_others_the_process_has_met_before() -> None:

@@ -99,11 +99,11 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
         world.add_pod(pod("runs", on="n", phase="Running", ports=(80,)))
         world.add_pod(pod("p", **requests))
         world.read()
-        assert written(world.rounds())["p"].code == reason
+        assert written(world.cycles())["p"].code == reason
         world.wait(20)
         event(world)
         world.read()
-        tried = [outcome.pod_uid for cycle in cycles_of(world.rounds()) for outcome in cycle.pods]
+        tried = [outcome.pod_uid for cycle in cycles_of(world.cycles()) for outcome in cycle.pods]
         assert tried == (["p"] if event in wakes else []), event.__name__
 
 
@@ -120,20 +120,20 @@ def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorde
     world.add_pod(pod("p"))
     world.add_pod(pod("large", cpu="100"))
     world.read()
-    refused = written(world.rounds())
+    refused = written(world.cycles())
     assert {uid: condition.code for uid, condition in refused.items()} == {
         "p": "UsageExceedsThreshold",
         "large": "InsufficientResource",
     }
     world.wait(20)
-    assert world.rounds() == [], "nothing has changed"
+    assert world.cycles() == [], "nothing has changed"
     world.report_usage(report("b", cpu_milli=100, at_ns=world.now_ns), "metrics-1")
     world.read()
     restored = ClusterView()
     restored.restore(world.view.encode())
     again = SchedulingCache(restored, config_of(restored).profiles)
     assert decide(again, world.now_ns, 256) == decide(world.indexed(), world.now_ns, 256)
-    events = world.rounds()
+    events = world.cycles()
     assert placements(events) == {"p": "b"}
     assert [outcome.pod_uid for cycle in cycles_of(events) for outcome in cycle.pods] == ["p"]
 
@@ -145,12 +145,12 @@ def test_a_report_that_ends_no_reason_causes_no_cycle() -> None:
     world.report_usage(report("n", cpu_milli=3900, at_ns=START_NS))
     world.add_pod(pod("p"))
     world.read()
-    world.rounds()
+    world.cycles()
     for _ in range(3):
         world.wait(60)
         world.report_usage(report("n", cpu_milli=3800, at_ns=world.now_ns))
         world.read()
-        assert world.rounds() == []
+        assert world.cycles() == []
 
 
 def test_a_status_is_written_when_the_code_changes_and_never_because_a_count_did() -> None:
@@ -165,7 +165,7 @@ def test_a_status_is_written_when_the_code_changes_and_never_because_a_count_did
                 node(f"n{step - 3}", cpu="16", unschedulable=True)
             )  # and one after the other is large, and closed
         world.read()
-        codes += [event.code for event in written(world.rounds()).values()]
+        codes += [event.code for event in written(world.cycles()).values()]
         world.wait(400)
     assert codes == ["InsufficientResource", "NodeUnschedulable"]
     assert world.view.pods["p"].attempts == 6
@@ -206,7 +206,7 @@ def test_a_pod_that_is_not_attempted_has_a_reason_at_each_stage() -> None:
     assert standing(world, "p") == ("AwaitsChange", instant_text(START_NS + 300 * SECOND))
     world.add_node(node("m"))
     world.read()
-    assert placements(world.rounds()).keys() == {"p", "q"}
+    assert placements(world.cycles()).keys() == {"p", "q"}
 
 
 def test_a_pods_status_has_a_text_in_both_languages() -> None:
@@ -214,7 +214,7 @@ def test_a_pods_status_has_a_text_in_both_languages() -> None:
     world.add_node(node("n", cpu="1"))
     world.add_pod(pod("p", cpu="2"))
     world.read()
-    world.rounds()
+    world.cycles()
     found = pending_status(world.indexed(), "d/p", world.now_ns)
     assert found is not None
     assert (found["code"], found["attempts"]) == ("BackingOff", 1)

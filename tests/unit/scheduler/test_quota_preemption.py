@@ -139,10 +139,10 @@ def test_a_pod_its_quota_refuses_has_a_lesser_one_of_it_go_and_comes_once_that_i
         True,
     )
     world.wait(20)
-    assert evicted(world.rounds()) == [], "it waits for the one that was evicted"
+    assert evicted(world.cycles()) == [], "it waits for the one that was evicted"
     world.drop_pod("low")
     world.read()
-    assert placements(world.rounds()) == {"p": nomination.node}
+    assert placements(world.cycles()) == {"p": nomination.node}
     assert world.used("a") == 6000
 
 
@@ -157,12 +157,12 @@ def test_the_room_that_was_made_is_kept_from_the_pod_that_left_it() -> None:
     [unschedulable] = [r.event for r in records if isinstance(r.event, PodUnschedulable)]
     assert "the room in it is kept for d/p of priority 100" in unschedulable.message
     world.wait(20)
-    assert placements(world.rounds()).keys() == {"p"}
+    assert placements(world.cycles()).keys() == {"p"}
     assert world.used("a") == 6000
     world.drop_pod("mid")
     world.read()
     world.wait(20)
-    assert placements(world.rounds()).keys() == {"low-again"}, "what comes free then is for whoever waits"
+    assert placements(world.cycles()).keys() == {"low-again"}, "what comes free then is for whoever waits"
 
 
 def test_when_the_pod_for_whom_room_was_made_goes_the_others_may_have_it() -> None:
@@ -175,7 +175,7 @@ def test_when_the_pod_for_whom_room_was_made_goes_the_others_may_have_it() -> No
     world.drop_pod("p")
     world.read()
     world.wait(20)
-    assert placements(world.rounds()).keys() == {"low-again"}
+    assert placements(world.cycles()).keys() == {"low-again"}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_when_the_pod_for_whom_room_was_made_goes_the_others_may_have_it() -> No
 )
 def test_nobody_goes_in_vain(world: Teams, late: Pod) -> None:
     add(world, late)
-    assert evicted(world.rounds()) == []
+    assert evicted(world.cycles()) == []
 
 
 def test_non_preemptible_pods_stay_and_a_pod_of_policy_never_preempts_none() -> None:
@@ -196,10 +196,10 @@ def test_non_preemptible_pods_stay_and_a_pod_of_policy_never_preempts_none() -> 
     runs(world, of("a", "kept", on="n0", labels={PREEMPTIBLE: "false"}), of("a", "x", on="n0"), of("a", "y", on="n1"))
     polite = of("a", "polite", priority=100)
     add(world, msgspec.structs.replace(polite, spec=msgspec.structs.replace(polite.spec, preemption_policy="Never")))
-    assert evicted(world.rounds()) == []
+    assert evicted(world.cycles()) == []
     add(world, of("a", "p", cpu="4", priority=50))
     world.wait(20)
-    assert evicted(world.rounds()) == ["x", "y"]
+    assert evicted(world.cycles()) == ["x", "y"]
 
 
 def test_two_pods_of_a_cycle_rest_on_different_victims() -> None:
@@ -217,7 +217,7 @@ def test_a_victim_that_stays_makes_another_one_go() -> None:
     world.observe(EvictionRejected(pod="d/low", pod_uid="low", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(20)
-    [other] = evicted(world.rounds())
+    [other] = evicted(world.cycles())
     assert other in ("mid", "old")
 
 
@@ -225,11 +225,11 @@ def test_a_pod_without_a_node_has_its_own_team_go_first_and_no_other_team_in_vai
     world = Teams(quota("a", "4", "4"), quota("b", "4", "60"), cpu="4", nodes=1)
     runs(world, of("b", "theirs", on="n0"), of("a", "own", on="n0"))
     add(world, of("a", "p", priority=100))
-    assert evicted(world.rounds()) == ["own"]
+    assert evicted(world.cycles()) == ["own"]
     short = Teams(quota("a", "2", "2"), quota("b", "4", "60"), cpu="4", nodes=2)
     runs(short, of("b", "theirs", cpu="4", on="n0"), of("a", "own", on="n1", priority=100), of("b", "x", on="n1"))
     add(short, of("a", "p", priority=100))
-    assert evicted(short.rounds()) == [], "its quota has no room, so that others would go for nothing"
+    assert evicted(short.cycles()) == [], "its quota has no room, so that others would go for nothing"
 
 
 def test_an_ancestor_that_is_short_counts_where_ancestors_are_compared() -> None:
@@ -239,7 +239,7 @@ def test_an_ancestor_that_is_short_counts_where_ancestors_are_compared() -> None
     )
     runs(world, of("a", "low", on="n0"), of("b", "other", on="n0"))
     add(world, of("a", "p", priority=100))
-    assert evicted(world.rounds()) == ["low"]
+    assert evicted(world.cycles()) == ["low"]
 
 
 def test_the_explanations_of_preemptor_and_victim_name_each_other() -> None:

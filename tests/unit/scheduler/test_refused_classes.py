@@ -38,7 +38,7 @@ def test_what_has_been_refused_before_comes_behind_what_has_not_although_five_mi
     world = world_of(10)
     flood(world, 5000, classes=20)
     world.read()
-    world.rounds(batch=1024)
+    world.cycles(batch=1024)
     world.wait(400)
     world.add_pod(pod("small"))
     world.read()
@@ -54,7 +54,7 @@ def test_priority_counts_more_than_having_been_refused() -> None:
     world.cycle(batch=1)
     world.add_pod(pod("small", priority=5000))
     world.read()
-    assert [outcome.pod_uid for cycle in cycles_of(world.rounds(batch=1)) for outcome in cycle.pods] == [
+    assert [outcome.pod_uid for cycle in cycles_of(world.cycles(batch=1)) for outcome in cycle.pods] == [
         "big1",
         "small",
     ]
@@ -77,7 +77,7 @@ def test_a_standing_flood_costs_a_cycle_next_to_nothing_whatever_happens_around_
     world = world_of(100)
     flood(world, pods, classes)
     world.read()
-    world.rounds(batch=4096)
+    world.cycles(batch=4096)
     world.wait(20)
     assert world.cycle(batch=4096) == [], "the backoffs are over, and nothing has changed"
     for number in range(3):
@@ -97,7 +97,7 @@ def test_an_event_that_may_help_every_class_of_a_flood_is_evaluated_in_cycles_of
     flood(world, 3000, classes=3000)
     world.add_pod(pod("runs", cpu="1", on="n3", phase="Running"))
     world.read()
-    world.rounds(batch=4096)
+    world.cycles(batch=4096)
     world.wait(20)
     world.drop_pod("runs")  # room is freed: it might have been all that was missing
     world.add_pod(pod("small"))

@@ -24,7 +24,7 @@ def answer(world: World) -> dict[str, Any] | None:
     cache = world.indexed()
     cache.settle()
     drafts = explanation_drafts(cache, world.now_ns)
-    world.say(drafts)
+    world.append_drafts(drafts)
     events = [draft.event for draft in drafts]
     if not events:
         return None

@@ -190,7 +190,7 @@ def _scored(enabled: list[dict[str, object]]) -> dict[str, object]:
 
 
 def take(world: World, file: OfferedConfig | None = None) -> list[Event]:
-    return [record.event for record in world.say(config_drafts(world.view, file))]
+    return [record.event for record in world.append_drafts(config_drafts(world.view, file))]
 
 
 def test_the_shipped_profile_is_in_force_when_nobody_offers_another() -> None:

@@ -58,7 +58,7 @@ def test_a_pod_of_two_profiles_by_its_spec_and_its_label_is_placed_once_by_the_l
     use(world, DEFAULT_PROFILE + OTHER)
     world.add_pod(pod("p", scheduler="koord-scheduler", labels={LABEL: "other"}))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert placements(records) == {"p": "n"}
     (cycle,) = cycles_of(records)
     assert len(cycle.pods) == 1
@@ -73,26 +73,26 @@ def test_a_refused_pod_that_is_given_to_another_profile_is_tried_by_that_one() -
     world.report(metric("n", cpu="3"))
     world.add_pod(pod("p"))
     world.read()
-    assert unschedulable(world.rounds())["p"].code == "UsageExceedsThreshold"
+    assert unschedulable(world.cycles())["p"].code == "UsageExceedsThreshold"
     world.wait(2)
     world.add_pod(pod("p", labels={LABEL: "other"}))
     world.read()
-    assert placements(world.rounds()) == {"p": "n"}, "the other profile knows no thresholds"
+    assert placements(world.cycles()) == {"p": "n"}, "the other profile knows no thresholds"
 
 
 def test_a_pod_that_is_given_to_a_scheduler_that_is_not_ours_is_left_alone_and_taken_back_when_it_returns() -> None:
     world = one_node(cpu="0")
     world.add_pod(pod("p"))
     world.read()
-    world.rounds()
+    world.cycles()
     world.add_pod(pod("p", labels={LABEL: "somebody"}))
     world.add_node(node("n", cpu="4"))
     world.read()
     world.wait(600)
-    assert world.rounds() == []
+    assert world.cycles() == []
     world.add_pod(pod("p"))
     world.read()
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 def test_a_pod_that_changes_its_scheduler_while_its_binding_is_under_way_is_placed_only_once() -> None:
@@ -103,11 +103,11 @@ def test_a_pod_that_changes_its_scheduler_while_its_binding_is_under_way_is_plac
     placed = world.cycle()[1]
     world.add_pod(pod("p", labels={LABEL: "other"}))
     world.read()
-    assert world.rounds() == []
+    assert world.cycles() == []
     world.answer(placed, "rejected")
     world.read()
     world.wait(2)
-    assert placements(world.rounds()) == {"p": "n"}, "the first binding failed, so the other profile may"
+    assert placements(world.cycles()) == {"p": "n"}, "the first binding failed, so the other profile may"
 
 
 # clocks
@@ -119,28 +119,28 @@ def test_a_scheduler_that_takes_over_with_a_clock_that_is_behind_tries_pods_afte
     world.add_pod(pod("p", cpu="8"))
     world.add_pod(pod("q"))
     world.read()
-    world.answer(placed_of(world.rounds())[0], "rejected")
+    world.answer(placed_of(world.cycles())[0], "rejected")
     world.now_ns -= minutes * 60 * SECOND
     world.view.apply(world.append("scheduling", WriterStarted(epoch=2, release="x"), None))
     world.add_node(node("n", cpu="16"))
     world.read()
-    assert world.rounds() == []
+    assert world.cycles() == []
     world.wait(1)
-    assert placements(world.rounds()) == {"p": "n", "q": "n"}
+    assert placements(world.cycles()) == {"p": "n", "q": "n"}
 
 
 def test_a_clock_that_is_set_back_holds_nobody_up_once_the_next_cycle_is_decided() -> None:
     world = one_node()
     world.add_pod(pod("p", cpu="8"))
     world.read()
-    world.rounds()
+    world.cycles()
     world.now_ns -= 600 * SECOND
     world.add_node(node("n", cpu="16"))
     world.add_pod(pod("q"))
     world.read()
-    assert placements(world.rounds()) == {"q": "n"}
+    assert placements(world.cycles()) == {"q": "n"}
     world.wait(1)
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 def test_the_state_after_a_clock_was_set_back_decides_the_same_when_it_is_loaded_anew() -> None:
@@ -148,15 +148,15 @@ def test_the_state_after_a_clock_was_set_back_decides_the_same_when_it_is_loaded
     for name in ("p", "q"):
         world.add_pod(pod(name, cpu="8"))
     world.read()
-    world.rounds()
+    world.cycles()
     world.now_ns -= 600 * SECOND
     world.add_pod(pod("r"))
     world.add_node(node("n", cpu="32"))
     world.read()
-    world.rounds()
+    world.cycles()
     world.cache = None
     world.wait(1)
-    assert placements(world.rounds()).keys() == {"p", "q"}
+    assert placements(world.cycles()).keys() == {"p", "q"}
 
 
 def test_the_gateways_clock_has_no_part_in_how_long_a_refused_binding_waits() -> None:
@@ -168,9 +168,9 @@ def test_the_gateways_clock_has_no_part_in_how_long_a_refused_binding_waits() ->
     world.answer(placed, "rejected")
     world.now_ns -= 600 * SECOND
     world.read()
-    assert world.rounds() == []
+    assert world.cycles() == []
     world.wait(1)
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(-600, "NodeMetricExpired"), (-299, ""), (0, ""), (600, "")], ids=str)
@@ -180,7 +180,7 @@ def test_a_report_counts_by_its_own_time_behind_or_ahead_of_our_clock(seconds: i
     world.report(metric("n", cpu="1", at_ns=START_NS + seconds * SECOND))
     world.add_pod(pod("p"))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert (unschedulable(records)["p"].code if code else placements(records)["p"]) == (code or "n")
 
 
@@ -192,7 +192,7 @@ def test_a_report_with_an_absurd_time_ends_nothing(time: str) -> None:
     world.report(replace(read, status=replace(read.status, update_time=time)))
     world.add_pod(pod("p"))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     # What has no time that can be read is no report; what is from year 1 is an old one.
     expected = "NodeMetricExpired" if time in ("", "0001-01-01T00:00:00Z") else "n"
     assert (placements(records) or {"p": unschedulable(records)["p"].code}) == {"p": expected}
@@ -216,7 +216,7 @@ def test_events_whose_times_go_backwards_are_folded_in_the_order_of_their_seqs()
     world.now_ns += 1800 * SECOND
     world.add_pod(pod("p", cpu="1"))
     world.read()
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 # metrics
@@ -228,16 +228,16 @@ def test_where_reports_stop_pods_are_refused_once_the_last_one_is_too_old_and_wo
     world.report(metric("n", cpu="1"))
     world.add_pod(pod("early", cpu="100m"))
     world.read()
-    assert placements(world.rounds()) == {"early": "n"}
+    assert placements(world.cycles()) == {"early": "n"}
     world.wait(301)
     world.add_pod(pod("late", cpu="100m"))
     world.read()
-    assert unschedulable(world.rounds())["late"].code == "NodeMetricExpired"
+    assert unschedulable(world.cycles())["late"].code == "NodeMetricExpired"
     world.wait(60)
-    assert world.rounds() == []
+    assert world.cycles() == []
     world.report(metric("n", cpu="1", at_ns=world.now_ns))
     world.read()
-    assert placements(world.rounds()) == {"late": "n"}
+    assert placements(world.cycles()) == {"late": "n"}
 
 
 def test_without_any_report_pods_are_placed_by_their_requests() -> None:
@@ -247,7 +247,7 @@ def test_without_any_report_pods_are_placed_by_their_requests() -> None:
     world.drop_report("n")
     world.add_pod(pod("p"))
     world.read()
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 # amounts
@@ -260,7 +260,7 @@ def test_a_node_of_two_to_the_53_bytes_counts_every_one_of_them() -> None:
     world.add_pod(pod("two", cpu="1", memory="2"))
     world.add_pod(pod("one", cpu="1", memory="1"))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert placements(records) == {"most": "n", "one": "n"}
     assert unschedulable(records)["two"].code == "InsufficientResource"
 
@@ -281,7 +281,7 @@ def test_a_machine_with_ten_thousand_cpus_allocates_each_of_them_once() -> None:
     for one in pods[:2]:
         world.add_pod(one)
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert len(placements(records)) == 2
     by_uid = {one.metadata.uid: one for one in pods}
     for record in placed_of(records):
@@ -293,7 +293,7 @@ def test_a_machine_with_ten_thousand_cpus_allocates_each_of_them_once() -> None:
     for one in pods[2:]:
         world.add_pod(one)
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert len(placements(records)) == 2
     assert next(iter(unschedulable(records).values())).code in ("InsufficientResource", "NotEnoughCpus")
     (numa_cache,) = (
@@ -310,7 +310,7 @@ def test_a_node_that_reports_an_absurd_usage_is_full_or_empty_but_never_negative
     world.report(metric("n", cpu=used, memory=used))
     world.add_pod(pod("p"))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     if used in ("-5", "much"):
         assert placements(records) == {"p": "n"}
     else:
@@ -321,19 +321,19 @@ def test_a_resource_never_seen_before_is_counted_from_its_first_mention() -> Non
     world = one_node()
     world.add_pod(pod("p", extra={"example.com/new": "2"}))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert unschedulable(records)["p"].message == "0/1 nodes are available: 1 Insufficient example.com/new."
     world.wait(2)
     world.add_node(node("m", extra={"example.com/new": "3"}))
     world.add_pod(pod("q", extra={"example.com/new": "2"}))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert list(placements(records).values()) == ["m"]
     assert len(unschedulable(records)) <= 1, "the other one does not fit beside it"
     world.wait(2)
     world.add_node(node("n", extra={"example.com/new": "2"}))
     world.read()
-    assert list(placements(world.rounds()).values()) == ["n"]
+    assert list(placements(world.cycles()).values()) == ["n"]
 
 
 def test_what_anybody_may_write_into_an_annotation_refuses_that_pod_alone() -> None:
@@ -343,7 +343,7 @@ def test_what_anybody_may_write_into_an_annotation_refuses_that_pod_alone() -> N
         world.add_pod(pod(f"deep{number}", annotations={f"scheduling.koordinator.sh/{name}": deep}))
     world.add_pod(pod("p"))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert placements(records) == {"p": "n"}
     assert {event.code for event in unschedulable(records).values()} == {"UnreadableAnnotation"}
 
@@ -362,7 +362,7 @@ def test_a_node_deleted_during_the_cycle_is_rejected_by_the_gateway_and_the_pod_
     world.add_node(node("m"))
     world.read()
     world.wait(1)
-    assert placements(world.rounds()) == {"p": "m"}
+    assert placements(world.cycles()) == {"p": "m"}
 
 
 def test_a_node_that_comes_while_the_round_is_decided_wakes_whoever_that_cycle_refused() -> None:
@@ -373,7 +373,7 @@ def test_a_node_that_comes_while_the_round_is_decided_wakes_whoever_that_cycle_r
     assert unschedulable(world.cycle()).keys() == {"p"}
     world.read()
     world.wait(1)
-    assert placements(world.rounds()) == {"p": "m"}
+    assert placements(world.cycles()) == {"p": "m"}
 
 
 def test_a_node_made_anew_under_its_name_holds_what_runs_on_it_and_no_more() -> None:
@@ -382,18 +382,18 @@ def test_a_node_made_anew_under_its_name_holds_what_runs_on_it_and_no_more() -> 
     world.add_pod(pod("goes", cpu="1", on="n", phase="Running"))
     world.report(metric("n", cpu="1"))
     world.read()
-    world.rounds()
+    world.cycles()
     world.drop_node("n")
     world.drop_report("n")
     world.drop_pod("goes")
     world.add_node(node("other", cpu="0"))
     world.read()
-    world.rounds()
+    world.cycles()
     world.add_node(node("n", cpu="2"))
     world.add_pod(pod("p", cpu="1"))
     world.add_pod(pod("q", cpu="1"))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert placements(records) == {"p": "n"}
     assert unschedulable(records).keys() == {"q"}
 
@@ -404,11 +404,11 @@ def test_pods_of_a_cluster_whose_nodes_all_went_wait_and_come_back_with_the_node
     world.read()
     world.drop_node("n")
     world.read()
-    assert unschedulable(world.rounds())["p"].code == "NoNodes"
+    assert unschedulable(world.cycles())["p"].code == "NoNodes"
     world.wait(2)
     world.add_node(node("n"))
     world.read()
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 # bindings
@@ -427,7 +427,7 @@ def test_a_binding_that_another_scheduler_made_first_counts_as_observed() -> Non
     world.add_pod(pod("q", cpu="1"))
     world.read()
     world.wait(2)
-    assert placements(world.rounds()) == {"q": ours}
+    assert placements(world.cycles()) == {"q": ours}
 
 
 def test_an_outcome_of_an_unknown_placement_changes_nothing() -> None:
@@ -436,7 +436,7 @@ def test_an_outcome_of_an_unknown_placement_changes_nothing() -> None:
     world.observe(NodeMetricObserved(node="ghost", object=msgspec.convert({"metadata": {"name": "ghost"}}, NodeMetric)))
     world.add_pod(pod("p"))
     world.read()
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 def test_a_recorded_report_of_an_absurd_instant_ends_nothing_and_outranks_nothing_readable_for_ever() -> None:
@@ -448,4 +448,4 @@ def test_a_recorded_report_of_an_absurd_instant_ends_nothing_and_outranks_nothin
         world.view.apply(world.append("metrics-0", report, None))
     world.add_pod(pod("p"))
     world.read()
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}

@@ -118,7 +118,7 @@ def test_a_report_that_ends_no_reason_adds_no_line_to_the_log() -> None:
     for number in range(50):
         world.add_pod(pod(f"p{number}", cpu="1"))
     world.read()
-    world.rounds()
+    world.cycles()
     for _ in range(5):
         world.wait(30)
         world.report(metric("hot", cpu="9", at_ns=world.now_ns))
@@ -147,11 +147,11 @@ def test_a_room_that_is_freed_takes_one_pod_and_refuses_one() -> None:
     for number in range(100):
         world.add_pod(pod(f"p{number}", cpu="1"))
     world.read()
-    world.rounds()
+    world.cycles()
     world.wait(20)
     world.drop_pod("runs")
     world.read()
-    (cycle,) = cycles_of(world.rounds())
+    (cycle,) = cycles_of(world.cycles())
     assert [bool(outcome.node) for outcome in cycle.pods] == [True, False]
 
 
@@ -321,7 +321,7 @@ def test_a_batch_places_as_pods_one_by_one_would(world: World) -> None:
     alone = World()
     alone.logs = {name: list(log) for name, log in world.logs.items()}
     alone.view.restore(world.view.encode())
-    assert placements(world.rounds(batch=100)) == placements(alone.rounds(batch=1))
+    assert placements(world.cycles(batch=100)) == placements(alone.cycles(batch=1))
 
 
 LOAD_AWARE_ARGS = st.sampled_from(
@@ -366,7 +366,7 @@ def test_each_choice_is_the_highest_total_of_an_evaluation_made_anew(world: Worl
     """A twin that evaluates everything for every pod, node by node, with the plugins' one-node forms."""
     cache = world.indexed()
     cache.settle()
-    for record in world.rounds(batch=1):
+    for record in world.cycles(batch=1):
         if not isinstance(record.event, CycleDecided):
             continue
         (outcome,) = record.event.pods

@@ -31,7 +31,7 @@ def test_named_nodes_are_the_only_ones() -> None:
     world.add_pod(pod("p", annotations=hinted(nodeNames=["a", "gone"])))
     world.add_pod(pod("q", annotations=hinted(nodeNames=["gone"])))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     assert placements(records) == {"p": "a"}
     assert unschedulable(records)["q"].code == "HintMismatch"
 
@@ -40,7 +40,7 @@ def test_the_first_preferred_node_that_takes_the_pod_comes_before_all_scores() -
     world = world_of("a", "b", "c")
     world.add_pod(pod("p", cpu="6", annotations=hinted(preferredNodeNames=["gone", "a", "b"])))
     world.read()
-    assert placements(world.rounds()) == {"p": "b"}  # `a` is too small, `c` would be better
+    assert placements(world.cycles()) == {"p": "b"}  # `a` is too small, `c` would be better
 
 
 def test_the_annotation_by_its_old_name_is_read_where_the_new_one_is_not() -> None:
@@ -75,7 +75,7 @@ def test_a_hint_for_numa_allocates_exactly_the_designated_cpus_or_nothing() -> N
     world.add_pod(bound_pod("p", 4, annotations=notes))
     world.add_pod(bound_pod("q", 4, annotations=notes))
     world.read()
-    records = world.rounds()
+    records = world.cycles()
     (placed,) = (record.event for record in records if isinstance(record.event, PodPlaced))
     assert json.loads(placed.annotations[STATUS]) == {"cpuset": "6-7,10-11"}
     assert unschedulable(records)["q"].code == "NotEnoughCpus"

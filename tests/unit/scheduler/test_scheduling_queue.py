@@ -21,7 +21,7 @@ from tests.support.scheduling_world import (
 
 def tried(world: World) -> list[str]:
     """The pods that the next cycles take, in order."""
-    return [outcome.pod_uid for cycle in cycles_of(world.rounds()) for outcome in cycle.pods]
+    return [outcome.pod_uid for cycle in cycles_of(world.cycles()) for outcome in cycle.pods]
 
 
 def full_node() -> World:
@@ -149,12 +149,12 @@ def test_another_configuration_tries_what_the_last_one_refused() -> None:
     world.report(metric("n", cpu="6"))
     world.add_pod(pod("p", cpu="1"))
     world.read()
-    assert placements(world.rounds()) == {}
+    assert placements(world.cycles()) == {}
     world.wait(5)
     assert tried(world) == []
     use(world, thresholds(90, 0))
     world.cache = None  # the service builds another index with another configuration
-    assert placements(world.rounds()) == {"p": "n"}
+    assert placements(world.cycles()) == {"p": "n"}
 
 
 def test_a_refused_binding_is_tried_again_after_a_doubling_wait() -> None:
@@ -192,7 +192,7 @@ def test_a_cycle_takes_no_more_than_its_batch() -> None:
     for number in range(10):
         world.add_pod(pod(f"p{number}", cpu="1"))
     world.read()
-    sizes = [len(cycle.pods) for cycle in cycles_of(world.rounds(batch=4))]
+    sizes = [len(cycle.pods) for cycle in cycles_of(world.cycles(batch=4))]
     assert sizes == [4, 4, 2]
 
 

@@ -171,7 +171,7 @@ def test_no_cycle_tries_their_pods_even_with_a_profile_of_that_name() -> None:
     world.add_pod(theirs("p"))
     world.add_pod(pod("q"))
     world.read()
-    assert placements(world.rounds()) == {"q": "a"}
+    assert placements(world.cycles()) == {"q": "a"}
 
 
 def test_a_compared_pod_is_not_compared_again_by_a_successor() -> None:
@@ -237,7 +237,7 @@ def play(steps: Sequence[tuple[str, int, int]]) -> Beside:
                 at = world.view.positions.get("cluster", 0)
                 world.read(min(at + 1 + 4 * i, len(world.logs["cluster"])))
             case "say":
-                world.say(world.shadow.take())
+                world.append_drafts(world.shadow.take())
             case "cycle":
                 for record in world.cycle(batch=1 + i):
                     if isinstance(record.event, PodPlaced):

@@ -37,7 +37,7 @@ class Quirk(Enum):
     """
 
     TAKES_ANY_QUOTA = "A quota that breaks a rule, without webhooks"
-    FORGETS_CHILDREN = "A quota goes after its children"
+    FORGETS_CHILDREN = "A quota is removed after its children"
     KEEPS_RESOURCES = "A resource that no node has any more"
     GROUPS_COMPETE = "The system and default groups do not compete"
     FLOAT_SCALING = "Minima are scaled exactly"

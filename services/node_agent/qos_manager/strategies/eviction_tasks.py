@@ -67,7 +67,7 @@ class Strategies:
     def carry_out(
         self, outcomes: Outcomes, evict_: Callable[[Pod, Task], bool], terminating: Callable[[Pod], bool], now_ns: int
     ) -> list[Eviction]:
-        """Evicts until each task's release is covered; an eviction begins the pause anew.
+        """Evicts until each task's release is covered; an eviction starts the pause again.
 
         Arguments as in `eviction_order.evict_until_released`.
         """

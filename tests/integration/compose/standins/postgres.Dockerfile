@@ -4,7 +4,7 @@ ARG BASE
 FROM ${BASE}
 RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-15 && rm -rf /var/lib/apt/lists/*
 COPY entrypoint.sh /usr/local/bin/docker-entrypoint.sh
-# initdb wants a name for its user; the published image gives any user one, through nss_wrapper.
+# initdb needs a name for its user; the published image gives any user one, through nss_wrapper.
 RUN echo koord:x:10001:10001::/tmp:/bin/false >> /etc/passwd
 RUN mkdir -p /docker-entrypoint-initdb.d && install -d -m 1777 /var/lib/postgresql /var/run/postgresql
 ENV PATH=/usr/lib/postgresql/15/bin:$PATH PGDATA=/var/lib/postgresql/data
