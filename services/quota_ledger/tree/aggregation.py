@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from services.quota_ledger.tree.hierarchy import Hierarchy
 from services.quota_ledger.tree.quota_info import QuotaInfo
-from shared.domain.amounts import Amounts, add_clamped, largest, mask, raise_clamped, sub
+from shared.domain.amounts import Amounts, add, add_clamped, largest, mask, raise_clamped, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT
 
 
@@ -51,8 +51,7 @@ class Aggregation(Hierarchy):
     def _raise_used(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         self._raise_sums(path, delta, np_delta)
         if self._guarantees and path:
-            path[0].allocated = add_clamped(path[0].allocated, mask(delta, self._resource_counts))
-            self._raise_guaranteed(path, {})
+            self._update_allocated(path)
         if path and path[0].name in RESERVED:
             self._recount_capacity()
 
@@ -65,6 +64,17 @@ class Aggregation(Hierarchy):
                 used[name] = after if after > 0 else 0  # noqa: FURB136 (half the time of max, for every account above a pod)
             if np_delta:
                 raise_clamped(info.np_used, np_delta)
+
+    def _update_allocated(self, path: Sequence[QuotaInfo]) -> None:
+        """Computes the allocation of the first of the path again: the use of its pods and the guarantees below it.
+
+        A use counts in the resources that some quota's max has now. Adding differences instead would make the sum depend
+        on the order in which pods and quotas arrived, and a projection restored from a snapshot would differ.
+        """
+        info = path[0]
+        below = total(self.quotas[name].guaranteed for name in info.children)
+        info.allocated = add(mask(info.self_used, self._resource_counts), below)
+        self._raise_guaranteed(path, {})
 
     def _raise_guaranteed(self, path: Sequence[QuotaInfo], delta: Mapping[str, int]) -> None:
         """Adds to the allocation below the first of the path; each quota is guaranteed that, and at least its min."""

@@ -3,10 +3,12 @@
 Source: spec/quota.md 2.3, 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
 """
 
+from collections.abc import Set as AbstractSet
+
 from services.quota_ledger.tree.aggregation import Aggregation
 from services.quota_ledger.tree.quota_info import QuotaInfo
 from services.quota_ledger.tree.runtime_update import RuntimeUpdate
-from shared.domain.amounts import Amounts, capped, mask, negated, sub
+from shared.domain.amounts import Amounts, capped, largest, mask, negated, sub
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 
@@ -21,6 +23,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
     def add_quota(self, quota: DeclaredQuota) -> None:
         """Adds a quota. Its children may exist already."""
         info = QuotaInfo(quota, self._demand_matrix, lends=self._lends(quota))
+        resources = set(self._resource_counts)
         self.quotas[quota.name] = info
         self._count_resources(quota, +1)
         info.children = self._orphans.pop(quota.name, {})
@@ -29,11 +32,12 @@ class QuotaTree(Aggregation, RuntimeUpdate):
             self.rebuild()
         else:
             self._propagate(info)
+        self._resources_since(resources)
 
     def update_quota(self, quota: DeclaredQuota) -> None:
         """Replaces a quota's declaration."""
         info = self.quotas[quota.name]
-        before = info.declared
+        before, resources = info.declared, set(self._resource_counts)
         lends = self._lends(quota)
         if (before.max.keys(), before.min.keys(), before.parent) != (quota.max.keys(), quota.min.keys(), quota.parent):
             self._resources_changed = True
@@ -51,9 +55,11 @@ class QuotaTree(Aggregation, RuntimeUpdate):
             self._repropagate(info)
         else:
             self._update_amounts(info, quota)
+        self._resources_since(resources)
 
     def delete_quota(self, name: str) -> None:
         """Deletes a quota, and subtracts its sums from its parent."""
+        resources = set(self._resource_counts)
         info = self.quotas.pop(name)
         self._detach(info)
         if info.children:
@@ -61,6 +67,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
         self._count_resources(info.declared, -1)
         self._demand_matrix.release(info.demand_row)
         self.changed_levels.discard(name)
+        self._resources_since(resources)
 
     def rebuild(self) -> None:
         """Computes all sums again from the requests and use of each quota's own pods; marks all levels."""
@@ -74,6 +81,13 @@ class QuotaTree(Aggregation, RuntimeUpdate):
             path = self.path(info.name)
             self._raise_request(path, info.self_request, info.self_np_request)
             self._raise_used(path, info.self_used, info.self_np_used)
+
+    def _resources_since(self, before: AbstractSet[str]) -> None:
+        """Computes all allocations again if the resources that quotas have differ from the ones before."""
+        if self._guarantees and self._resource_counts.keys() != before:
+            for info in self.quotas.values():
+                if info.self_used:
+                    self._update_allocated(self.path(info.name))
 
     def _update_amounts(self, info: QuotaInfo, quota: DeclaredQuota) -> None:
         before = info.declared
@@ -132,4 +146,6 @@ class QuotaTree(Aggregation, RuntimeUpdate):
         info.set_demand(info.limited_request())
         self._raise_request(above, info.limited_request(), info.np_request)
         self._raise_sums(above, info.used, info.np_used)
-        self._raise_guaranteed(above, info.guaranteed)
+        if self._guarantees:
+            info.guaranteed = largest(info.allocated, info.declared.min)  # its min may have changed with its parent
+            self._raise_guaranteed(above, info.guaranteed)

@@ -43,9 +43,9 @@ def quota(draw: st.DrawFn, name: str, parent: str) -> DeclaredQuota:
 class History:
     """Events that a ledger could have recorded, folded as they are made."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw: st.DrawFn, *, guarantees: bool) -> None:
         self.draw = draw
-        self.projection = LedgerProjection()
+        self.projection = LedgerProjection(guarantees=guarantees)
         self.records: list[RecordedEvent] = []
         for name in (SYSTEM, DEFAULT):
             self.add(QuotaDeclared(quota=name, declared=DeclaredQuota(name=name, max=dict.fromkeys(RESOURCES, 500))))
@@ -113,8 +113,8 @@ class History:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> History:
-    history = History(draw)
+def histories(draw: st.DrawFn, *, guarantees: bool = False) -> History:
+    history = History(draw, guarantees=guarantees)
     for _ in range(draw(st.integers(1, 25))):
         history.step()
     history.recompute()

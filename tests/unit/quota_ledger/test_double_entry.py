@@ -1,10 +1,13 @@
 """The books balance after every event of any history, and say what their events say."""
 
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import checked, holds, verify
 from services.quota_ledger.tree.quota_tree import QuotaTree
+from shared.domain.amounts import nonzero
 from shared.events import RecordedEvent
 from shared.events.quota import (
     CapacitySet,
@@ -41,12 +44,14 @@ def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History
     assert follower.balances.by_account == history.projection.balances.by_account
 
 
+@pytest.mark.parametrize("guarantees", [False, True])
 @settings(max_examples=examples(150), deadline=None)
-@given(histories())
-def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
+@given(st.data())
+def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(guarantees: bool, data: st.DataObject) -> None:
     """I12, I13, I15: sums and runtimes after any history equal those of a tree built at once, in another order."""
+    history = data.draw(histories(guarantees=guarantees))
     found = history.projection.trees[""]
-    fresh = QuotaTree()
+    fresh = QuotaTree(guarantees=guarantees)
     fresh.set_total(found.total)
     for info in sorted(found.quotas.values(), key=lambda each: each.name, reverse=True):
         if info.name != ROOT:
@@ -61,8 +66,9 @@ def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history
     for name, info in found.quotas.items():
         other = fresh.quotas[name]
         assert info.runtime == other.runtime, name
-        assert {k: v for k, v in info.request.items() if v} == {k: v for k, v in other.request.items() if v}
-        assert {k: v for k, v in info.used.items() if v} == {k: v for k, v in other.used.items() if v}
+        assert info.scaled_min == other.scaled_min, name
+        for field in ("request", "used", "allocated", "guaranteed"):
+            assert nonzero(getattr(info, field)) == nonzero(getattr(other, field)), (name, field)
 
 
 @settings(max_examples=examples(150), deadline=None)

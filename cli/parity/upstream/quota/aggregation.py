@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cli.parity.upstream.quota.quirks import Quirks
+from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.quota_info import QuotaInfo
-from shared.domain.amounts import Amounts, add_clamped, largest, mask, sub
+from shared.domain.amounts import Amounts, add, add_clamped, largest, mask, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
 
@@ -70,8 +70,11 @@ class Aggregation:
         """Adds a use below the first of the path, and to its guarantees."""
         self.raise_sums(path, delta, np_delta)
         if self.guarantees and path:
-            path[0].allocated = add_clamped(path[0].allocated, mask(delta, self.level_resources()))
-            self.raise_guaranteed(path, {})
+            if Quirk.WHOLE_DELTA in self.quirks:
+                path[0].allocated = add_clamped(path[0].allocated, mask(delta, self.level_resources()))
+                self.raise_guaranteed(path, {})
+            else:
+                self.update_allocated(path)
         if path and path[0].name in RESERVED:
             self.recount_capacity()
 
@@ -80,6 +83,19 @@ class Aggregation:
         for info in path:
             info.used = add_clamped(info.used, delta)
             info.np_used = add_clamped(info.np_used, np_delta)
+
+    def update_allocated(self, path: Sequence[QuotaInfo]) -> None:
+        """Computes the allocation of the first of the path from the use of its pods and the guarantees below it."""
+        info = path[0]
+        below = total(self.quotas[name].guaranteed for name in info.children)
+        info.allocated = add(mask(info.self_used, self.level_resources()), below)
+        self.raise_guaranteed(path, {})
+
+    def update_allocations(self) -> None:
+        """Computes all allocations again after a change of the quotas, which may have other resources."""
+        if self.guarantees and Quirk.WHOLE_DELTA not in self.quirks:
+            for info in self.quotas.values():
+                self.update_allocated(self.path(info.name))
 
     def raise_guaranteed(self, path: Iterable[QuotaInfo], delta: Mapping[str, int]) -> None:
         """Adds an allocation below the first of the path; each is guaranteed that, and at least its min."""

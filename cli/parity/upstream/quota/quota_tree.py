@@ -26,6 +26,7 @@ class QuotaTree(Aggregation):
             self.rebuild()
         else:
             self._enter(info)
+        self.update_allocations()
 
     def update_quota(self, quota: DeclaredQuota) -> None:
         """Changes a quota's declaration."""
@@ -46,11 +47,13 @@ class QuotaTree(Aggregation):
             self.rebuild()
         else:
             self._amend_amounts(info, quota)
+        self.update_allocations()
 
     def delete_quota(self, name: str) -> None:
         """Removes a quota and its numbers from those of its parent."""
         info = self.quotas.pop(name)
         self._detach(info)
+        self.update_allocations()
 
     def rebuild(self) -> None:
         """Recomputes all sums from the demand and use of each quota's own pods."""
