@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cli.parity.case_domain import Answer, load
@@ -104,8 +104,24 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
     return case(*events, gates=gates)
 
 
+POD = pod("p", "", "3", on="n1")
+UNBOUND = pod("p", "", "cpu=2 memory=4", version="2")
+SMALLER = pod("p", "", "1", on="n1", version="2")
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(histories())
+@example(case(add(quota("a", "0")), add(quota("b", "cpu=2 memory=4", "cpu=2 memory=4", parent="a"))))
+@example(case(add(POD), add(quota("a", "0")), change(POD, SMALLER), gates=("ElasticQuotaGuaranteeUsage",)))
+@example(case(add(POD), change(POD, UNBOUND)))
+@example(
+    case(
+        add(quota("a", "0")),
+        add(quota("c", "1", "1")),
+        change(quota("c", "1", "1"), quota("c", "0", parent="a")),
+        gates=("ElasticQuotaGuaranteeUsage",),
+    )
+)
 def test_any_history_without_quirks_is_productions(history: dict[str, Any]) -> None:
     answer: Answer = load("quota-runtime").answer
     assert runtime_cases.predicted("tree", history, NONE) == answer("tree", history)

@@ -25,6 +25,10 @@ def _pod(state: LedgerState, uid: str, attached: AttachedPod | None, desired: At
         return
     name = state.pods.entries[uid].name
     charged = attached is not None and attached.charged
+    if attached is not None and charged and not desired.charged:
+        # First, and as it was charged: a larger request or another quota must not count as used in between.
+        reason = _revert_reason(state, uid, attached)
+        yield PodChargeReverted(pod_uid=uid, pod=name, quota=attached.quota, request=attached.request, reason=reason)
     if attached is None:
         yield PodAttached(
             pod_uid=uid,
@@ -48,11 +52,7 @@ def _pod(state: LedgerState, uid: str, attached: AttachedPod | None, desired: At
         )
     elif attached.request != desired.request:
         yield PodResized(pod_uid=uid, pod=name, quota=desired.quota, before=attached.request, after=desired.request)
-    if charged == desired.charged:
-        return
-    if attached is not None and charged:
-        reason = _revert_reason(state, uid, attached)
-        yield PodChargeReverted(pod_uid=uid, pod=name, quota=desired.quota, request=desired.request, reason=reason)
+    if charged or not desired.charged:
         return
     placement, ours = state.placements.get(uid), state.is_placed(uid)
     yield PodCharged(
