@@ -21,7 +21,7 @@ class Quirk(Enum):
             declared or moved without pods, and one that is declared before its parent, are not seen until a pod's
             demand changes.
         WHOLE_DELTA: a quota that goes takes its whole request from its parent, not the limited one that it had added;
-            what is allocated below the root accumulates over rebuilds.
+            what is allocated below the root accumulates over rebuilds, in the resources that quotas had at each use.
         LATE_HOMES: a pod is counted in the quota that its last event led to; the default group's pods are looked at now
             and then.
         COUNTS_ENDED: a pod that has ended still counts as requested, and as used where it was.
