@@ -58,8 +58,10 @@ class ActivePlugins:
                 self.filters.append((index, plugin, state))
         self.cross_node_filters: list[Filtering] = [entry for entry in filters if entry[1].cross_node]
         self.moving: list[Filtering] = [entry for entry in self.filters if not entry[1].node_only]
-        self.recheck = frozenset(index for index, plugin, _ in self.filters if plugin.spec.reserves)
-        self.reserves = bool(self.recheck)
+        self.recheck = frozenset(
+            index for index, plugin, _ in self.filters if plugin.spec.reserves or plugin.spec.admits_later
+        )
+        self.reserves = any(plugin.spec.reserves for _, plugin, _ in self.filters)
         self.preferring = [plugin for plugin in profile.plugins if plugin.spec.prefers_nodes]
         scorers = [(scorer.plugin, scorer.weight, plugin_states[scorer.plugin]) for scorer in profile.scorers]
         self.scorers: list[Scoring] = [entry for entry in scorers if not entry[0].cross_node]

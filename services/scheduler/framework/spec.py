@@ -52,6 +52,7 @@ class PluginSpec:
         counts_removals: `PluginState.move` takes pods off that ran when the cycle began, for preemption.
         reserves: `PluginState.reserve` allocates more of a node than free amounts: CPUs, NUMA zones. Its filter may
             pass a node on which nothing can be allocated, and a placement may make a node feasible that it rejected.
+        admits_later: a placement may make a node feasible that it rejected, as by a volume that both pods use.
         fit_term: `PluginState.fit_term` describes its filter, which the fused kernel computes. At most one plugin of
             a profile has this.
         prefers_nodes: `Plugin.preferred_nodes` names nodes that come before all scores.
@@ -73,6 +74,7 @@ class PluginSpec:
     counts_placements: bool = False
     counts_removals: bool = False
     reserves: bool = False
+    admits_later: bool = False
     fit_term: bool = False
     prefers_nodes: bool = False
     prepares: bool = False

@@ -29,17 +29,12 @@ from tests.support.scheduling_world import World, metric, node, pod, thresholds,
 HOST = "kubernetes.io/hostname"
 APPS = ("a", "b", "c")
 DRIVER = "csi.x"
-HIGHEST = 20_000
 CLAIMS = 12
 """Number of bound claims, of which the first is ReadWriteOncePod."""
 
 
-def random_world(random: Random, nodes: int, running: int, waiting: int, *, preemptible: bool = True) -> World:
-    """Nodes with zones, ports, volumes, NUMA zones and load; running pods; waiting pods of some templates.
-
-    Args:
-        preemptible: some running pods have a lower priority than some waiting ones.
-    """
+def random_world(random: Random, nodes: int, running: int, waiting: int) -> World:
+    """Nodes with zones, ports, volumes, NUMA zones and load; running pods; waiting pods of some templates."""
     world = World()
     use(world, thresholds(random.choice((45, 65)), 95))
     _add_volumes(world, random, nodes)
@@ -52,9 +47,9 @@ def random_world(random: Random, nodes: int, running: int, waiting: int, *, pree
         name = f"r{number:04}"
         if is_numa[on] and random.random() < 0.6:
             holding = holding_pod(name, random.choice(("0-1", "2-3", "8-9")), f"n{on:04}")
-            world.add_pod(_prioritised(holding, 5 if preemptible else HIGHEST))
+            world.add_pod(_prioritised(holding, 5))
         else:
-            priority = random.choice((None, 5, 50)) if preemptible else HIGHEST
+            priority = random.choice((None, 5, 50))
             world.add_pod(_prioritised(_named(random.choice(templates), name, f"n{on:04}"), priority))
     for number in range(waiting):
         world.add_pod(_named(random.choice(templates), f"w{number:04}"))

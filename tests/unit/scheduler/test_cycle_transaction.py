@@ -229,7 +229,7 @@ def test_pods_of_a_batch_go_where_cycles_of_one_pod_send_them(seed: int) -> None
     for batch in (256, 1):
         random = Random(seed)
         nodes, running = random.randrange(2, 14), random.randrange(0, 30)
-        world = random_world(random, nodes, running, 40, preemptible=False)
+        world = random_world(random, nodes, running, 40)
         found.append(placements(world.cycles(batch, most=400)))
     assert found[0] == found[1]
 

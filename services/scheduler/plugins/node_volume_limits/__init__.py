@@ -22,5 +22,6 @@ SPEC = PluginSpec(
     },
     counts_placements=True,
     counts_removals=True,
+    admits_later=True,
     reads=tuple(STORAGE),
 )
