@@ -33,8 +33,8 @@ SHARDED = ("metrics-ingest", "action-ingest")
 """Services of which each shard has its own: they write a family of contexts."""
 
 _FOLDERS = {
-    "metrics-ingest": "services.metrics_ingest.reports",
-    "action-ingest": "services.metrics_ingest.actions",
+    "metrics-ingest": "services.metrics_ingest.agent_reports",
+    "action-ingest": "services.metrics_ingest.agent_actions",
 }
 """Of services that have no folder named after them."""
 

@@ -25,9 +25,9 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.processes.child_process import Process
 from cli.service_list import contexts
 from cli.terminal.output import show_table
+from services.audit.checkpoint_signing import generate
 from services.audit.cloudevent import decode_identity
 from services.audit.manifest import stream_of
-from services.audit.signing import generate
 from shared.bus import Bus
 from shared.bus.jetstream import StreamRefused, Streams, StreamsUnreachable
 from shared.bus.stream_reader import messages

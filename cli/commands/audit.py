@@ -85,7 +85,7 @@ def keygen(file: Path) -> None:
 
     The private key (mode 0600) is for the audit service alone. Give the public key to those who verify checkpoints.
     """
-    from services.audit.signing import generate, public_file
+    from services.audit.checkpoint_signing import generate, public_file
 
     try:
         signer = generate(file)
@@ -101,7 +101,7 @@ def heads_of(files: Sequence[Path], key: Path | None) -> Heads:
     Raises:
         BadCheckpoint: one is not genuine; names the file.
     """
-    from services.audit.signing import check, load_public
+    from services.audit.checkpoint_signing import check, load_public
 
     trusted = load_public(key) if key else None
     heads: dict[str, list[Position]] = {}

@@ -18,7 +18,7 @@ def with_audit(specs: Sequence[Spec], folder: Path) -> list[Spec]:
 
 
 def _settings(folder: Path) -> Mapping[str, str]:
-    from services.audit.signing import generate
+    from services.audit.checkpoint_signing import generate
 
     key = os.environ.get(KEY, "")
     if not key:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from prometheus_client import Counter, Gauge
 
+from services.audit.checkpoint_drafts import checkpoint_drafts, next_checkpoint_ns
 from services.audit.checkpoint_files import text_of, write_files
-from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
-from services.audit.history_reader import read
+from services.audit.checkpoint_signing import Signer
+from services.audit.checkpoint_state import AuditState
+from services.audit.history_requests import read
 from services.audit.manifest import CONTEXTS, MANIFEST, READ
-from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
-from services.audit.signing import Signer
-from services.audit.state import AuditState
+from services.audit.stream_relay import StreamRelay
 from shared.bus.jetstream import Streams
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired
@@ -43,7 +43,7 @@ class Audit:
         self._saved_seq = 0  # of the last checkpoint that is in the table and the folder
         streams = Streams(runtime.bus)
         self._relays = {
-            context: Relay(
+            context: StreamRelay(
                 context,
                 self._settings,
                 runtime.log,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from aiomqtt import Client, Message, MqttError
 
-from services.metrics_ingest.inbox import Inbox
+from services.metrics_ingest.agent_inbox import AgentInbox
 from shared.agents import receipt, subjects
 from shared.agents.broker import Broker
 from shared.agents.receipt import Receipt
@@ -36,7 +36,7 @@ class MqttSession:
         connected: reports whether the broker is connected.
     """
 
-    def __init__(self, url: str, name: str, inboxes: Iterable[Inbox], *, ca_file: str = "") -> None:
+    def __init__(self, url: str, name: str, inboxes: Iterable[AgentInbox], *, ca_file: str = "") -> None:
         """Prepares a session; `run` connects it.
 
         Args:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
-from services.node_agent.prediction.peak_predictor import PeakPredictor
+from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.qos_manager import EnforcementStatus, QosManager
 from services.node_agent.report_builder import NO_FORECASTS, ReportBuilder, Sender
 from services.node_agent.settings import AgentSettings
@@ -77,7 +77,7 @@ class Agent:
         self.measured = asyncio.Event()
         self.slo_informer = slo_informer
         self.qos_manager: QosManager | None = None
-        self.predictor: PeakPredictor | None = None
+        self.predictor: PredictServer | None = None
         self._pods_requested_s = -PODS_REQUEST_INTERVAL_S
         self._failed: set[str] = set()
         self._settings = settings
@@ -190,7 +190,7 @@ class Agent:
         except KoordError as error:
             self._log_once("the strategies stop for this cycle", error)
 
-    def _predict(self, predictor: PeakPredictor, snapshot: UsageSnapshot) -> None:
+    def _predict(self, predictor: PredictServer, snapshot: UsageSnapshot) -> None:
         """Trains on a cycle's usage. An invalid object ends this training; the next minute is tried again."""
         try:
             predictor.run_cycle(snapshot)

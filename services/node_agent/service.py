@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from services.node_agent import feature_gates
 from services.node_agent.agent import Agent
-from services.node_agent.collectors.cold_memory import ColdMemoryScan
 from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.nvml import GpusUnavailable, Nvml
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.prediction.peak_predictor import PeakPredictor
+from services.node_agent.kernel.kidled_scan import KidledScan
+from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
@@ -66,7 +66,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         sys_root=Path(settings.sys_root),
     )
     gates = feature_gates.parse(settings.features)
-    cold = ColdMemoryScan(Path(settings.sys_root))
+    cold = KidledScan(Path(settings.sys_root))
     if gates["ColdPageCollector"]:
         cold.start()
         collector.cold = cold.started
@@ -111,7 +111,7 @@ def _start_qos_manager(
     state_dir = Path(settings.state_dir)
     pods = NodePodsInformer(settings.node, state_dir)
     pods.load()
-    agent.predictor = PeakPredictor(pods, settings.prediction, state_dir, time.time_ns)
+    agent.predictor = PredictServer(pods, settings.prediction, state_dir, time.time_ns)
     agent.qos_manager = QosManager(
         HostPaths(
             Path(settings.cgroup_root),

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
 from cli.main import koord
-from services.audit.signing import generate, public_file
+from services.audit.checkpoint_signing import generate, public_file
 from tests.support.kube_system import running
 from tests.support.waiting import in_thread, until
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from services.node_agent.cgroup.cgroup_values import UNLIMITED
+from services.node_agent.cgroup.cpu_conversions import UNLIMITED
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 
 MAX = "max"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup import cgroup_files
 from services.node_agent.cgroup.cgroup_files import KNOBS, Kind, Knob, Support
-from services.node_agent.cgroup.cgroup_values import MOST_SHARES, UNLIMITED, OutOfRange, shares_of_weight, weight
+from services.node_agent.cgroup.cpu_conversions import MOST_SHARES, UNLIMITED, OutOfRange, shares_of_weight, weight
 from services.node_agent.cgroup.original_values import OriginalValues
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 

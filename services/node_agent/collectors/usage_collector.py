@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from services.node_agent.cgroup import host_application_paths, kubepods_paths
-from services.node_agent.cgroup.kubepods_paths import Hierarchy, KubepodsLayout
-from services.node_agent.collectors import procfs_counters
+from services.node_agent.cgroup import host_application_paths, kubepods_layout
+from services.node_agent.cgroup.kubepods_layout import Hierarchy, KubepodsLayout
+from services.node_agent.collectors import counter_files
+from services.node_agent.collectors.counter_files import BadFile, OpenFile
 from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.numa_usage import NumaUsageCollector
-from services.node_agent.collectors.procfs_counters import BadFile, OpenFile
 from services.node_agent.collectors.usage_samples import (
     SECOND_NS,
     MemoryWithCache,
@@ -139,11 +139,11 @@ class Collector:
         counted = None
         if meminfo and self._with_cache:
             counted = MemoryWithCache(
-                Reading(meminfo, procfs_counters.memory_with_cache), self._cold_of(self._root / "memory")
+                Reading(meminfo, counter_files.memory_with_cache), self._cold_of(self._root / "memory")
             )
         return Meter(
-            Reading(stat, procfs_counters.cpu_ticks) if stat else None,
-            Reading(meminfo, procfs_counters.memory_used) if meminfo else None,
+            Reading(stat, counter_files.cpu_ticks) if stat else None,
+            Reading(meminfo, counter_files.memory_used) if meminfo else None,
             self._tick_ns,
             counted,
         )
@@ -156,10 +156,10 @@ class Collector:
         """
         if self._policy != WITH_HOT_CACHE:
             return None
-        return Reading(OpenFile(folder / "memory.idle_page_stats"), procfs_counters.cold_bytes)
+        return Reading(OpenFile(folder / "memory.idle_page_stats"), counter_files.cold_bytes)
 
     def _mounted(self) -> Hierarchy:
-        found = kubepods_paths.hierarchy(self._root, self._parent)
+        found = kubepods_layout.hierarchy(self._root, self._parent)
         for folder, series in ((found.cpu, "cpu"), (found.memory, "memory")):
             if folder is None:
                 self._warn_once(
@@ -176,7 +176,7 @@ class Collector:
             return {}
         assert self.kube is not None
         try:
-            found = kubepods_paths.pod_folders(listed, self.kube)
+            found = kubepods_layout.pod_folders(listed, self.kube)
         except OSError as error:
             self._warn_once("the cgroup of all pods is gone; looking for another", error=repr(error))
             self._forget_kubepods()
@@ -282,9 +282,9 @@ class Collector:
         """
         v1 = self.hierarchy.version == 1
         used, cached = (
-            (procfs_counters.cgroup_memory_v1, procfs_counters.cgroup_cached_v1)
+            (counter_files.cgroup_memory_v1, counter_files.cgroup_cached_v1)
             if v1
-            else (procfs_counters.cgroup_memory_v2, procfs_counters.cgroup_cached_v2)
+            else (counter_files.cgroup_memory_v2, counter_files.cgroup_cached_v2)
         )
         cpu_file = OpenFile(cpu / ("cpuacct.usage" if v1 else "cpu.stat")) if cpu else None
         memory_file = None
@@ -299,9 +299,7 @@ class Collector:
                     file.close()
             raise
         return Meter(
-            Reading(cpu_file, procfs_counters.cgroup_cpu_v1 if v1 else procfs_counters.cgroup_cpu_v2)
-            if cpu_file
-            else None,
+            Reading(cpu_file, counter_files.cgroup_cpu_v1 if v1 else counter_files.cgroup_cpu_v2) if cpu_file else None,
             Reading(memory_file, used) if memory_file else None,
             counted=counted,
         )
@@ -325,7 +323,7 @@ class Collector:
         return Usage(cpu, memory)
 
     def _find_kubepods(self, listed: Path) -> bool:
-        self.kube = kubepods_paths.kubepods_layout(listed)
+        self.kube = kubepods_layout.kubepods_layout(listed)
         if self.kube is None:
             self._warn_once("there is no cgroup of pods yet; only the node is measured", below=str(listed))
             return False

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from services.node_agent.collectors.counter_files import OpenFile
 from services.node_agent.collectors.gpu_usage import GpuUses
-from services.node_agent.collectors.procfs_counters import OpenFile
 
 SECOND_NS = 1_000_000_000
 MICRO = 1_000_000

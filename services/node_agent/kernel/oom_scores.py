@@ -6,7 +6,7 @@ Source: spec/node-agent.md 4.10.
 import logging
 from collections.abc import Iterable
 
-from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.runtime_hooks import oom_score
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import (

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from services.node_agent.agent import Figures
-from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.collectors.interference_gauges import Gauge
 
 MICRO = 1_000_000
 

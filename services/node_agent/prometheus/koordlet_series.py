@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from services.node_agent.cgroup.cgroup_values import PERIOD_US, quota
-from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.cgroup.cpu_conversions import PERIOD_US, quota
 from services.node_agent.cgroup.executor import Executor
-from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.cgroup.pod_cgroups import PodCgroups
+from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_samples import MICRO, UsageSnapshot
 from services.node_agent.qos_manager.enforcers.cpu_burst import BUFFER, QUOTA
 from services.node_agent.qos_manager.strategies.cpu_burst import limit_milli

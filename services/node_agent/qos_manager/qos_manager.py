@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.node_agent.cgroup.executor import CgroupTree, CgroupValue, Executor
-from services.node_agent.cgroup.kubepods_paths import Hierarchy, KubepodsLayout
+from services.node_agent.cgroup.kubepods_layout import Hierarchy, KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
-from services.node_agent.collectors.extra_metrics import ExtraMetrics, Gauge
+from services.node_agent.collectors.interference_gauges import Gauge, InterferenceGauges
 from services.node_agent.collectors.usage_samples import UsageSnapshot
-from services.node_agent.kernel.non_cgroup_files import NonCgroupFiles
+from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
 from services.node_agent.prometheus import koordlet_series
 from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer
 from services.node_agent.qos_manager.enforcers.cgroup_reconciler import CgroupReconciler, KubepodsFolders
@@ -92,7 +92,7 @@ class QosManager:
         self._history = UsageHistory(max(1, int(interval_s)))
         self._best_effort_limits = BestEffortLimits()
         self._kube: KubepodsFolders | None = None
-        self._non_cgroup_files = NonCgroupFiles(
+        self._non_cgroup_files = NonCgroupReconciler(
             paths.proc, paths.sys, paths.root, state_dir, gates, clock_ns, paths.terway
         )
         self._eviction_enforcer = EvictionEnforcer(gates, report_action, clock_ns())
@@ -125,7 +125,7 @@ class QosManager:
         self._burst(now_ns)
         self._evict(snapshot, now_ns)
         self._reconcile(changed=changed, now_ns=now_ns)
-        self._extra_metrics.run_cycle(self._lookup.pods)
+        self._interference_gauges.run_cycle(self._lookup.pods)
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
         """Computes values when their inputs have changed, and checks the files at intervals."""
@@ -160,7 +160,7 @@ class QosManager:
         return EnforcementStatus(self.executor.written, self.executor.refused, pods)
 
     def gauges(self) -> Iterator[Gauge]:
-        """Yields gauges of node objects, cgroups and extra metrics."""
+        """Yields gauges of node objects, cgroups and interference."""
         node_pods, found = self._pods.in_force, self._history.latest
         if node_pods is not None:
             yield from koordlet_series.node_allocatable(node_pods.object)
@@ -179,7 +179,7 @@ class QosManager:
                 yield from koordlet_series.scaled_quotas(
                     self.executor, self._burst_enforcer.pods_under_burst(strategy, self._lookup.pods)
                 )
-            yield from self._extra_metrics.gauges()
+            yield from self._interference_gauges.gauges()
             yield from self._non_cgroup_files.gauges()
 
     def release(self) -> None:
@@ -189,7 +189,7 @@ class QosManager:
         self._suppress_enforcer.release(self._best_effort_cgroups())
         self._non_cgroup_files.release()
         self._block_io_enforcer.release()
-        self._extra_metrics.close()
+        self._interference_gauges.close()
         written = self.executor.restore()
         log.info("cgroups are restored", extra={"written": written})
 
@@ -211,7 +211,7 @@ class QosManager:
         self._burst_enforcer = CpuBurstEnforcer(self.executor, self._report_action)
         self._block_io_enforcer = BlockIoEnforcer(self.executor, self._paths.sys, self._paths.proc, self._paths.kubelet)
         cpus_online = (one.cpu for one in self._processors)
-        self._extra_metrics = ExtraMetrics(
+        self._interference_gauges = InterferenceGauges(
             self._paths.root, self._paths.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns
         )
         self._cgroup_reconciler = CgroupReconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))

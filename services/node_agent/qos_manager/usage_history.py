@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.cgroup.executor import Executor
-from services.node_agent.collectors.metric_cache import MetricSeries
+from services.node_agent.cgroup.pod_cgroups import PodCgroups
+from services.node_agent.collectors.metric_series import MetricSeries
 from services.node_agent.collectors.usage_samples import UsageSnapshot
 from services.node_agent.qos_manager.strategies import cpu_evict, eviction_order
 from services.node_agent.qos_manager.strategies.cpu_evict import BATCH_CPU, BestEffort, Window

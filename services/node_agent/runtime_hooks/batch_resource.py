@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.node_agent.cgroup import cgroup_values
+from services.node_agent.cgroup import cpu_conversions
 from services.node_agent.runtime_hooks.cpu_normalization import scaled
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.json_text import read_json
@@ -99,7 +99,7 @@ def _amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 def container_values(batch: Batch, rule: BatchRule) -> Values:
     """Returns the values of a container's cgroup."""
-    return Values(cgroup_values.shares(batch.cpu_request), _quota(batch.cpu_limit, rule), batch.memory_limit)
+    return Values(cpu_conversions.shares(batch.cpu_request), _quota(batch.cpu_limit, rule), batch.memory_limit)
 
 
 def pod_values(containers: Mapping[str, Batch], rule: BatchRule) -> Values:
@@ -107,7 +107,7 @@ def pod_values(containers: Mapping[str, Batch], rule: BatchRule) -> Values:
     cpu = [batch.cpu_limit for batch in containers.values()]
     memory = [batch.memory_limit for batch in containers.values()]
     return Values(
-        cgroup_values.shares(sum(batch.cpu_request for batch in containers.values())),
+        cpu_conversions.shares(sum(batch.cpu_request for batch in containers.values())),
         _quota(NO_LIMIT if NO_LIMIT in cpu else sum(cpu), rule),
         NO_LIMIT if NO_LIMIT in memory else sum(memory),
     )
@@ -121,4 +121,4 @@ def applies(pod: Pod) -> bool:
 def _quota(cpu_limit_milli: int, rule: BatchRule) -> int:
     if rule.quota is False or cpu_limit_milli <= 0:
         return NO_LIMIT
-    return scaled(cgroup_values.quota(cpu_limit_milli), rule.ratio)
+    return scaled(cpu_conversions.quota(cpu_limit_milli), rule.ratio)

@@ -6,7 +6,7 @@ Source: spec/node-agent.md 4.6.
 import math
 from typing import NamedTuple
 
-from services.node_agent.cgroup import cgroup_values
+from services.node_agent.cgroup import cpu_conversions
 from services.node_agent.states_informer.annotations import resource_status
 from shared.domain.qos import QoS, raw_qos
 from shared.errors import KoordError
@@ -85,13 +85,13 @@ def applies(pod: Pod) -> bool:
 def container_quota(container: Container, rule: Normalization) -> int | None:
     """Returns a container's quota in microseconds a period; None leaves it."""
     limit = _limit_milli(container)
-    return scaled(cgroup_values.quota(limit), rule.ratio) if rule.enabled and limit > 0 else None
+    return scaled(cpu_conversions.quota(limit), rule.ratio) if rule.enabled and limit > 0 else None
 
 
 def pod_quota(pod: Pod, rule: Normalization) -> int | None:
     """Returns a pod's quota, from the sum of the limits that are set."""
     limit = sum(_limit_milli(container) for container in pod.spec.containers)
-    return scaled(cgroup_values.quota(limit), rule.ratio) if rule.enabled and limit > 0 else None
+    return scaled(cpu_conversions.quota(limit), rule.ratio) if rule.enabled and limit > 0 else None
 
 
 def _limit_milli(container: Container) -> int:

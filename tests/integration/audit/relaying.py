@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from services.audit.manifest import stream_of
-from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
+from services.audit.stream_relay import StreamRelay
 from shared.bus import Bus
 from shared.bus.jetstream import Stored, StreamRefused, Streams, StreamsUnreachable
 from shared.events import Draft
@@ -37,9 +37,9 @@ class Relaying:
         self._task: asyncio.Task[None] | None = None
         self.relay = self._new_relay()
 
-    def _new_relay(self, head: Callable[[], int] | None = None) -> Relay:
+    def _new_relay(self, head: Callable[[], int] | None = None) -> StreamRelay:
         found = head or (lambda: self.upto)
-        return Relay("cluster", self.settings, self.reader, self.streams, head=found, now_ns=time.time_ns)
+        return StreamRelay("cluster", self.settings, self.reader, self.streams, head=found, now_ns=time.time_ns)
 
     async def append(self, count: int, *, text: str = "x", size: int = 100) -> None:
         """Appends events, and wakes the relay."""

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from services.audit.signing import BadKey, Signer, check, generate, public_file
+from services.audit.checkpoint_signing import BadKey, Signer, check, generate, public_file
 from shared.bus import Bus
 from shared.log.checkpoint import BadCheckpoint, Checkpoint, read_checkpoints, read_statement
 from shared.log.hash_chain import Chain

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from services.gateway.service import SERVICE as GATEWAY
-from services.metrics_ingest.reports.service import SERVICE as METRICS
+from services.metrics_ingest.agent_reports.service import SERVICE as METRICS
 from shared.events import Draft, RecordedEvent
 from shared.events.cluster import DELETED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
 from shared.events.log import ConfigApplied

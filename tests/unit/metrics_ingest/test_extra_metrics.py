@@ -2,11 +2,11 @@
 
 import msgspec
 
-from services.metrics_ingest.reports.aggregation_policy import Policy
-from services.metrics_ingest.reports.decide import node_metric_writes, node_reported
-from services.metrics_ingest.reports.settings import IngestSettings
-from services.metrics_ingest.reports.state import IngestState
-from services.metrics_ingest.reports.usage_windows import NodeWindows
+from services.metrics_ingest.agent_reports.aggregation_policy import Policy
+from services.metrics_ingest.agent_reports.decide import node_metric_writes, node_reported
+from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
+from services.metrics_ingest.agent_reports.settings import IngestSettings
+from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, Report, ZoneSum
 from shared.domain.node_metric_status import status_of
 from shared.events.intents import FieldsDesired
@@ -25,11 +25,11 @@ def report(seq: int, **more: object) -> Report:
     )
 
 
-def recorded(*reports: Report, state: IngestState | None = None) -> NodeReported:
+def recorded(*reports: Report, state: ReportIngestState | None = None) -> NodeReported:
     windows = NodeWindows("n")
     for each in reports:
         windows.add(each)
-    return node_reported(state or IngestState(), windows.measure(Policy()), Policy())
+    return node_reported(state or ReportIngestState(), windows.measure(Policy()), Policy())
 
 
 def test_host_applications_are_means_over_the_aggregate_window() -> None:
@@ -56,7 +56,7 @@ def test_the_newest_prediction_counts() -> None:
 def test_zones_and_gpus_are_means_and_gpus_of_pods_name_their_pods() -> None:
     logs = Logs()
     logs.append("cluster", observed(pod("a", "n")))
-    state = fold(IngestState, logs.contexts["cluster"])
+    state = fold(ReportIngestState, logs.contexts["cluster"])
     zone = ZoneSum(1, 4_000_000, 2, 2 * GIB, 2, 1_000_000, 2, GIB, 2)
     gpus = (
         GpuSum("", 0, "GPU-1", 120, 8 * GIB, 2, 16 * GIB),
@@ -121,7 +121,7 @@ def test_an_event_recorded_by_an_earlier_release_is_read() -> None:
 
 
 def _patch(event: NodeReported) -> dict[str, object]:
-    written = node_metric_writes(IngestState(), event, IngestSettings(), START_NS)[-1].event
+    written = node_metric_writes(ReportIngestState(), event, IngestSettings(), START_NS)[-1].event
     assert isinstance(written, FieldsDesired)
     found: dict[str, object] = written.patch["status"]
     return found

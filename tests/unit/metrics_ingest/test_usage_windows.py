@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics_ingest.reports.aggregation_policy import Policy, policy_of
-from services.metrics_ingest.reports.usage_series import PERCENTS, UsageSeries, rank
-from services.metrics_ingest.reports.usage_windows import NodeWindows
+from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
+from services.metrics_ingest.agent_reports.node_usage_series import PERCENTS, NodeUsageSeries, rank
+from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
 from shared.agents.report import PodSum, Report, Series
 from shared.events.metrics import Usage
 from shared.kube.instants import SECOND
@@ -28,9 +28,9 @@ def test_ranks_are_those_of_the_worked_examples_a1_to_a6(count: int, percent: in
     assert rank(count, percent) == index
 
 
-def samples(values: list[tuple[int, int, int]]) -> UsageSeries:
+def samples(values: list[tuple[int, int, int]]) -> NodeUsageSeries:
     """(second, micro-cores, bytes)."""
-    made = UsageSeries()
+    made = NodeUsageSeries()
     offsets, cpu, memory = zip(*((at * 1000, cpu, memory) for at, cpu, memory in values), strict=True)
     made.add(Series(offsets, cpu, memory), 0)
     return made

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.cgroup import cgroup_values
+from services.node_agent.cgroup import cpu_conversions
 from services.node_agent.runtime_hooks import batch_resource, cpu_normalization
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
-from services.node_agent.runtime_hooks.core_sched import CoreRule
+from services.node_agent.runtime_hooks.core_sched_rule import CoreRule
 from services.node_agent.runtime_hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.runtime_hooks.group_identity import BadCpuQos, Identities
 from services.node_agent.states_informer.annotations import resource_status
@@ -21,17 +21,17 @@ def conversions(given: Mapping[str, Any]) -> dict[str, Any]:
     """Runs op `convert`."""
     return {
         "milliToSharesQuota": [
-            [cgroup_values.shares(milli), cgroup_values.quota(milli)] for milli in given["milliCPU"]
+            [cpu_conversions.shares(milli), cpu_conversions.quota(milli)] for milli in given["milliCPU"]
         ],
-        "sharesToWeight": [_or_none(cgroup_values.weight, shares) for shares in given["shares"]],
-        "weightToShares": [_or_none(cgroup_values.shares_of_weight, weight) for weight in given["weights"]],
+        "sharesToWeight": [_or_none(cpu_conversions.weight, shares) for shares in given["shares"]],
+        "weightToShares": [_or_none(cpu_conversions.shares_of_weight, weight) for weight in given["weights"]],
     }
 
 
 def _or_none(function: Callable[[int], int], of: int) -> int | None:
     try:
         return function(of)
-    except cgroup_values.OutOfRange:
+    except cpu_conversions.OutOfRange:
         return None
 
 

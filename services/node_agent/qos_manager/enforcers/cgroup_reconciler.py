@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from services.node_agent.cgroup import host_application_paths
-from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.cgroup.executor import CgroupValue, Executor
+from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.qos_manager.strategies import memory_qos
-from services.node_agent.runtime_hooks import batch_resource, core_sched, cpu_normalization, cpuset
+from services.node_agent.runtime_hooks import batch_resource, core_sched_rule, cpu_normalization, cpuset
 from services.node_agent.runtime_hooks.batch_resource import BatchRule, Values
 from services.node_agent.runtime_hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.runtime_hooks.group_identity import BadCpuQos, Identities
@@ -74,7 +74,7 @@ class CgroupReconciler:
         if self._gates["GroupIdentity"]:
             self._identities(qos, folders, pods, levels)
         if self._gates["CoreSched"]:
-            rule = core_sched.CoreRule.of(qos)
+            rule = core_sched_rule.CoreRule.of(qos)
             kube += [
                 CgroupValue("cpu.idle", folder, str(rule.idle()[name]))
                 for name, folder in folders.items()

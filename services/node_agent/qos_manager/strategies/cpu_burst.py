@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.node_agent.cgroup.cgroup_values import quota
+from services.node_agent.cgroup.cpu_conversions import quota
 from services.node_agent.qos_manager.strategies.node_pod import NodePod, is_active
 from shared.domain.pod_requests import pod_requests
 from shared.domain.qos import QoS, raw_qos

@@ -6,7 +6,7 @@ Source: spec/node-agent.md 3.2.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from services.node_agent.cgroup.cgroup_values import PERIOD_US
+from services.node_agent.cgroup.cpu_conversions import PERIOD_US
 from services.node_agent.qos_manager.strategies import eviction_order
 from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, NoTask, Outcome, Task
 from shared.kube.node import Node

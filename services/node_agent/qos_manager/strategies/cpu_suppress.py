@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from services.node_agent.cgroup.cgroup_values import PERIOD_US
+from services.node_agent.cgroup.cpu_conversions import PERIOD_US
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor, select
 from services.node_agent.states_informer.annotations import ReservedCpus, pod_cpus, reserved_nanos, resource_status
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos

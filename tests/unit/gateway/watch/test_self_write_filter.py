@@ -12,9 +12,9 @@ from services.gateway.effects.outcomes import applied
 from services.gateway.effects.write_tracker import WriteTracker
 from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.metrics_ingest.reports.decide import node_metric_writes
-from services.metrics_ingest.reports.settings import IngestSettings
-from services.metrics_ingest.reports.state import IngestState
+from services.metrics_ingest.agent_reports.decide import node_metric_writes
+from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
+from services.metrics_ingest.agent_reports.settings import IngestSettings
 from shared.events import Cause, Draft, Event
 from shared.events.cluster import DesiredStateRejected, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import FieldsDesired
@@ -42,7 +42,7 @@ def desired(number: int) -> FieldsDesired:
 
 
 def desired_of(report: NodeReported) -> FieldsDesired:
-    event = node_metric_writes(IngestState(), report, IngestSettings(), START_NS)[-1].event
+    event = node_metric_writes(ReportIngestState(), report, IngestSettings(), START_NS)[-1].event
     assert isinstance(event, FieldsDesired)
     return msgspec.json.decode(msgspec.json.encode(event), type=FieldsDesired)
 

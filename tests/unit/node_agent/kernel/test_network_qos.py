@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel import terway_qos
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.kernel.traffic_control import PodClass, TrafficControl, classes, default_interface, filters

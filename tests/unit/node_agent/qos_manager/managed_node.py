@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from services.node_agent import feature_gates
-from services.node_agent.cgroup import kubepods_paths
+from services.node_agent.cgroup import kubepods_layout
 from services.node_agent.collectors.usage_samples import Usage, UsageSnapshot
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
@@ -127,11 +127,11 @@ class ManagedNode:
         self.clock.now_ns += SECOND
         used = {"ls": Usage(int(ls * 10**6), GIB), "be": Usage(int(be * 10**6), GIB)}
         found = UsageSnapshot(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used, hosts or {})
-        hierarchy = kubepods_paths.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
+        hierarchy = kubepods_layout.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
         listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
-        kube = kubepods_paths.kubepods_layout(listed)
+        kube = kubepods_layout.kubepods_layout(listed)
         assert kube is not None
-        self.qos_manager.run_cycle(found, hierarchy, kube, kubepods_paths.pod_folders(listed, kube))
+        self.qos_manager.run_cycle(found, hierarchy, kube, kubepods_layout.pod_folders(listed, kube))
 
     def cpus(self, folder: str) -> str:
         """Returns the CPUs in effect: in v2 a written set is in effect at once."""

@@ -1,0 +1,123 @@
+"""The service action-ingest: takes actions from NATS and MQTT, checks, appends and answers them.
+
+It is a service of its own, apart from metrics-ingest, because a context has one writer and `nodes-*` is kept as long as
+other contexts, while `metrics-*` is not.
+"""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta
+
+from services.metrics_ingest.agent_actions.action_ingest_state import (
+    FOLDED,
+    ActionIngestState,
+    RecordedActions,
+    is_recorded,
+    with_number,
+)
+from services.metrics_ingest.agent_actions.decide import action_events, removed_topologies
+from services.metrics_ingest.agent_actions.manifest import MANIFEST
+from services.metrics_ingest.agent_actions.node_pods_publisher import NodePodsPublisher
+from services.metrics_ingest.agent_inbox import AgentInbox, Incoming
+from services.metrics_ingest.message_loop import Batch, serve
+from services.metrics_ingest.mqtt_session import MqttSession
+from services.metrics_ingest.rejection_log import RejectionLog
+from shared.agents import subjects
+from shared.agents.actions import BadAction, PodsRequested, decode
+from shared.errors import KoordError
+from shared.events.intents import EvictionRequested
+from shared.events.log import WriterStarted
+from shared.events.nodes import AGENT_ACTIONS, NodeTopologyRemoved
+from shared.runtime.service import Runtime, Service
+from shared.runtime.task_cancellation import cancel_and_wait
+from shared.settings import Settings
+
+TOPOLOGY_CHECK_INTERVAL_S = 30.0
+
+
+class ActionIngestSettings(Settings, frozen=True, kw_only=True):
+    """KOORD_ACTION_INGEST_<FIELD> in the environment; `koord run action-ingest --help` prints this table."""
+
+    max_clock_skew_s: Annotated[float, Meta(ge=0, description="seconds an action may lie ahead of our clock")] = 30
+    client: Annotated[str, Meta(description="MQTT client id; the service's name when empty")] = ""
+
+
+class ActionIngest:
+    """One term of leadership over one shard."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        environment = runtime.environment
+        self._runtime = runtime
+        self._settings: ActionIngestSettings = runtime.settings
+        self._inbox = AgentInbox(subjects.ACTION, environment.shard, environment.metrics_shards)
+        self._mqtt = None
+        if environment.mqtt:
+            name = self._settings.client or f"koord-{runtime.service.name}"
+            self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
+        self._rejections = RejectionLog("action", runtime.metrics.registry)
+        self._pod_publisher = NodePodsPublisher(runtime, self._mqtt)
+        self._batch: Batch | None = None
+        # The State follows after the append, so repeats within the batch under way are recognised by this.
+        self._recorded_in_batch: dict[str, RecordedActions] = {}
+
+    async def run(self) -> None:
+        """Takes actions until the process drains."""
+        await self._runtime.bus.handle(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(self._pod_publisher.run()), group.create_task(self._remove_topologies())]
+            if self._mqtt is not None:
+                background.append(group.create_task(self._mqtt.run()))
+            await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
+            await cancel_and_wait(*background)
+
+    async def _remove_topologies(self) -> None:
+        """Removes the topologies of nodes that have left the cluster, until cancelled."""
+        while True:
+            await asyncio.sleep(TOPOLOGY_CHECK_INTERVAL_S)
+            if drafts := removed_topologies(self._runtime.state):
+                await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
+
+    def _decide(self, message: Incoming, batch: Batch) -> None:
+        """Decides on one action and adds its events and its receipt to the batch."""
+        state: ActionIngestState = self._runtime.state
+        node = message.node
+        if batch is not self._batch:
+            self._batch, self._recorded_in_batch = batch, {}
+        report = None
+        try:
+            report = decode(message.data, node)
+            if isinstance(report.action, PodsRequested):
+                self._pod_publisher.request(node)
+                batch.accept(message, "action", report.boot, report.seq)
+                return
+            before = self._recorded_in_batch.get(node) or state.recorded_actions.get(node)
+            if not is_recorded(before, report.boot, report.seq):
+                drafts = action_events(
+                    state, report, max_clock_skew_s=self._settings.max_clock_skew_s, now_ns=batch.now_ns
+                )
+                batch.drafts.setdefault(node, []).extend(drafts)
+                self._recorded_in_batch[node] = with_number(before, report.boot, report.seq)
+        except BadAction as error:
+            boot, seq = (report.boot, report.seq) if report else ("", 0)
+            self._rejections.add(message, error, batch, boot, seq)
+            return
+        batch.accept(message, "action", report.boot, report.seq)
+
+
+async def lead(runtime: Runtime) -> None:
+    """Takes actions for as long as this replica writes its shard of `nodes-*`."""
+    try:
+        await ActionIngest(runtime).run()
+    except* KoordError as failed:
+        raise failed.exceptions[0] from None
+
+
+SERVICE = Service(
+    manifest=MANIFEST,
+    follows=FOLDED,
+    emits=(WriterStarted, *AGENT_ACTIONS, NodeTopologyRemoved, EvictionRequested),
+    settings=ActionIngestSettings,
+    new_state=ActionIngestState,
+    lead=lead,
+)

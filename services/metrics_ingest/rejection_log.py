@@ -1,0 +1,50 @@
+"""Rejected messages of agents: counted, answered with the reason, and logged at a bounded rate."""
+
+import asyncio
+import logging
+
+from prometheus_client import CollectorRegistry, Counter
+
+from services.metrics_ingest.agent_inbox import Incoming
+from services.metrics_ingest.message_loop import Batch, Kind
+from shared.agents.decoding import BadMessage
+from shared.agents.receipt import Receipt
+
+log = logging.getLogger(__name__)
+
+LOGGED_INTERVAL_S = 60.0
+"""Seconds between two log lines about rejected messages of one node."""
+
+
+class RejectionLog:
+    """Counts rejected messages, and logs them at a bounded rate."""
+
+    def __init__(self, kind: Kind, registry: CollectorRegistry) -> None:
+        self._kind = kind
+        self._logged: dict[str, float] = {}
+        self._unlogged: dict[str, int] = {}
+        self.accepted = Counter(
+            f"koord_ingest_{kind}s_accepted",
+            f"{kind.capitalize()}s accepted, repeats included",
+            ["way"],
+            registry=registry,
+        )
+        self.refused = Counter(
+            f"koord_ingest_{kind}s_rejected", f"{kind.capitalize()}s rejected", ["field"], registry=registry
+        )
+
+    def add(self, message: Incoming, error: BadMessage, batch: Batch, boot: str = "", seq: int = 0) -> None:
+        """Adds a receipt with the reason, counts the rejection, and logs it at a bounded rate."""
+        batch.answers.append((message, Receipt(self._kind, boot, seq, str(error))))
+        self.refused.labels(error.field.partition("[")[0] or "message").inc()
+        now_s = asyncio.get_running_loop().time()
+        node = message.node
+        if now_s - self._logged.get(node, -LOGGED_INTERVAL_S) < LOGGED_INTERVAL_S:
+            self._unlogged[node] = self._unlogged.get(node, 0) + 1
+            return
+        more = self._unlogged.pop(node, 0)
+        self._logged[node] = now_s
+        log.warning(
+            f"a {self._kind} is rejected",
+            extra={"node": node, "way": message.transport, "why": str(error), "not_logged_since": more},
+        )
