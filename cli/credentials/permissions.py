@@ -156,13 +156,13 @@ def _with_inbox(user: str, declared: Iterable[str]) -> tuple[str, ...]:
 
 
 def _manage(stream: str) -> list[str]:
-    """Makes, change, read, empty and remove a stream."""
+    """Returns the subjects for making, changing, reading, emptying and removing a stream."""
     verbs = ("CREATE", "UPDATE", "INFO", "PURGE", "DELETE", "MSG.GET")
     return [*(f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs), f"$JS.API.DIRECT.GET.{stream}.>"]
 
 
 def _consume(stream: str) -> list[str]:
-    """Look at a stream, keep consumers of it, take from them, acknowledge."""
+    """Returns the subjects for reading a stream by consumers of its own."""
     consumer = "$JS.API.CONSUMER"
     return [
         f"$JS.API.STREAM.INFO.{stream}",

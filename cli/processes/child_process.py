@@ -83,7 +83,7 @@ class Process:
         name: for messages.
         command: the program's path and its arguments.
         log: the file that receives its output, open for appending; grows over restarts until it is rotated
-            (rotation.py).
+            (log_rotation.py).
         env: its whole environment; None is this process' own.
         user: the user id to run under; 0 keeps this process' own.
         death_signal: what the program gets when this process dies.
@@ -182,7 +182,7 @@ class Process:
             self._child.send_signal(signal.SIGCONT)
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Poll `ready` until it is true.
+        """Polls `ready` until it is true.
 
         Raises:
             ProgramFailed: the program ended, or `timeout_s` passed.

@@ -128,7 +128,7 @@ def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, fo
     found = changed_runtimes(folded.state.projection, parsed(changes), folded.weigh_their_max)
     if output == "table":
         if not found:
-            click.echo("No runtime would be another.")
+            click.echo("No runtime would change.")
             return
         columns = ("quota", "resource", "now", "then", "change")
         show_table(columns, render.changes(found), right=columns[2:])

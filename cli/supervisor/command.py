@@ -42,7 +42,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
     type=click.Choice((*SERVICES, *AGENTS)),
     help="Run only this one; may be repeated.",
 )
-@click.option("--shadow", is_flag=True, help="Write nothing to the cluster: answer every intent as withheld.")
+@click.option("--shadow", is_flag=True, help="Write nothing to the cluster: end every intent as suppressed.")
 @click.option(
     "--shadow-scheduler",
     metavar="NAME",

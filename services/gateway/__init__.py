@@ -1,1 +1,1 @@
-"""The gateway: the only code that speaks to the Kubernetes API. README.md says what it follows, writes and answers."""
+"""The gateway: the only code that uses the Kubernetes API. README.md lists what it follows, writes and serves."""

@@ -1,7 +1,7 @@
 """Scheduler, quota ledger and gateway without servers: three logs, each follower as far behind as chance has it,
 messages lost, late and doubled.
 
-What each decides is the real code; only the shells are short here. After every event of the ledger its books must
+Decisions are those of the real code; only the shells are replaced. After every event of the ledger its books must
 balance, and after every step no pod may have a place by us without a charge.
 """
 
@@ -85,7 +85,7 @@ class World:
         self.epoch = 0
         self.made = 0
         self.charged = self.refused = self.late = self.unanswered = self.preempted = self.kept = 0
-        self.bus: list[bytes] = []  # asks that may arrive, any number of times
+        self.bus: list[bytes] = []  # requests that may arrive, any number of times
         self.answers: list[ChargeResponse] = []
         self.waiting: Waiting | None = None
         self.say("cluster", *(NodeObserved(node=f"n{n}", object=roomy(f"n{n}", cpu="12")) for n in range(2)))
@@ -195,7 +195,7 @@ class World:
                 self.answers.append(decode_response(encode(replace(answer, charged_at=len(self.logs["quota"])))))
 
     def lag(self, state: LedgerState | ClusterView) -> None:
-        """Read a little of what the others say, or nothing."""
+        """Reads a little of the other contexts, or nothing."""
         for context in CONTEXTS:
             if self.chance.random() < 0.6:
                 self.read(state, context, self.chance.randrange(12))
@@ -223,7 +223,7 @@ class World:
             self.say("scheduling", *events, seen=self.view.positions if seen is None else seen)
             self.read(self.view, "scheduling", 10**6)
 
-    def begin_round(self) -> None:
+    def begin_cycle(self) -> None:
         """Places in memory and requests charges; or records a cycle without charges."""
         if self.waiting is not None:
             return
@@ -246,7 +246,7 @@ class World:
         self.waiting = Waiting(drafts, seen, request, kept)
         self.bus.append(encode(request))
 
-    def end_round(self) -> None:
+    def end_cycle(self) -> None:
         """Takes the response if it has arrived; else repeats the request, waits, or gives up."""
         if self.waiting is None:
             return
@@ -407,8 +407,8 @@ class World:
             (2, self.amend),
             (8, self.carry_out),
             (6, self.evict),
-            (10, self.begin_round),
-            (16, self.end_round),
+            (10, self.begin_cycle),
+            (16, self.end_cycle),
             (16, self.serve),
             (20, lambda: self.lag(self.ledger)),
             (20, lambda: self.lag(self.view)),
@@ -444,10 +444,10 @@ class World:
                 for state in (self.ledger, self.view):
                     for context in CONTEXTS:
                         self.read(state, context, 10**6)
-                self.begin_round()
+                self.begin_cycle()
                 for _ in range(4):
                     self.serve()
-                    self.end_round()
+                    self.end_cycle()
                 self.carry_out()
                 self.evict()
                 self.check()

@@ -28,7 +28,7 @@ def test_no_pod_is_placed_uncharged_or_charged_twice_and_all_is_given_back(seed:
 
 
 def test_the_histories_are_worth_something() -> None:
-    """They hold charges, refusals, late asks, rounds that nobody answered, preemption, and room that is kept."""
+    """They hold charges, refusals, late requests, cycles without a response, preemption, and capacity that is kept."""
     seen: Counter[str] = Counter()
     for seed in range(12):
         world = World(seed)

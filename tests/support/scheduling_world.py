@@ -183,7 +183,7 @@ class World:
             "bound": PodBound(pod=event.pod, pod_uid=event.pod_uid, node=event.node),
             "rejected": BindRejected(pod=event.pod, pod_uid=event.pod_uid, reason="no"),
             "failed": BindFailed(pod=event.pod, pod_uid=event.pod_uid, reason="late"),
-            "withheld": BindSuppressed(pod=event.pod, pod_uid=event.pod_uid),
+            "suppressed": BindSuppressed(pod=event.pod, pod_uid=event.pod_uid),
             "forbidden": MissingPermission(name=event.pod, rule="create pods/binding", pod_uid=event.pod_uid),
         }
         self.observe(kinds[how], cause)

@@ -34,7 +34,7 @@ def compute(
 
     Args:
         capacity: [levels].
-        asks, minima, weights: [children, levels]; children sorted by name, zeros below the last.
+        demands, minima, weights: [children, levels]; children sorted by name, zeros below the last.
         lends: [children, levels].
         scales: [levels], whether minima that do not fit are scaled down.
     """

@@ -43,7 +43,7 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
     "ParentQuotaExceeded": ReasonText(
         "Insufficient quotas of a parent, quotaName: {detail}", "上级配额不足，配额：{detail}"
     ),
-    "QuotaLedgerUnreachable": ReasonText("the quota plugin_cache does not answer", "配额账本无应答"),
+    "QuotaLedgerUnreachable": ReasonText("the quota ledger does not answer", "配额账本无应答"),
     # Of a node that the scheduler has not observed.
     NODE_UNKNOWN: ReasonText("node(s) were not known", "节点未知"),
     # Of the pod as a whole.
@@ -67,7 +67,7 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
         "nothing has happened that could end what refused it; it is tried again at {detail} at the latest",
         "尚无能消除其失败原因的变化，最迟 {detail} 再次尝试",
     ),
-    "AwaitsQuota": ReasonText("it waits for snapshot in its quota", "等待配额空间"),
+    "AwaitsQuota": ReasonText("it waits for capacity in its quota", "等待配额空间"),
 }
 """Code -> texts."""
 

@@ -127,7 +127,7 @@ class _NominatedCapacity:
             return None
         owner = self._cache.view.pods[first[0].uid].name
         message = (
-            f"Insufficient quotas, quotaName: {entry.quota}, the room in it is kept for {owner} of priority"
+            f"Insufficient quotas, quotaName: {entry.quota}, the capacity in it is kept for {owner} of priority"
             f" {first[0].priority}"
         )
         return QuotaShort(quota=entry.quota, stage="quota", short=short or {}, message=message)
@@ -167,7 +167,7 @@ class _QuotaPreemption:
         """Returns the pod's quota and its victims; None where none is needed, or all of them would not be enough.
 
         Args:
-            short: the shortfall that the ledger responded. It may rest on more than the followed log shows, and it
+            short: the shortfall in the ledger's response. It may rest on more than the followed log shows, and it
                 leaves out the capacity that is kept for others: the larger of both counts.
         """
         entry = _entry(self._cache, pod.uid)

@@ -1,6 +1,6 @@
 """Capacity of quotas: used and usable amounts as far as the scheduler has read, and the difference.
 
-Only the ledger decides. The capacity selects the pods that may fit now, and says how much is missing for the others.
+Only the ledger decides. The capacity selects the pods that may fit now, and shows how much is missing for the others.
 """
 
 from collections.abc import Mapping

@@ -73,7 +73,7 @@ def test_a_container_without_requests_is_scored_with_the_defaults() -> None:
     assert whole(scored_requests(requests)) == whole(held_requests(requests)) == {"cpu": 100, "memory": 201 * MI}
 
 
-def test_pod_level_requests_are_ignored_when_scored_and_count_when_held() -> None:
+def test_pod_level_requests_are_ignored_when_scored_and_count_when_assigned() -> None:
     requests = pod(container(), level=ResourceRequirements(requests={"cpu": "4"}))
     assert whole(scored_requests(requests)) == {"cpu": 100, "memory": 200 * MI}
     assert whole(held_requests(requests)) == {"cpu": 4000, "memory": 200 * MI}

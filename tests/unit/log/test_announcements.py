@@ -1,4 +1,4 @@
-"""How an append is cut into messages."""
+"""An append, cut into messages."""
 
 import msgspec
 from hypothesis import given

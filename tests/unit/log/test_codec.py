@@ -58,7 +58,7 @@ def test_an_old_version_is_read_alone_and_in_a_page() -> None:
     )
 
 
-def test_a_restated_event_is_read_as_itself_or_passes() -> None:
+def test_a_carried_forward_event_is_read_as_itself_or_passes() -> None:
     def restated(event: bytes) -> bytes:
         return msgspec.json.encode(CarriedForward(name="b", original="test/1", event=msgspec.Raw(event)))
 

@@ -42,7 +42,7 @@ class World(NamedTuple):
     placed: dict[str, tuple[int, Pod, int]]
 
     def steps(self) -> list[Step]:
-        """The calls that tell a ledger, one per object."""
+        """The calls that fill a LoadCache, one per object."""
         return [
             *(methodcaller("set_node", row, node) for row, node in enumerate(self.nodes)),
             *(methodcaller("set_metric", row, report) for row, report in enumerate(self.reports)),

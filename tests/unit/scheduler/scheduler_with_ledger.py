@@ -1,4 +1,4 @@
-"""A scheduler and a quota ledger without servers: the real fold, cycle, charge_client and charge; only the bus is a
+"""A scheduler and a quota ledger without servers: the real fold, cycle, charge client and charge; only the bus is a
 call."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Spread and affinity between pods are counted; what they say is what reading every pod would say, after any history."""
+"""Spread and affinity between pods are counted; the results equal those of reading every pod, after any history."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ SPACES: Mapping[str, Mapping[str, str]] = {"d": {"env": "live"}, "e": {}}
 
 
 class Cluster:
-    """A view and its index; trials of the wide plugins."""
+    """A view and its cache; states of the cross-node plugins."""
 
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self.view = ClusterView()
@@ -55,7 +55,7 @@ class Cluster:
     def results_of(
         self, pod_class: PodClass, plugin_states: Mapping[str, PluginState] | None = None
     ) -> dict[str, dict[str, tuple[int, int]]]:
-        """Plugin -> node -> (verdict, score over all nodes)."""
+        """Plugin -> node -> (filter result, score over all nodes)."""
         plugin_states = plugin_states or self.plugin_states()
         table = self.cache.table
         size, everywhere = table.size, table.alive[: table.size].copy()

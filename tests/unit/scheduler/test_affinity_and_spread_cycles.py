@@ -60,7 +60,7 @@ def test_pods_that_avoid_each_other_take_one_node_each_and_the_last_one_none() -
     assert unschedulable(records)["w3"].code == "PodAntiAffinityMismatch"
 
 
-def test_a_running_pods_dislike_closes_its_domain_within_the_round() -> None:
+def test_a_running_pods_dislike_closes_its_domain_within_the_cycle() -> None:
     world = world_of(zoned("n0", "a"), zoned("n1", "a"), zoned("n2", "b"))
     add(world, pod("shy", labels={"app": "shy"}, affinity=apart("zone"), selector={HOST: "n0"}))
     add(world, *(pod(f"w{number}", labels={"app": "web"}) for number in range(3)))

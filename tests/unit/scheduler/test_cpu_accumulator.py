@@ -87,7 +87,7 @@ def test_what_is_taken_was_available_and_is_as_much_as_needed(
         return
     taken = take_cpus(T16, take, available, allocated)
     assert taken <= available
-    odd = take.bind == FULL and take.need % T16.cpus_per_core  # upstream may cycle such a need up to a core
+    odd = take.bind == FULL and take.need % T16.cpus_per_core  # upstream may round such a need up to a core
     assert len(taken) == take.need or (odd and len(taken) == take.need + 1)
 
 

@@ -144,7 +144,7 @@ def test_every_outcome_has_a_status() -> None:
         ("rejected", "rejected"),
         ("failed", "rejected"),
         ("forbidden", "rejected"),
-        ("withheld", "suppressed"),
+        ("suppressed", "suppressed"),
     ):
         world = hot_and_calm()
         world.answer(world.cycle()[1], how)

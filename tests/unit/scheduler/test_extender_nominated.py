@@ -23,7 +23,7 @@ EXTENDED = "kube-scheduler"
 
 
 class Runtime:
-    """The parts of a runtime that a extender and its charge_client use, on the logs of a world."""
+    """The parts of a runtime that an extender and its charge client use, on the logs of a world."""
 
     def __init__(self, world: World) -> None:
         self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=0.05)

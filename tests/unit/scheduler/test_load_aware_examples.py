@@ -158,7 +158,7 @@ def test_a_percentile_is_taken_from_its_window(window: str, reported_windows: bo
     assign(load_cache, expecting(4300, 1, "q"), NOW - 3600 * SECOND)
     assert added(load_cache, "node_delta")[0] == 700
     assert added(load_cache, "estimated")[0] == 6000
-    edge = 65 * 160 + 79 - used  # 65.49 percent of 16000 milli-cores, which still cycles to 65
+    edge = 65 * 160 + 79 - used  # 65.49 percent of 16000 milli-cores, which still rounds to 65
     assert filtered(load_cache, expecting(edge, 1, "incoming")) == ""
     assert filtered(load_cache, expecting(edge + 1, 1, "incoming")) == "node(s) cpu aggregated usage exceed threshold"
 

@@ -187,7 +187,7 @@ def test_a_slice_of_rows_is_evaluated_as_an_array_and_changes_nothing(world: Wor
 
 
 @pytest.mark.parametrize("nodes", [50, 5000])
-def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None:
+def test_evaluating_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None:
     load_cache = ledger(usageThresholds={"cpu": 65, "memory": 95})
     for row in range(nodes):
         load_cache.set_node(row, node())

@@ -286,7 +286,9 @@ def check_same_from_scratch(world: World) -> None:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(shapes, min_size=2, max_size=12), st.sampled_from(("", "Restricted", "BestEffort", "SingleNUMANode")))
-def test_a_round_of_many_pods_ends_as_cycles_of_one(wishes: list[tuple[int, str, bool, str, str]], policy: str) -> None:
+def test_a_cycle_of_many_pods_ends_as_cycles_of_one_pod(
+    wishes: list[tuple[int, str, bool, str, str]], policy: str
+) -> None:
     def decided(batch: int) -> dict[str, tuple[str, dict[str, str]]]:
         world = world_of("a", "b")
         world.observe(reported("c"))

@@ -86,7 +86,7 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
     wakes: tuple[Event, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the hints alone: with few classes, a pod is not even tried when an event of the right kind queueing_hints nothing."""
+    """By the hints alone: with few classes, a pod is not even tried when an event of the right kind helps nothing."""
     monkeypatch.setattr(queueing_hints, "EXACT_CLASSES", -1)
     for event in EVENTS:
         world = World()
@@ -196,7 +196,7 @@ def test_a_pod_that_is_not_attempted_has_a_reason_at_each_stage() -> None:
     placed = next(record for record in world.cycle() if getattr(record.event, "node", ""))
     assert standing(world, "p") == ("BackingOff", instant_text(START_NS + SECOND))
     assert standing(world, "q") == ("BindingUnderWay", "n")
-    world.answer(placed, "withheld")
+    world.answer(placed, "suppressed")
     world.read()
     assert standing(world, "q")[0] == "BindingSuppressed"
     world.observe(WriterStarted(epoch=9, release="x"))

@@ -155,7 +155,7 @@ def test_the_room_that_was_made_is_kept_from_the_pod_that_left_it() -> None:
     records = world.cycle()
     assert placements(records).keys() == {"other"}, "p is in its backoff; its room is not to be had"
     [unschedulable] = [r.event for r in records if isinstance(r.event, PodUnschedulable)]
-    assert "the room in it is kept for d/p of priority 100" in unschedulable.message
+    assert "the capacity in it is kept for d/p of priority 100" in unschedulable.message
     world.wait(20)
     assert placements(world.cycles()).keys() == {"p"}
     assert world.used("a") == 6000

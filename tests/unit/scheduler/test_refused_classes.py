@@ -24,7 +24,7 @@ def flood(world: World, pods: int, classes: int, priority: int | None = None) ->
         world.add_pod(pod(f"big{number}", cpu=f"{64_000 + number % classes}m", priority=priority))
 
 
-def test_a_pod_that_comes_behind_fifty_thousand_that_fit_nowhere_is_placed_in_the_second_round() -> None:
+def test_a_pod_that_comes_behind_fifty_thousand_that_fit_nowhere_is_placed_in_the_second_cycle() -> None:
     world = world_of(100)
     flood(world, FLOOD, classes=1)
     world.add_pod(pod("small"))

@@ -365,7 +365,7 @@ def test_a_node_deleted_during_the_cycle_is_rejected_by_the_gateway_and_the_pod_
     assert placements(world.cycles()) == {"p": "m"}
 
 
-def test_a_node_that_comes_while_the_round_is_decided_wakes_whoever_that_cycle_refused() -> None:
+def test_a_node_that_comes_while_the_cycle_is_decided_wakes_whoever_that_cycle_refused() -> None:
     world = one_node(cpu="0")
     world.add_pod(pod("p"))
     world.read()

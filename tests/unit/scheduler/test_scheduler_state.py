@@ -20,7 +20,7 @@ from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, fold, metric, node, pod
 from tests.unit.scheduler.interleavings import assert_one_state, loads, merged, requested, totals
 
-OUTCOMES = ("bound", "rejected", "failed", "withheld", "forbidden")
+OUTCOMES = ("bound", "rejected", "failed", "suppressed", "forbidden")
 
 
 def small_world() -> World:
@@ -72,9 +72,9 @@ def test_a_pod_that_returns_under_its_old_uid_has_no_part_in_what_was_decided_be
     assert view.pods["p"].assignment() is None
 
 
-def test_a_withheld_placement_frees_its_room_and_is_not_tried_until_the_gateway_starts_anew() -> None:
+def test_a_suppressed_placement_frees_its_capacity_and_is_not_tried_until_the_gateway_starts_anew() -> None:
     world = small_world()
-    world.answer(world.place("p", on="a"), "withheld")
+    world.answer(world.place("p", on="a"), "suppressed")
     view = assert_one_state(world)
     assert view.pods["p"].assignment() is None
     assert not view.pods["p"].waiting(view.gateway_since)

@@ -222,7 +222,7 @@ def test_absurd_quantities_of_nodes_and_pods_end_nothing() -> None:
     assert placements(world.cycle()) == {"p": "huge", "r": "huge"}
 
 
-def test_two_host_ports_do_not_share_a_node_within_a_round() -> None:
+def test_two_host_ports_do_not_share_a_node_within_a_cycle() -> None:
     world = World()
     world.add_node(node("a"))
     world.add_node(node("b"))

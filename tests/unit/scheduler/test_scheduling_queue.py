@@ -172,12 +172,12 @@ def test_a_refused_binding_is_tried_again_after_a_doubling_wait() -> None:
     assert tried(world) == ["p"]
 
 
-def test_a_withheld_pod_is_tried_again_only_by_a_gateway_that_started_later() -> None:
+def test_a_suppressed_pod_is_tried_again_only_by_a_gateway_that_started_later() -> None:
     world = World()
     world.add_node(node("n"))
     world.add_pod(pod("p"))
     world.read()
-    world.answer(world.cycle()[1], "withheld")
+    world.answer(world.cycle()[1], "suppressed")
     world.read()
     world.wait(1000)
     assert tried(world) == []

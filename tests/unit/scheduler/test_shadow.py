@@ -241,7 +241,7 @@ def play(steps: Sequence[tuple[str, int, int]]) -> Beside:
             case "cycle":
                 for record in world.cycle(batch=1 + i):
                     if isinstance(record.event, PodPlaced):
-                        world.answer(record, "withheld")
+                        world.answer(record, "suppressed")
             case "wait":
                 world.wait(10.0**i / 100)
             case "restart" if j == 0:

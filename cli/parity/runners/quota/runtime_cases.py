@@ -24,7 +24,7 @@ def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redistribute(given: Mapping[str, Any]) -> dict[str, Any]:
-    """RuntimeUpdate one level of a tree, in all its resources."""
+    """Shares the capacity of one level of a tree, in all its resources."""
     total = amounts(given["total"])
     parts = [
         {key: amounts(child[key]) for key in ("floor", "request", "max", "sharedWeight", "guaranteed")}

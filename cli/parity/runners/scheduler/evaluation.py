@@ -129,7 +129,7 @@ class Evaluation:
         return {node: self.refusal(plugin, result) for node, result in results.items()}
 
     def refusal(self, plugin: Plugin, result: int) -> Refusal:
-        """Returns the meaning of a verdict of a plugin for the class."""
+        """Returns the meaning of a filter result of a plugin for the class."""
         reasons = sorted(text(*reason) for reason in plugin.reasons(self.pod_class, result))
         return Refusal(plugin.unresolvable(self.pod_class, result), reasons)
 

@@ -78,7 +78,7 @@ class ImmediatePods:
         """Does nothing: each pod is where it belongs."""
 
     def settle(self) -> None:
-        """LedgerProjection every difference between where the pods are counted and where they belong."""
+        """Moves every pod that is not counted where it belongs."""
         for key in sorted(self._pods.keys() | self._places.keys()):
             before, after = self._places.get(key), self._place(key)
             if before == after:

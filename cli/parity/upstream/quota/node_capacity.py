@@ -1,4 +1,4 @@
-"""NodeCapacity of which only the amounts matter, as the `preempt` cases have them."""
+"""Nodes of which only the amounts matter, as the `preempt` cases have them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ RESOLVED_BY_NOBODY = "UnschedulableAndUnresolvable"
 
 
 class NodeCapacity:
-    """NodeCapacity and the pods on them.
+    """Nodes and the pods on them.
 
     Attributes:
         allocatable: node -> resource -> amount.

@@ -60,7 +60,7 @@ class EventPods:
         """Does nothing: between events upstream's books do not change."""
 
     def add(self, raw: Raw) -> None:
-        """LedgerProjection a new pod; a known one is left as it is."""
+        """Counts a new pod; a known one is left as it is."""
         version = self._scheduler.read(raw)
         quota, tree = self._scheduler.resolve(version.pod)
         if quota:

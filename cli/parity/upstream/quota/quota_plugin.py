@@ -104,7 +104,7 @@ class QuotaPlugin:
         self.pods.settle()
 
     def settle(self) -> None:
-        """RuntimeUpdate all trees."""
+        """Computes the runtimes of all trees."""
         for tree in self.trees.values():
             tree.settle()
 

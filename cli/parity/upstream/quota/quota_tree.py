@@ -74,7 +74,7 @@ class QuotaTree(Aggregation):
                 self._leave_out(info)
 
     def settle(self) -> None:
-        """RuntimeUpdate every level, parents before children."""
+        """Computes the runtimes of every level, parents before children."""
         level = [info.name for info in self.quotas.values() if info.declared.parent not in self.quotas]
         while level:
             below: list[str] = []

@@ -116,7 +116,7 @@ def test_a_device_is_written_once_and_removed_only_if_present(tmp_path: Path) ->
     assert executor.update(CgroupValue(knob, "kubepods", "8:16 0"), cached=False) is WriteResult.WRITTEN
 
 
-class RecordedEvent(Executor):
+class RecordingExecutor(Executor):
     """An executor that records the order of its writes."""
 
     def __init__(self, tree: CgroupTree) -> None:
@@ -136,7 +136,7 @@ def levels(knob: str, *values: str) -> list[list[CgroupValue]]:
 
 
 def test_e28_shrinking_values_are_written_child_first_and_growing_ones_parent_first(files: Files) -> None:
-    executor = RecordedEvent(files.tree)
+    executor = RecordingExecutor(files.tree)
     executor.update_levels(levels("memory.min", "100", "100", "100"))
     executor.order.clear()
     executor.update_levels(levels("memory.min", "50", "40", "40"))
@@ -149,7 +149,7 @@ def test_e28_shrinking_values_are_written_child_first_and_growing_ones_parent_fi
 def test_cpus_are_widened_from_above_and_then_narrowed_from_below(files: Files) -> None:
     for folder in ("kubepods/besteffort", POD, CONTAINER):
         files.put("cpuset.cpus", folder, "0-1")
-    executor = RecordedEvent(files.tree)
+    executor = RecordingExecutor(files.tree)
     executor.update_levels(levels("cpuset.cpus", "1-2", "1-2", "1-2"))
     assert executor.order[:3] == [("besteffort", "0-2"), ("pod1", "0-2"), ("c1", "0-2")]
     assert executor.order[3:] == [("c1", "1-2"), ("pod1", "1-2"), ("besteffort", "1-2")]
