@@ -280,7 +280,9 @@ def check_same_from_scratch(world: World) -> None:
     cache.settle()
     before, after = fleet_of(cache), fleet_of(anew)
     for name, row in cache.table.rows.items():
-        assert before.allocations(row) == after.allocations(anew.table.rows[name])
+        other = anew.table.rows[name]
+        assert before.allocations(row) == after.allocations(other)
+        assert before.cached_node(row).node.usage.key() == after.cached_node(other).node.usage.key()
     assert decide(anew, world.now_ns, 64) == decide(cache, world.now_ns, 64)
 
 

@@ -7,6 +7,7 @@ Source: spec/scheduler-core.md 4.3, 4.9; upstream apis/extension/numa_aware.go.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -20,6 +21,9 @@ from shared.kube.quantity_text import Notation, quantity_text, request_notations
 
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+
+MAX_ALLOCATIONS = 4096
+"""Number of allocations that are kept as read."""
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename={
@@ -46,15 +50,19 @@ def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
     """The allocation in annotations; an empty one where there is none or it cannot be read."""
     notes = annotations or {}
     text = notes.get(RESOURCE_STATUS)
-    if not text:
-        return Allocation()
+    return _allocation(text, notes.get(RESOURCE_SPEC) or "{}") if text else Allocation()
+
+
+@lru_cache(maxsize=MAX_ALLOCATIONS)
+def _allocation(text: str, spec: str) -> Allocation:
+    """The allocation in both annotations; equal texts have one object. Equal pods get the same CPUs on many nodes."""
     try:
         status = read_json(text, _Status)
         cpus = parse_cpus(status.cpuset)
         zones = tuple(sorted((share.node, amounts(share.resources)) for share in status.shares or ()))
     except (msgspec.MsgspecError, BadCpuList, BadQuantity):
         return Allocation()
-    return Allocation(cpus, _exclusive(notes), zones)
+    return Allocation(cpus, _exclusive(spec), zones)
 
 
 def annotations_for(pod: Pod, allocation: Allocation, bind: str, *, required: bool) -> dict[str, str]:
@@ -95,9 +103,9 @@ def _spec_text(annotated: str | None, bind: str, *, required: bool) -> str | Non
     return None if filled == spec else msgspec.json.encode(filled).decode()
 
 
-def _exclusive(notes: Mapping[str, str]) -> str:
+def _exclusive(text: str) -> str:
     try:
-        spec: ResourceSpec = read_json(notes.get(RESOURCE_SPEC) or "{}", ResourceSpec)
+        spec: ResourceSpec = read_json(text, ResourceSpec)
     except msgspec.MsgspecError:
         return ""
     return spec.exclusive

@@ -4,6 +4,7 @@ Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream
 pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from services.scheduler.plugins.node_numa_resource.pod_requirements import (
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from services.scheduler.plugins.node_numa_resource.topology_manager import MergedHint, merge
+from services.scheduler.state.pod_class import PodClass
 
 MOST_NUMAS = 64
 """Upper bound of the numbers of NUMA nodes; a report with other numbers is ignored."""
@@ -62,6 +64,8 @@ class NodeAdmission:
     Attributes:
         request: the requests on this node.
         policy: NUMA policy of both; a rejection when they differ.
+        annotations: the last pod class that reserved, with the annotations of its allocation. Classes with equal
+            requirements may write amounts in other units.
     """
 
     def __init__(self, requirements: PodRequirements, node: NumaNode, strategies: Strategies) -> None:
@@ -70,6 +74,7 @@ class NodeAdmission:
         self.strategies = strategies
         self.request: NodeRequest = node_request(requirements, node.options, strategies.of_zones)
         self.policy = self._policy()
+        self.annotations: tuple[PodClass, Mapping[str, str]] | None = None
         self._admitted: Hint | Rejection | None = None
         self._got: dict[Mask | None, Allocation | Rejection] = {}
 

@@ -87,8 +87,15 @@ class NumaCache(PluginCache):
             return
         allocation = allocation_of({**(assignment.pod_class.pod.metadata.annotations or {}), **assignment.allocation})
         if allocation:
-            self._pods.setdefault(row, {})[uid] = _PodAllocation(assignment.assigned_ns, uid, allocation)
+            pods, counted = self._pods.setdefault(row, {}), _PodAllocation(assignment.assigned_ns, uid, allocation)
+            state = self._cached_nodes.get(row)
+            # Of pods that share a CPU the newest one's policy counts: an older pod is no simple step.
+            is_newest = uid not in pods and all(_age(each) < _age(counted) for each in pods.values())
+            after = self._after(row, state, allocation) if state is not None and is_newest else None
+            pods[uid] = counted
             self._drop_state(row)
+            if after is not None:
+                self._cached_nodes[row] = after
 
     def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (it is known by its uid)
         """Counts the pod's allocation no longer."""
@@ -120,22 +127,37 @@ class NumaCache(PluginCache):
     def cached_node(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> CachedNode:
         """The node in a row, with the allocations of more pods of the cycle and without those of removed pods."""
         left = list(gone)
-        if more or left:
+        if left:
             allocated = self.allocations(row)
             for allocation in left:
                 allocated.remove(allocation)
             return self._state(row, [*allocated, *more])
-        cached_node = self._cached_nodes.get(row)
-        if cached_node is None:
-            cached_node = self._cached_nodes[row] = self._state(row, self.allocations(row))
-        return cached_node
+        state = self._cached_nodes.get(row)
+        if state is None:
+            state = self._cached_nodes[row] = self._state(row, self.allocations(row))
+        for number, allocation in enumerate(more):
+            state = self._after(row, state, allocation, more[:number])
+        return state
 
-    def _state(self, row: int, allocations: list[Allocation]) -> CachedNode:
+    def _state(self, row: int, allocations: Iterable[Allocation]) -> CachedNode:
         options = self._options.get(row, NodeOptions())
+        return self._states.of(options, self._options_key(row), NodeUsage(options.topology, allocations), self.max_pods)
+
+    def _after(
+        self, row: int, state: CachedNode, allocation: Allocation, more: Sequence[Allocation] = ()
+    ) -> CachedNode:
+        """The state with one more allocation, where `state` contains those of the node's pods and `more`."""
+
+        def usage() -> NodeUsage:
+            return NodeUsage(state.node.options.topology, [*self.allocations(row), *more, allocation])
+
+        return self._states.after(state, allocation, self._options_key(row), usage)
+
+    def _options_key(self, row: int) -> Hashable:
         key = self._options_keys.get(row)
         if key is None:
-            key = self._options_keys[row] = options_key(options)
-        return self._states.of(options, key, NodeUsage(options.topology, allocations), self.max_pods)
+            key = self._options_keys[row] = options_key(self._options.get(row, NodeOptions()))
+        return key
 
     def state_numbers(self, rows: Int64) -> Int64:
         """int64[all rows]: the numbers of the nodes' states, valid in these rows."""

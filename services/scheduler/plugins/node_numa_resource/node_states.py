@@ -6,15 +6,16 @@ equal pods pass through the same states.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from itertools import count
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
-from services.scheduler.plugins.node_numa_resource.node_usage import NodeUsage
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 
 MAX_CLASSES = 64
@@ -22,6 +23,11 @@ MAX_CLASSES = 64
 
 MAX_UNUSED = 256
 """Number of states kept beyond those that a node is in: the next node to fill up often enters one of them."""
+
+MAX_TRANSITIONS = 256
+"""Number of (state, one more allocation) of which the next state is kept."""
+
+_Usage = Callable[[], NodeUsage]
 
 
 class CachedNode:
@@ -48,6 +54,13 @@ class CachedNode:
         return admission
 
 
+class _Transition(NamedTuple):
+    """A change of state by one more allocation. It refers to the allocation, whose id is in its key."""
+
+    allocation: Allocation
+    after: CachedNode
+
+
 class NodeStates:
     """The states that nodes are in, and the last ones that nodes were in."""
 
@@ -56,6 +69,7 @@ class NodeStates:
         self._states: WeakValueDictionary[Hashable, CachedNode] = WeakValueDictionary()
         self._latest: OrderedDict[int, CachedNode] = OrderedDict()
         self._numbers = count(1)
+        self._transitions: OrderedDict[tuple[int, int], _Transition] = OrderedDict()
 
     def of(self, options: NodeOptions, options_key: Hashable, usage: NodeUsage, max_pods: int) -> CachedNode:
         """The state of a node.
@@ -73,6 +87,25 @@ class NodeStates:
         if len(self._latest) > MAX_UNUSED:
             self._latest.popitem(last=False)
         return state
+
+    def after(self, state: CachedNode, allocation: Allocation, options_key: Hashable, usage: _Usage) -> CachedNode:
+        """The state with one more allocation.
+
+        Args:
+            options_key: of the node's options.
+            usage: sums up the usage with the allocation, where the change is not known yet.
+        """
+        key = state.number, id(allocation)
+        found = self._transitions.get(key)
+        if found is None:
+            node = state.node
+            found = _Transition(allocation, self.of(node.options, options_key, usage(), node.max_pods))
+            self._transitions[key] = found
+            if len(self._transitions) > MAX_TRANSITIONS:
+                self._transitions.popitem(last=False)
+        else:
+            self._transitions.move_to_end(key)
+        return found.after
 
 
 def options_key(options: NodeOptions) -> Hashable:

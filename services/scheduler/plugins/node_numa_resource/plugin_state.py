@@ -163,11 +163,13 @@ class NumaState(PluginState):
         allocation = admission.reserve()
         if isinstance(allocation, Rejection):
             return self._rejections.number(allocation)
-        return (
-            annotations_for(pod_class.pod, allocation, admission.request.own_bind, required=admission.request.required)
-            if admission.allocates
-            else {}
-        )
+        if not admission.allocates:
+            return {}
+        if admission.annotations is None or admission.annotations[0] is not pod_class:
+            request = admission.request
+            notes = annotations_for(pod_class.pod, allocation, request.own_bind, required=request.required)
+            admission.annotations = pod_class, notes
+        return admission.annotations[1]
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the allocation of the pod."""
