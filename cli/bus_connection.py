@@ -1,4 +1,4 @@
-"""The bus as a command meets it: with the login of the environment, as a service would."""
+"""A command's connection to the bus, with the login of the environment, as a service has it."""
 
 import logging
 import os

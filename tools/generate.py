@@ -1,7 +1,7 @@
 """Documents generated from the event types: docs/asyncapi.json and docs/schemas/<type>.json.
 
 python -m tools.generate            writes them
-python -m tools.generate --check    fails when they differ from what the types say
+python -m tools.generate --check    fails when they differ from the types
 """
 
 import sys
@@ -102,7 +102,7 @@ def _text(document: JsonObject) -> str:
 
 
 def main(arguments: list[str]) -> str | None:
-    """Writes, or compare; the text of what differs, None when nothing does."""
+    """Writes, or compares; the text of what differs, None when nothing does."""
     expected = documents()
     present = {
         path.relative_to(DOCS) for path in [DOCS / "asyncapi.json", *(DOCS / "schemas").glob("*.json")] if path.exists()

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 async def check() -> None:
-    """Migrates an empty database, then ask Alembic what it would change; anything is an error that names it."""
+    """Migrates an empty database, then has Alembic list what it would change; anything is an error that names it."""
     with tempfile.TemporaryDirectory(prefix="koord-schema-") as folder:
         async with EmbeddedPostgres(Path(folder)) as postgres:
             database = Database(postgres.url)

@@ -94,7 +94,7 @@ class PodCgroups:
         return uid
 
     def limit(self, container: str, *, milli: int) -> None:
-        """Holds a container and its pod to so many milli-cores, as the kubelet does."""
+        """Limits a container and its pod to so many milli-cores, as the kubelet does."""
         file = "cpu.max" if self._v2 else "cpu.cfs_quota_us"
         for folder in [folder for folder in self._folders if folder.name == container]:
             for place in (folder.parent, folder):

@@ -289,5 +289,5 @@ async def _snapshots(follower: Follower, database: Database, servers: Servers, s
 
 
 def note(text: str) -> None:
-    """Says what is being done."""
+    """Prints the step that is under way."""
     click.echo(text, err=True)

@@ -73,7 +73,7 @@ class QuotaFigures(msgspec.Struct, frozen=True):
 )
 @click.option("--servers", is_flag=True, help="Charge through NATS and Postgres, with the ledger as a process.")
 @click.option(
-    "--batch", type=click.IntRange(1, 4096), default=256, show_default=True, help="With --servers: pods of a round."
+    "--batch", type=click.IntRange(1, 4096), default=256, show_default=True, help="With --servers: pods of a cycle."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def quota(*, quota_count: int, pod_count: int, servers: bool, batch: int, as_json: bool) -> None:
@@ -179,7 +179,7 @@ def recompute(projection: LedgerProjection) -> int:
 
 
 def copy_into(alone: QuotaTree, tree: QuotaTree) -> None:
-    """The same quotas and requests, without books."""
+    """Copies quotas and requests into another tree, without postings."""
     for info in tree.quotas.values():
         if info.name != ROOT:
             alone.add_quota(info.declared)

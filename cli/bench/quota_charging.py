@@ -40,9 +40,9 @@ class ChargingFigures(msgspec.Struct, frozen=True):
     """Figures of `--json`.
 
     Attributes:
-        charges_per_s: pods charged a second: requested by NATS, committed in Postgres, responded.
+        charges_per_s: pods charged a second: requested over NATS, committed in Postgres, answered.
         charge_ms_p50, charge_ms_p99: how long one cycle waits for its pods' charges.
-        batch: pods of a round.
+        batch: pods of a cycle.
         attached_per_s: pods booked a second as they were observed, from the append of the first to the first answer.
     """
 
@@ -113,7 +113,7 @@ async def _charge(bus: Bus, epoch: int, seen: dict[str, int], pods: int, batch: 
 
 
 async def _request_charge(bus: Bus, charge_request: ChargeRequest) -> ChargeResponse:
-    """Ask until somebody answers: a ledger that has much to read forgets those who have waited for long."""
+    """Repeats the request until it is answered: a ledger that has much to read drops old requests."""
     ends = time.monotonic() + DEADLINE_S
     while True:
         try:

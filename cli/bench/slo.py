@@ -42,8 +42,8 @@ class SloFigures(msgspec.Struct, frozen=True):
         Seconds of this process on a cpu, so that other load on the machine does not count; `recompute_wall_s` is
         recompute_s by the clock. first_s: every node from nothing, and its first write. config_s: a new reclaim
         percentage; every node is calculated, compared and written. recompute_s: every node calculated and compared once
-        more, with nothing to say. reports_s: a new report of every node, within the threshold: sums, formulas,
-        comparison, no write. writes_config, writes_reports: levels that the gateway would have to write then.
+        more, with nothing to write. reports_s: a new report of every node, within the threshold: sums, formulas,
+        comparison, no write. writes_config, writes_reports: desired states that the gateway would have to write then.
         fold_reports_per_s, fold_pods_per_s: events folded. rss_mib: the process at its largest.
     """
 

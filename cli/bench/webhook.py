@@ -47,7 +47,7 @@ class WebhookFigures(msgspec.Struct, frozen=True):
     Attributes:
         answers_per_s: as many as come from CONNECTIONS connections that send the next request at once; two are one pod.
         cpu_ms_per_answer: of the process that answers.
-        p50_ms, p99_ms: at `rate` questions each second, from when each was due.
+        p50_ms, p99_ms: at `rate` requests a second, from the instant at which each was due.
     """
 
     answers_per_s: float
@@ -63,7 +63,7 @@ class WebhookFigures(msgspec.Struct, frozen=True):
 
 
 class WrongAnswer(KoordError):
-    """The pods were not changed, so the figures say nothing."""
+    """The pods were not changed, so the figures mean nothing."""
 
 
 @click.command()
@@ -72,7 +72,7 @@ class WrongAnswer(KoordError):
 )
 @click.option("--namespaces", type=click.IntRange(min=1), default=500, show_default=True)
 @click.option("--quotas", type=click.IntRange(min=0), default=500, show_default=True)
-@click.option("--rate", type=float, default=200.0, show_default=True, help="Questions a second, for the latency.")
+@click.option("--rate", type=float, default=200.0, show_default=True, help="Requests a second, for the latency.")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="How long each of the two is measured.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def webhook(*, profiles: int, namespaces: int, quotas: int, rate: float, seconds: float, as_json: bool) -> None:
@@ -180,7 +180,7 @@ async def _latency(send: Any, rate: float, seconds: float) -> list[float]:
 
 
 def _question(number: int) -> dict[str, Any]:
-    """A batch pod, as a client creates it; without requests when it is validated, so that it may be."""
+    """Returns a request to create a batch pod."""
     amounts = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
     containers = [
         {

@@ -30,7 +30,7 @@ class Refused(msgspec.Struct, frozen=True):
     """The newest configuration that was not taken over.
 
     Attributes:
-        stands: nothing was taken over since, so what somebody wanted is not in force.
+        stands: nothing was applied since, so the offered configuration is not in force.
     """
 
     source: str

@@ -16,7 +16,7 @@ from shared.log.checkpoint import Checkpoint, read_checkpoints, read_statement
 from shared.log.position import Position
 
 Heads = Mapping[str, Sequence[Position]]
-"""Context -> its heads, as checkpoints saw them."""
+"""Context -> its heads, as checkpoints recorded them."""
 
 
 class LogBroken(KoordError):

@@ -42,7 +42,7 @@ def export_command(
     """Write a log into files, checking its chain of digests on the way.
 
     JSON lines hold CloudEvents, as the event stream does; Parquet has a column for each part of an event. A context
-    gets files of up to 500,000 events each and CONTEXT.manifest.json, which says what is in them, with the SHA-256 of
+    gets files of up to 500,000 events each and CONTEXT.manifest.json, which lists their contents, with the SHA-256 of
     each file and the digest of its last event.
 
     Run again, it checks what is there and goes on behind it: a job that runs each night keeps a log for good.

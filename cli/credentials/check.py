@@ -22,7 +22,7 @@ class Fault(NamedTuple):
 
 
 def check(folder: Path, now: datetime | None = None) -> list[Fault]:
-    """Look at every file of a folder.
+    """Checks every file of a folder.
 
     Raises:
         NoBook: there is none.

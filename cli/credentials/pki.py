@@ -33,7 +33,7 @@ class Authority:
         self._key = loaded
 
     def serve(self, folder: Path, hosts: Iterable[str], *, renew: bool = False) -> None:
-        """Put `ca.crt`, `server.crt` and `server.key` into a folder; a certificate with these names that lasts is left
+        """Puts `ca.crt`, `server.crt` and `server.key` into a folder; a certificate with these names that lasts is left
         alone.
         """
         names = sorted({*hosts, "localhost", "127.0.0.1"})

@@ -70,7 +70,7 @@ async def _demo(scale: Scale, folder: Path) -> None:
 
 
 async def _compile() -> None:
-    """Does what the first start of a scheduler on a machine would: the time is none of placing pods."""
+    """Compiles the kernels as the first start of a scheduler does, so that this time does not count as placing."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "import services.scheduler.in_memory", stderr=asyncio.subprocess.DEVNULL
     )
@@ -104,7 +104,7 @@ def _row(name: str, spread: Spread) -> tuple[object, ...]:
 
 
 async def _explain(postgres: str, with_load: Progress, without_load: Progress) -> None:
-    """Tells of one pod, the same in both runs, that only load-awareness kept from a hot node."""
+    """Describes one pod, the same in both runs, that only load-awareness kept from a hot node."""
     hot, places = with_load.hot, with_load.places
     kept_away = [pod for pod, node in sorted(without_load.places.items()) if node in hot and places[pod] not in hot]
     if not kept_away:

@@ -21,7 +21,7 @@ PLACED_WITHIN_S = 60.0
 
 
 class Scale(NamedTuple):
-    """How much is simulated; `hot_percent` of the nodes carry load that no pod requested."""
+    """The size of the simulation; `hot_percent` of the nodes carry load that no pod requested."""
 
     nodes: int
     pods: int

@@ -1,4 +1,4 @@
-"""How evenly load lies on the nodes: the figures and the picture of the demo's summary."""
+"""Distribution of load over the nodes: the figures and the picture of the demo's summary."""
 
 from collections.abc import Sequence
 from statistics import fmean, pstdev

@@ -140,7 +140,7 @@ def _build_one(go: Path, name: str, source: Source, folder: Path, report: Report
 
 
 def _follow(build: subprocess.Popen[str], name: str, report: Report) -> list[str]:
-    """Reports how far a build is; return the last lines that are neither a compiled package nor a download."""
+    """Reports how far a build is; returns the last lines that are neither a compiled package nor a download."""
     output: deque[str] = deque(maxlen=12)
     compiled = downloaded = 0
     began = reported = time.monotonic()

@@ -61,7 +61,7 @@ class Folder:
         return authority
 
     def release(self) -> None:
-        """Gives the folder back; remove a temporary one. Harmless when repeated."""
+        """Gives the folder back; removes a temporary one. Harmless when repeated."""
         if self._lock:
             self._lock.close()
             self._lock = None

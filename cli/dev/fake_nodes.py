@@ -48,7 +48,7 @@ def node_object(
 
 
 def create_nodes(api: Api, nodes: Iterable[Object], *, taints: Sequence[Mapping[str, str]] = ()) -> list[str]:
-    """Creates nodes over a few connections; return their names, in order.
+    """Creates nodes over a few connections; returns their names, in order.
 
     Admission taints every new node `not-ready`, which a node controller would take away; none runs, so a patch does.
 

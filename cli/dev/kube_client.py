@@ -82,7 +82,7 @@ class Session:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def call(self, method: str, path: str, body: object = None, *, patch: str = "merge", accept: str = "") -> Object:
-        """Sends one request with a JSON body; return the decoded answer.
+        """Sends one request with a JSON body; returns the decoded answer.
 
         Args:
             method: of HTTP.
@@ -107,7 +107,7 @@ class Session:
     def send(
         self, method: str, path: str, data: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Sends bytes; return the status and the body."""
+        """Sends bytes; returns the status and the body."""
         self._connection.request(method, path, data, self._headers | (headers or {}))
         with self._connection.getresponse() as answer:
             return answer.status, answer.read()

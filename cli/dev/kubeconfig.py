@@ -9,7 +9,7 @@ from cli.dev.pki import Pair, write_private
 
 
 def write_kubeconfig(path: Path, *, url: str, ca: bytes, user: str, credentials: Pair | str) -> Path:
-    """Writes a kubeconfig that only its owner may read; return its path.
+    """Writes a kubeconfig that only its owner may read; returns its path.
 
     Args:
         path: the file.

@@ -99,7 +99,7 @@ class Cluster:
             raise
 
     def stop(self) -> None:
-        """Ends every program, then remove the folder if it is a temporary one. Harmless when repeated."""
+        """Ends every program, then removes the folder if it is a temporary one. Harmless when repeated."""
         atexit.unregister(self.stop)
         self._stop_programs()
         self._folder.release()
@@ -158,7 +158,7 @@ class Cluster:
         return self.controllers
 
     def kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> Path:
-        """Writes a kubeconfig with a client certificate for `user`; return its path.
+        """Writes a kubeconfig with a client certificate for `user`; returns its path.
 
         The default user is the administrator. Any other has what RBAC grants to its name and to `groups`.
         """
@@ -177,7 +177,7 @@ class Cluster:
         return str(answer["status"]["token"])
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """Writes a kubeconfig with a fresh token of the service account; return its path."""
+        """Writes a kubeconfig with a fresh token of the service account; returns its path."""
         token = self.service_account_token(namespace, name)
         path = self._folder.kubeconfig(f"system:serviceaccount:{namespace}:{name}")
         return write_kubeconfig(path, url=self.url, ca=self._authority.pem, user=name, credentials=token)
@@ -205,7 +205,7 @@ class Cluster:
         return done.stdout
 
     def apply(self, path: str | Path, *more: str) -> str:
-        """`kubectl apply` of a file, a folder, or a folder with a kustomization; return what kubectl printed."""
+        """`kubectl apply` of a file, a folder, or a folder with a kustomization; returns what kubectl printed."""
         how = "-k" if (Path(path) / "kustomization.yaml").exists() else "-f"
         return self.kubectl("apply", how, path, *more)
 

@@ -33,7 +33,7 @@ class Authority(NamedTuple):
 
     @classmethod
     def load_or_create(cls, folder: Path) -> Self:
-        """Reads ca.crt and ca.key in `folder`, or make them."""
+        """Reads ca.crt and ca.key in `folder`, or makes them."""
         certificate_file, key_file = folder / "ca.crt", folder / "ca.key"
         if certificate_file.exists() and key_file.exists():
             key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)

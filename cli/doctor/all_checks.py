@@ -37,7 +37,7 @@ from shared.log.reader import LogReader
 LISTENED_S = 3.2
 """Beacons come each second; on a busy machine one comes late."""
 ANSWER_S = 15.0
-"""The gateway puts some eighty questions to the API server."""
+"""The gateway sends some eighty requests to the API server."""
 REFUSALS = 50
 
 _OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
@@ -64,14 +64,14 @@ class _Beacons:
         self._arrived = asyncio.Event()
 
     def receive(self, data: bytes) -> None:
-        """Take note of a beacon."""
+        """Records a beacon."""
         with contextlib.suppress(msgspec.DecodeError):  # a login that may publish there may publish anything
             beacon = decode_beacon(data)
             self.beacons.setdefault(beacon.context, []).append(ReceivedBeacon(beacon.epoch, beacon.seq))
             self._arrived.set()
 
     async def wait_for(self, epochs: Mapping[str, int]) -> None:
-        """Listen until each of these contexts has spoken with its epoch, for `LISTENED_S` at most."""
+        """Waits until each of these contexts has sent a beacon of its epoch, for `LISTENED_S` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LISTENED_S):
                 while not all(

@@ -22,7 +22,7 @@ _APPLY = "kubectl apply -k k8s/rbac"
 
 
 def about_permissions(found: Permissions) -> Iterator[Finding]:
-    """The API server's word on the gateway's account."""
+    """Reports the rights of the gateway's account, as the API server reviews them."""
     if found.problem:
         yield Finding(
             "error",
@@ -59,7 +59,7 @@ def about_refusals(refusals: Sequence[Found], found: Permissions | None) -> Iter
 
 
 def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
-    """Does everybody work with the configuration that was wanted?"""
+    """Checks that the newest configuration of each context is in force."""
     for one in found:
         if one.refused and one.refused.stands:
             in_force = f"{one.in_force.source} stays in force" if one.in_force else "the built-in one is in force"
@@ -76,7 +76,7 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
 
 
 def about_nodes(found: Sequence[NodeReport]) -> Iterator[Finding]:
-    """Does the agents of all nodes report?"""
+    """Checks that the agents of all nodes report."""
     reporting = [one for one in found if one.age_s is not None]
     if not reporting:
         if found:

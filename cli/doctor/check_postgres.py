@@ -71,7 +71,7 @@ def about_server(server: Server, url: str) -> Iterator[Finding]:
 
 
 def about_schema(found: Schema) -> Finding:
-    """Is the database migrated to this release?"""
+    """Checks that the database is migrated to this release."""
     if not found.found:
         return Finding("error", "postgres", "the database has no tables of ours", "run `koord migrate`")
     if found.found == found.required:
@@ -84,7 +84,7 @@ def about_schema(found: Schema) -> Finding:
 
 
 def about_contexts(declared: Mapping[str, int], found: Mapping[str, int]) -> Iterator[Finding]:
-    """Does the database have a log for each context?"""
+    """Checks that the database has a log for each context."""
     if missing := [context for context in declared if context not in found]:
         what = f"the database has no log for {', '.join(sorted(missing))}"
         yield Finding("error", "postgres", what, "run `koord migrate` with the KOORD_METRICS_SHARDS of the services")
@@ -98,7 +98,7 @@ def about_clock(server: Server) -> Finding:
 
 
 def clock_finding(off_s: float, what: str) -> Finding:
-    """How bad a difference of clocks is: decisions compare instants of several machines."""
+    """Rates a difference of clocks: decisions compare instants of several machines."""
     if off_s < CLOCK_WARNING_S:
         return Finding("ok", "clock", what)
     remedy = "synchronise the clocks (chrony, systemd-timesyncd): reports count as stale or as of the future, and `at` misleads"

@@ -99,7 +99,7 @@ def about_followers(found: Sequence[Behind]) -> Iterator[Finding]:
 
 
 def about_parked(found: Sequence[Parked]) -> Iterator[Finding]:
-    """Events that stopped a service."""
+    """Reports the events that stopped a service."""
     for one in found:
         yield Finding(
             "error",
@@ -110,7 +110,7 @@ def about_parked(found: Sequence[Parked]) -> Iterator[Finding]:
 
 
 def about_partitions(sizes: Sequence[ContextSize]) -> Iterator[Finding]:
-    """Is there room for the next events?"""
+    """Checks that there is a partition for the next events."""
     for one in sizes:
         if one.room < 1:
             yield Finding(
@@ -128,7 +128,7 @@ def about_partitions(sizes: Sequence[ContextSize]) -> Iterator[Finding]:
 
 
 def about_disk(free: int, total: int, where: str) -> Finding:
-    """Is there room on the disk that Postgres writes to? Amounts in bytes."""
+    """Checks the free space of the disk that Postgres writes to. Amounts in bytes."""
     what = f"{free / 2**30:.1f} GiB are free where {where} lies"
     if free >= FULL_WARNING * total:
         return Finding("ok", "disk", what)

@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Kind(NamedTuple):
-    """How a file is written."""
+    """The format of a file."""
 
     form: str
     compress: str

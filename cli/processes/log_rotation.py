@@ -15,8 +15,8 @@ def rotate(log: Path, max_bytes: int = MAX_BYTES, kept: int = KEPT) -> bool:
     """Moves the text of a log that has grown to `max_bytes` to `<log>.1`, that to `<log>.2` and so on; whether it was
     done.
 
-    The program keeps its file, which must be open for appending, and goes on at its begin. What it writes between the
-    copy's end and the cut, some microseconds, is lost; that is the price of programs that know nothing of it.
+    The program keeps its file, which must be open for appending, and goes on at its beginning. What it writes between
+    the copy's end and the cut, some microseconds, is lost; that is the price of programs that need not reopen logs.
     """
     try:
         if log.stat().st_size < max_bytes:

@@ -87,7 +87,7 @@ def explained(found: RuntimeExplanation) -> str:
 
 
 def why_pod(found: PodExplanation) -> str:
-    """Where a pod stands."""
+    """The standing of a pod in its quota."""
     text = [f"{found.pod} belongs to quota {found.quota} (by {found.matched_by})"]
     match found.state:
         case "used":

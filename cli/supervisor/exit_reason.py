@@ -1,4 +1,4 @@
-"""Why a process ended, in one line: from its exit code and the end of its log."""
+"""The reason why a process ended, in one line: from its exit code and the end of its log."""
 
 import signal
 

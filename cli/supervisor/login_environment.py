@@ -1,4 +1,4 @@
-"""The variables by which a process meets the servers: its own login, never another's, and never the owner's."""
+"""The variables by which a process connects to the servers: its own login, never another's, and never the owner's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ NAMES = frozenset(
         CREDENTIALS,
     }
 )
-"""What a process does not inherit where each has a login of its own."""
+"""Variables that a process does not inherit where each has a login of its own."""
 
 
 def variables(

@@ -1,4 +1,4 @@
-"""How long a service that ended waits before it is started again."""
+"""The wait before a service that ended is started again."""
 
 FIRST_S = 0.2
 LONGEST_S = 10.0

@@ -1,4 +1,4 @@
-"""How the services do: a live table on a terminal, and elsewhere one line for each change."""
+"""The state of the services: a live table on a terminal, and elsewhere one line for each change."""
 
 import sys
 from collections.abc import Iterable
@@ -73,7 +73,7 @@ class View:
             self._live.stop()
 
     def update(self, below: "RenderableType | str" = "") -> None:
-        """Shows how the units are now; `below` is shown under the table, on a terminal only."""
+        """Shows the present state of the units; `below` is shown under the table, on a terminal only."""
         if self._live:
             from rich.console import Group
 
@@ -86,7 +86,7 @@ class View:
                 click.echo(_line(unit))
 
     def note(self, text: str) -> None:
-        """Says something that stays: above the table, or as a line."""
+        """Prints a text that stays: above the table, or as a line."""
         if self._live:
             self._live.console.print(text)
         else:

@@ -39,7 +39,7 @@ def taken(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def announced(folder: Path, endpoints: Endpoints) -> Iterator[None]:
-    """Says in the folder where the servers are, for as long as they run."""
+    """Writes the addresses of the servers into the folder, for as long as they run."""
     file = folder / "endpoints.json"
     write_private(file, msgspec.json.encode(endpoints).decode())
     try:

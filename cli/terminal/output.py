@@ -1,4 +1,4 @@
-"""How results are shown: tables for people, JSON or YAML for programs.
+"""Printed results: tables for people, JSON or YAML for programs.
 
 One object, or one object a line when streamed.
 """

@@ -68,7 +68,7 @@ async def _top(endpoints: Endpoints, output: Format, interval_s: float, *, once:
 
 
 class _Watched:
-    """The system under the eye: its instruments, and the reading before."""
+    """The watched system: its instruments, and the reading before."""
 
     def __init__(self, endpoints: Endpoints, database: Database) -> None:
         self._login = login_of(endpoints.nats)

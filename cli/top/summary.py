@@ -39,7 +39,7 @@ class ContextRow(msgspec.Struct, frozen=True):
 
     Attributes:
         writer: `service@replica` that started last; `has_beacon`: its beacon arrives (None: no bus).
-        lag: follower -> events that it has not folded; from its own word where that is known, else from its
+        lag: follower -> events that it has not folded; from its status where that is known, else from its
             registration, which is up to 10 s old.
     """
 
@@ -55,7 +55,7 @@ class ContextRow(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """How the system does.
+    """The state of the system.
 
     Attributes:
         now_ns: when the later reading was taken.

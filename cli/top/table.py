@@ -1,4 +1,4 @@
-"""How a summary looks: plain tables for a pipe, rich ones for a terminal."""
+"""Rendering of a summary: plain tables for a pipe, rich ones for a terminal."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -65,7 +65,7 @@ class Programs(NamedTuple):
 
 
 def write_containerd(folder: Path, programs: Programs, image: str) -> Path:
-    """Writes containerd's configuration, with NRI and a network that has loopback alone; return its path."""
+    """Writes containerd's configuration, with NRI and a network that has loopback alone; returns its path."""
     (folder / "cni").mkdir()
     (folder / "cni" / "10-loopback.conflist").write_text(json.dumps(CNI))
     text = CONTAINERD.format(
@@ -77,7 +77,7 @@ def write_containerd(folder: Path, programs: Programs, image: str) -> Path:
 
 
 def write_kubelet(folder: Path, *, cgroup_root: str, port: int, health_port: int) -> Path:
-    """Writes a kubelet's configuration; return its path. It evicts nothing itself: that is the agent's to show.
+    """Writes a kubelet's configuration; returns its path. It evicts nothing itself: that is the agent's to show.
 
     Args:
         cgroup_root: with its leading slash.

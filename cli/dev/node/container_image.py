@@ -11,7 +11,7 @@ PROGRAM = "workload"
 
 
 def write_image(path: Path, program: Path, names: Sequence[str]) -> Path:
-    """Writes an image that has nothing but a program, at its root and as its entry point; return the file's path.
+    """Writes an image that has nothing but a program, at its root and as its entry point; returns the file's path.
 
     Args:
         names: with their tags.

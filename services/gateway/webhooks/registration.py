@@ -72,7 +72,7 @@ class WebhookRegistration:
         return changed
 
     async def renew(self, now: datetime) -> bool:
-        """Issues or renews the certificates if needed; returns whether it was.
+        """Issues or renews the certificates if needed; returns whether they were.
 
         Raises:
             ApiError: the Secret cannot be read or written; `Conflict` if another replica has just written it.

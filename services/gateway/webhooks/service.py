@@ -41,7 +41,7 @@ OVERLAP_SHARE = 0.02
 
 
 class WebhookService:
-    """WebhookService of one replica."""
+    """The webhooks of one replica."""
 
     def __init__(self, runtime: Runtime, api: KubeApi) -> None:
         settings: GatewaySettings = runtime.settings

@@ -1,7 +1,7 @@
 """The `numa` cases: the offer of a node, merging of hints, and pods against one node.
 
-Node, NodeResourceTopology and pods are events. Filter results, scores and allocations are those of the cycle that tries the
-pod; what it got is read from the annotations of its placement, and in a sequence from the pod as the cluster shows it
+Node, NodeResourceTopology and pods are events. Filter results, scores and allocations are those of the cycle that
+tries the pod; what it got is read from the annotations of its placement, and in a sequence from the pod as the cluster shows it
 once it is bound. Steps between, which no decision records (hints, the affinity), are read from the very objects that
 the cycle worked with.
 
