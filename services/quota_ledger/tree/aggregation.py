@@ -68,8 +68,8 @@ class Aggregation(Hierarchy):
     def _update_allocated(self, path: Sequence[QuotaInfo]) -> None:
         """Computes the allocation of the first of the path again: the use of its pods and the guarantees below it.
 
-        A use counts in the resources that some quota's max has now. Adding differences instead would make the sum depend
-        on the order in which pods and quotas arrived, and a projection restored from a snapshot would differ.
+        A use counts in the resources that some quota's max has now. Adding differences instead would make the sum
+        depend on the order in which pods and quotas arrived, and a projection restored from a snapshot would differ.
         """
         info = path[0]
         below = total(self.quotas[name].guaranteed for name in info.children)
