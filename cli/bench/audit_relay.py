@@ -1,4 +1,4 @@
-"""`koord bench relay`: what it costs to hand the log to outsiders, from Postgres through JetStream to one subscriber.
+"""`koord bench relay`: the cost of relaying the log to outsiders, from Postgres through JetStream to one subscriber.
 
 First the audit service finds a log that is full and an empty stream, and hands all of it on; then events come at a
 steady rate. Service, subscriber, writer and both servers are processes of their own on this machine.

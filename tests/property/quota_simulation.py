@@ -1,8 +1,8 @@
 """Scheduler, quota ledger and gateway without servers: three logs, each follower as far behind as chance has it,
 messages lost, late and doubled.
 
-Decisions are those of the real code; only the shells are replaced. After every event of the ledger its books must
-balance, and after every step no pod may have a place by us without a charge.
+Decisions are those of the real code; only the shells are replaced. After every event of the ledger its accounts
+must balance, and after every step no pod of a quota may be placed by this scheduler without a charge.
 """
 
 import random

@@ -1,5 +1,4 @@
-"""Whatever nodes, pods and reports say, and whatever the clocks show: the scheduler goes on, and decides within what it
-can read.
+"""With any content of nodes, pods and reports, and any clocks, the scheduler goes on and decides from what it can read.
 
 Every text here passes the API server for some object: amounts in annotations and custom resources are checked by
 nobody.

@@ -1,6 +1,7 @@
 """Any interleaving of appends, crashes and follows gives every follower the same contiguous history.
 
-The log is a real Postgres; what the writers announce goes through a network that loses, repeats and reorders as Hypothesis chooses. Nothing here waits for a clock: reads and polls happen when a rule says so.
+The log is a real Postgres. The writers' announcements pass through a network that loses, repeats and reorders them as
+Hypothesis chooses. Nothing here waits for a clock: reads and polls are rules of their own.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ class Placement(NamedTuple):
     """A step that placed equal pods, each on its row.
 
     Attributes:
-        allocation: annotations of what is reserved for the pod below its node; only a pod that is placed alone has some.
+        allocation: annotations of what is reserved for the pod below its node; only for a pod that is placed alone.
         first: place of its first change among the changed rows.
     """
 

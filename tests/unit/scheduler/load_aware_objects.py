@@ -68,7 +68,7 @@ def pod(
 
 
 def expecting(cpu: int, memory: int, name: str = "p", **more: Any) -> Pod:
-    """A pod whose estimate is just this, under the factors of 100 that `ledger` gives."""
+    """A pod whose estimate is just this, under the factors of 100 of `new_load_cache`."""
     if more.get("priority") == 5500:
         return pod(name, {"kubernetes.io/batch-cpu": cpu, "kubernetes.io/batch-memory": memory}, **more)
     return pod(name, {"cpu": cpu, "memory": memory}, **more)
@@ -99,7 +99,7 @@ def metric(
     )
 
 
-def ledger(**args: Any) -> LoadCache:
+def new_load_cache(**args: Any) -> LoadCache:
     return LoadCache(read_args({"estimatedScalingFactors": {"cpu": 100, "memory": 100}} | args))
 
 

@@ -23,7 +23,7 @@ Records = dict[str, ClassEvaluated]
 
 
 def played(seed: int, batch: int, *, limits: bool) -> tuple[dict[str, str], Records]:
-    """Few nodes, some of them refused to most pods, and pods of two groups of request variants; some are equal, some fit nowhere."""
+    """Few nodes, some closed to most pods; pods of two groups of request variants, some equal, some that fit nowhere."""
     random, world = Random(seed), World()
     if limits:
         use(world, thresholds(random.choice((45, 65)), 95))

@@ -17,8 +17,8 @@ from tests.unit.scheduler.load_aware_objects import (
     assign,
     expecting,
     filtered,
-    ledger,
     metric,
+    new_load_cache,
     node,
     place,
     pod,
@@ -34,7 +34,7 @@ OVER = {"usageThresholds": {"cpu": 1}}
 
 
 def busy(**args: Any) -> LoadCache:
-    load_cache = ledger(**args)
+    load_cache = new_load_cache(**args)
     load_cache.set_node(0, node())
     load_cache.set_metric(0, metric(usage(15_000, 30 * GIB)))
     return load_cache
@@ -85,7 +85,7 @@ def test_an_expired_report_is_treated_as_configured(args: dict[str, Any], reason
 
 
 def test_a_report_without_a_time_is_expired_but_keeps_the_clock_of_the_one_before() -> None:
-    load_cache = ledger()
+    load_cache = new_load_cache()
     load_cache.set_node(0, node())
     assign(load_cache, expecting(1700, 1), NOW - 3600 * SECOND)
     load_cache.set_metric(0, metric(usage(1000), reported("p", 1000, 0), at_ns=None), earlier_ns=NOW)
@@ -97,7 +97,7 @@ def test_a_report_without_a_time_is_expired_but_keeps_the_clock_of_the_one_befor
 
 def test_a_reported_window_that_is_no_duration_is_passed_over() -> None:
     aggregated = {"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95"}
-    load_cache = ledger(aggregated=aggregated)
+    load_cache = new_load_cache(aggregated=aggregated)
     load_cache.set_node(0, node())
     load_cache.set_metric(
         0, metric(usage(1000), windows={"a while": {"p95": usage(16_000)}, "5m": {"p95": usage(2000)}})
@@ -116,7 +116,7 @@ def test_raw_allocatable_replaces_the_amplified_amounts_it_names() -> None:
 
 
 def test_a_negative_threshold_refuses_every_pod() -> None:
-    load_cache = ledger()
+    load_cache = new_load_cache()
     load_cache.set_node(0, node(thresholds='{"usageThresholds":{"cpu":-1}}'))
     load_cache.set_metric(0, metric(usage(0)))
     assert filtered(load_cache, expecting(1, 1)) == "node(s) cpu usage exceed threshold"
@@ -134,7 +134,7 @@ def test_a_negative_threshold_refuses_every_pod() -> None:
     ],
 )
 def test_a_pod_chooses_how_long_its_estimate_counts(annotation: str | None, text: str, counts_until_s: int) -> None:
-    load_cache = ledger(allowCustomizeEstimation=True, estimatedSecondsAfterPodScheduled=30)
+    load_cache = new_load_cache(allowCustomizeEstimation=True, estimatedSecondsAfterPodScheduled=30)
     initialized = PodCondition(type="Initialized", status="True", last_transition_time=instant_text(NOW + 10 * SECOND))
     own = {annotation: text} if annotation else None
     assign(load_cache, expecting(1000, 1, annotations=own, conditions=(initialized,)), NOW)
@@ -146,7 +146,7 @@ def test_a_pod_chooses_how_long_its_estimate_counts(annotation: str | None, text
 def test_custom_factors_count_only_where_they_are_allowed() -> None:
     pod_amounts = expecting(1000, 1, annotations={SCALING: '{"cpu":50}'})
     for allowed, cpu in ((True, 500), (False, 1000)):
-        load_cache = ledger(allowCustomizeEstimation=allowed)
+        load_cache = new_load_cache(allowCustomizeEstimation=allowed)
         assign(load_cache, pod_amounts, NOW)
         assert added(load_cache, "estimated")[0] == cpu
 
@@ -154,14 +154,14 @@ def test_custom_factors_count_only_where_they_are_allowed() -> None:
 def test_a_pod_counts_from_its_condition_else_from_now() -> None:
     scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=instant_text(NOW - 99 * SECOND))
     for conditions, delta in (((scheduled,), 0), ((), 700)):
-        load_cache = ledger()
+        load_cache = new_load_cache()
         load_cache.set_metric(0, metric(usage(1), reported("p", 1000, 0)))
         assign(load_cache, expecting(1700, 1, conditions=conditions), NOW)
         assert added(load_cache, "node_delta")[0] == delta
 
 
 def test_a_placed_pod_weighs_on_the_next_of_its_cycle_alone() -> None:
-    load_cache = ledger()
+    load_cache = new_load_cache()
     load_cache.set_node(0, node())
     load_cache.set_metric(0, metric(usage(1000)))
     state, rows, incoming = LoadState(load_cache), np.array([0]), expecting(1000, 1, "incoming")
@@ -183,7 +183,7 @@ def test_what_a_cycle_places_is_what_the_record_counts() -> None:
 
 
 def test_amounts_beyond_int64_count_as_the_largest() -> None:
-    load_cache = ledger()
+    load_cache = new_load_cache()
     load_cache.set_node(0, node())
     load_cache.set_metric(0, metric(usage(1000), reported("p", 2**63 - 1, 2**63 - 1)))
     assign(load_cache, expecting(2**63 - 1, 2**63 - 1), NOW)

@@ -15,8 +15,8 @@ from tests.unit.scheduler.load_aware_objects import (
     assign,
     expecting,
     filtered,
-    ledger,
     metric,
+    new_load_cache,
     node,
     pod,
     reported,
@@ -71,7 +71,7 @@ def test_a_pod_adds_what_the_report_cannot_contain_yet(
     measured: tuple[int, int] | None, assigned_s: int, deadline_s: int | None, delta: tuple[int, int]
 ) -> None:
     window = {} if deadline_s is None else {"estimatedSecondsAfterPodScheduled": deadline_s - assigned_s}
-    load_cache = ledger(**window)
+    load_cache = new_load_cache(**window)
     pods = [reported("p", *measured)] if measured else []
     load_cache.set_metric(0, metric(usage(8000), *pods))
     assign(load_cache, expecting(1700, 1503238554), NOW + assigned_s * SECOND)
@@ -80,7 +80,7 @@ def test_a_pod_adds_what_the_report_cannot_contain_yet(
 
 def example_4(**args: Any) -> Any:
     """A node of 16 cores and 32 GiB that uses (8000, 10 GiB), and a pod that adds (700, 429496730)."""
-    load_cache = ledger(**args)
+    load_cache = new_load_cache(**args)
     load_cache.set_node(0, node())
     load_cache.set_metric(0, metric(usage(8000, 10 * GIB), reported("p", 1000, GIB)))
     assign(load_cache, expecting(1700, 1503238554), NOW - 30 * SECOND)
@@ -125,7 +125,7 @@ def test_a_node_is_scored_by_the_room_left(args: dict[str, Any], incoming_cpu: i
     ],
 )
 def test_prod_pods_are_compared_with_what_prod_pods_use(incoming_cpu: int, reason: str) -> None:
-    load_cache = ledger(prodUsageThresholds={"cpu": 40}, prodUsageIncludeSys=True)
+    load_cache = new_load_cache(prodUsageThresholds={"cpu": 40}, prodUsageIncludeSys=True)
     load_cache.set_node(0, node())
     pods = (reported("p1", 3000, 0), reported("p2", 1000, 0, "koord-mid"), reported("p3", 4000, 0, "koord-batch"))
     load_cache.set_metric(0, metric(usage(8500), *pods, system=usage(500)))
@@ -148,7 +148,7 @@ def test_prod_pods_are_compared_with_what_prod_pods_use(incoming_cpu: int, reaso
     ],
 )
 def test_a_percentile_is_taken_from_its_window(window: str, reported_windows: bool, used: int) -> None:
-    load_cache = ledger(
+    load_cache = new_load_cache(
         aggregated={"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95", "usageAggregatedDuration": window}
     )
     load_cache.set_node(0, node())
@@ -168,7 +168,7 @@ def test_a_percentile_is_taken_from_its_window(window: str, reported_windows: bo
     [pytest.param(179_900_000_000, False, id="8 179.9 s"), pytest.param(180 * SECOND, True, id="8 180 s")],
 )
 def test_a_report_expires_at_its_limit(age_ns: int, expired: bool) -> None:
-    load_cache = ledger()
+    load_cache = new_load_cache()
     load_cache.set_node(0, node())
     load_cache.set_metric(0, metric(usage(1000), at_ns=NOW - age_ns))
     assert (filtered(load_cache, pod()) == "node(s) nodeMetric expired") is expired

@@ -29,8 +29,8 @@ from tests.unit.scheduler.load_aware_objects import (
     NOW,
     assign,
     expecting,
-    ledger,
     metric,
+    new_load_cache,
     node,
     reason_of,
     reported,
@@ -40,7 +40,7 @@ from tests.unit.scheduler.load_aware_strategies import ROWS, World, pods, worlds
 
 
 def filled(world: World) -> LoadCache:
-    load_cache = ledger(**world.args)
+    load_cache = new_load_cache(**world.args)
     for step in world.steps():
         step(load_cache)
     return load_cache
@@ -160,7 +160,7 @@ def test_arrays_have_the_results_of_the_scalar_reference(world: World, incoming:
 def test_neither_the_order_of_calls_nor_what_was_set_before_matters(
     world: World, before: World, incoming: Pod, random: Any
 ) -> None:
-    load_cache = ledger(**world.args)
+    load_cache = new_load_cache(**world.args)
     earlier, later = before.steps(), world.steps()
     random.shuffle(earlier)
     random.shuffle(later)
@@ -188,7 +188,7 @@ def test_a_slice_of_rows_is_evaluated_as_an_array_and_changes_nothing(world: Wor
 
 @pytest.mark.parametrize("nodes", [50, 5000])
 def test_evaluating_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None:
-    load_cache = ledger(usageThresholds={"cpu": 65, "memory": 95})
+    load_cache = new_load_cache(usageThresholds={"cpu": 65, "memory": 95})
     for row in range(nodes):
         load_cache.set_node(row, node())
         load_cache.set_metric(row, metric(usage(row * 15_000 // nodes, row * 1000), reported(f"p{row}", 100, GIB)))

@@ -1,9 +1,9 @@
 """The `numa` cases: the offer of a node, merging of hints, and pods against one node.
 
 Node, NodeResourceTopology and pods are events. Filter results, scores and allocations are those of the cycle that
-tries the pod; what it got is read from the annotations of its placement, and in a sequence from the pod as the cluster shows it
-once it is bound. Steps between, which no decision records (hints, the affinity), are read from the very objects that
-the cycle worked with.
+tries the pod; what it got is read from the annotations of its placement, and in a sequence from the pod as the cluster
+shows it once it is bound. Steps between, which no decision records (hints, the affinity), are read from the very
+objects that the cycle worked with.
 
 A terminated pod holds nothing and still counts in the amounts of the recorder's node, which an API server shows to no
 scheduler; here it is a running pod without an allocation. `maxRefCount` is no setting of either scheduler: it is given
