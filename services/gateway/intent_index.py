@@ -2,7 +2,7 @@
 
 from operator import itemgetter
 
-from services.gateway.effects.intents import (
+from services.gateway.effects.intent_types import (
     POD_SCHEDULED,
     DesiredState,
     FieldGroup,
@@ -12,9 +12,9 @@ from services.gateway.effects.intents import (
     field_group,
     object_ref,
 )
+from services.gateway.intent_results import APPLIED, ENDED, EarlyOutcome, Suppressed
 from services.gateway.kube_api.resources import PODS
-from services.gateway.state_fields import APPLIED, ENDED, EarlyOutcome, Suppressed
-from services.gateway.state_snapshot import StoredIntents, by_cause, by_context
+from services.gateway.stored_state import StoredIntents, by_cause, by_context
 from shared.events import Cause
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable

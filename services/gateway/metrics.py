@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter
 
-from services.gateway.effects.intents import Intent
+from services.gateway.effects.intent_types import Intent
 from shared.events import Event
 
 

@@ -15,7 +15,7 @@ from yarl import URL
 
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.credentials import Credentials, NoCluster
+from services.gateway.kube_api.connections import Connections, NoCluster
 from services.gateway.kube_api.resources import CONFIG_MAPS, EVENTS, NODES, PODS, Resource, watched_resources
 from services.gateway.settings import GatewaySettings
 from shared.kube import resource_names
@@ -178,13 +178,13 @@ async def account(api: KubeApi) -> str:
 
 async def _server_version(settings: GatewaySettings) -> tuple[str, str, float]:
     """Returns the server's address and version, and by how many seconds its clock is ahead of this one."""
-    async with Credentials(settings.kubeconfig) as credentials:
+    async with Connections(settings.kubeconfig) as connections:
         sent = time.time()
-        async with credentials.session.get(
-            URL(f"{credentials.host}/version"),
-            headers=await credentials.headers(),
+        async with connections.session.get(
+            URL(f"{connections.host}/version"),
+            headers=await connections.headers(),
             timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
-            server_hostname=credentials.server_hostname,
+            server_hostname=connections.server_hostname,
         ) as response:
             answered = time.time()
             body = await response.read()
@@ -192,4 +192,4 @@ async def _server_version(settings: GatewaySettings) -> tuple[str, str, float]:
         version = msgspec.json.decode(body, type=_Version).git_version if response.status == 200 else ""
         # The header has whole seconds: half a second later is off by half a second at most.
         ahead_s = parsedate_to_datetime(date).timestamp() + 0.5 - (sent + answered) / 2 if date else 0.0
-        return credentials.host, version, ahead_s
+        return connections.host, version, ahead_s

@@ -6,20 +6,19 @@ import logging
 import stamina.instrumentation
 
 from services.gateway import permissions
-from services.gateway.effects import outcomes
+from services.gateway.effects import outcome_events, outcomes_from_state
+from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
-from services.gateway.effects.intents import ANY_INTENTS, SCHEDULING_INTENTS
-from services.gateway.effects.write_tracker import WriteTracker
+from services.gateway.effects.intent_types import ANY_INTENTS, SCHEDULING_INTENTS
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
-from services.gateway.rate_limit import RateLimit
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.watcher import Watcher
-from services.gateway.webhooks.service import WebhookService, lifespan
+from services.gateway.webhooks.lifecycle import WebhookLifecycle, lifespan
 from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import (
@@ -33,6 +32,7 @@ from shared.events.cluster import (
 from shared.events.log import WriterStarted
 from shared.kube.rbac_permissions import SUBJECT
 from shared.runtime import failpoints
+from shared.runtime.rate_limit import RateLimit
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
 
@@ -63,12 +63,12 @@ class Gateway:
         self._listed = asyncio.Event()
         self._drained = False
         self._outcomes: list[Draft] = []
-        self._write_tracker = WriteTracker()
+        self._drift_tracker = DriftTracker()
         self._metrics = GatewayMetrics(runtime.metrics.registry)
         self._resources = watched_resources(self._settings.config_namespace)
         names = [resource.name for resource in self._resources]
         self._observations = ObservationBuffer(
-            names, lambda: self._state, self._write_tracker, self._to_append.set, self._metrics.listed
+            names, lambda: self._state, self._drift_tracker, self._to_append.set, self._metrics.listed
         )
 
     @property
@@ -82,7 +82,7 @@ class Gateway:
             self._effect_runner = EffectRunner(
                 self._api,
                 self._settings,
-                self._write_tracker,
+                self._drift_tracker,
                 now_ns=self._runtime.now_ns,
                 check_lock=self._runtime.check_lock,
                 append=self._append_later,
@@ -116,8 +116,8 @@ class Gateway:
             self._to_append.set()
 
     @property
-    def _webhooks(self) -> WebhookService | None:
-        webhooks: WebhookService | None = self._runtime.resources
+    def _webhooks(self) -> WebhookLifecycle | None:
+        webhooks: WebhookLifecycle | None = self._runtime.resources
         return webhooks
 
     def _append_later(self, outcome: Draft) -> None:
@@ -174,7 +174,7 @@ class Gateway:
         ended, self._outcomes = self._outcomes, []
         drafts += ended
         if self._listed.is_set() and self._state.intents.superseded:
-            drafts += outcomes.superseded_outcomes(self._state, self._effect_runner.in_flight)
+            drafts += outcomes_from_state.superseded_outcomes(self._state, self._effect_runner.in_flight)
         if not drafts:
             return
         failpoints.hit("gateway.before-append")
@@ -192,11 +192,11 @@ class Gateway:
         names = frozenset(resource.name for resource in self._resources)
         await self._listed.wait()
         while True:
-            self._write_tracker.forget_ended(self._state)
-            missing = outcomes.without_object(self._state, names)
+            self._drift_tracker.forget_ended(self._state)
+            missing = outcomes_from_state.without_object(self._state, names)
             for cause in sorted(missing & before):
                 desired = self._state.intents.applied.get(cause) or self._state.intents.suppressed[cause].desired
-                self._append_later(outcomes.outcome_draft(cause, desired, outcomes.superseded(desired)))
+                self._append_later(outcome_events.outcome_draft(cause, desired, outcome_events.superseded(desired)))
             before = missing
             await asyncio.sleep(self._settings.sweep_interval_s)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from services.gateway.kube_api.api_types import Decoder
+from services.gateway.kube_api.decoding import Decoder
 from services.gateway.kube_api.field_filter import ObservedObject, keep_fields
 from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.state import GatewayState

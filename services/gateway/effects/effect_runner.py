@@ -1,7 +1,7 @@
 """Runs due effects: many at once, those of one object in order, each until it has an outcome.
 
 Memory holds only the effects in flight. Due intents are in the State, so after a restart, on this replica or another,
-the same intents are due again; pod_writes.py and object_writes.py state why running an effect twice is harmless.
+the same intents are due again; pod_writes.py and desired_state_writes.py state why running an effect twice is harmless.
 """
 
 import asyncio
@@ -10,19 +10,19 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import stamina
 
-from services.gateway.effects import object_writes, outcomes, pod_writes
-from services.gateway.effects.intents import DesiredState, Intent, ObjectRef, OneShot, object_ref
-from services.gateway.effects.write_tracker import WriteTracker
+from services.gateway.effects import desired_state_writes, outcome_events, outcomes_from_state, pod_writes
+from services.gateway.effects.drift_tracker import DriftTracker
+from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef, OneShot, object_ref
+from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.rate_limit import RateLimit
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
-from services.gateway.state_fields import ObservedPod
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.runtime import failpoints
+from shared.runtime.rate_limit import RateLimit
 from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class EffectRunner:
         self,
         api: KubeApi,
         settings: GatewaySettings,
-        write_tracker: WriteTracker,
+        drift_tracker: DriftTracker,
         *,
         now_ns: Callable[[], int],
         check_lock: Callable[[], Awaitable[None]],
@@ -54,7 +54,7 @@ class EffectRunner:
         Args:
             api: the API server.
             settings: limits of concurrency, rate and duration.
-            write_tracker: source of known versions, and receiver of the objects that writes return.
+            drift_tracker: source of known versions, and receiver of the objects that writes return.
             now_ns: the wall clock.
             check_lock: ends the process if another replica has taken over; runs before each try.
             append: receives each outcome, to be appended to the log.
@@ -64,7 +64,7 @@ class EffectRunner:
         self.in_flight: dict[Cause, None] = {}
         self._api = api
         self._settings = settings
-        self._write_tracker = write_tracker
+        self._drift_tracker = drift_tracker
         self._now_ns = now_ns
         self._check_lock = check_lock
         self._append = append
@@ -89,10 +89,12 @@ class EffectRunner:
         for cause, intent in batch:
             outcome: Event | None
             if self._settings.shadow:
-                outcome = outcomes.suppressed(intent)
+                outcome = outcome_events.suppressed(intent)
             else:
                 # A drifted desired state has an outcome already: only the write is repeated.
-                outcome = None if cause in state.intents.applied else outcomes.outcome_from_state(state, intent)
+                outcome = (
+                    None if cause in state.intents.applied else outcomes_from_state.outcome_from_state(state, intent)
+                )
             if outcome is None:
                 self._run_in_task(cause, intent, state)
             else:
@@ -147,7 +149,7 @@ class EffectRunner:
 
     def _to_rewrite(self, state: GatewayState) -> Iterator[tuple[Cause, DesiredState]]:
         """Yields desired states with an outcome that must be written: after drift, or after shadow mode."""
-        for cause in self._write_tracker.drifted(self._now_s()):
+        for cause in self._drift_tracker.drifted(self._now_s()):
             if cause in state.intents.applied and cause not in self.in_flight:
                 yield cause, state.intents.applied[cause]
         for cause, (desired, seq) in state.intents.suppressed.items():
@@ -194,7 +196,7 @@ class EffectRunner:
 
     def _finish(self, cause: Cause, intent: Intent, outcome: Event) -> None:
         self._count(intent, outcome)
-        self._append(outcomes.outcome_draft(cause, intent, outcome))
+        self._append(outcome_events.outcome_draft(cause, intent, outcome))
 
     async def _run(self, cause: Cause, intent: Intent, state: GatewayState) -> None:
         await self._rate_limit.wait()
@@ -206,10 +208,10 @@ class EffectRunner:
                 outcome = await self._retry(cause, intent, state)
         except (Busy, BlockedByBudget) as error:
             log.warning("gave up on an intent", extra={"intent": str(cause), "error": str(error)})
-            outcome = outcomes.failed(intent, str(error))
+            outcome = outcome_events.failed(intent, str(error))
         except Forbidden as error:
             log.warning("permission is missing", extra={"intent": str(cause), "rule": error.rule, "error": str(error)})
-            outcome = outcomes.missing_permission(intent, error.rule)
+            outcome = outcome_events.missing_permission(intent, error.rule)
         failpoints.hit("gateway.after-api-answer")
         self._finish(cause, intent, outcome)
 
@@ -244,15 +246,15 @@ class EffectRunner:
                 await self._record_event(intent, pod)
                 return outcome
             case FieldsDesired():
-                version = self._write_tracker.version(object_ref(intent))
-                outcome, seen = await object_writes.write_fields(api, intent, version)
+                version = self._drift_tracker.version(object_ref(intent))
+                outcome, seen = await desired_state_writes.write_fields(api, intent, version)
             case ObjectDesired():
                 ref = object_ref(intent)
                 known = state.known.get(ref.resource, {}).get(ref.key)
-                version, uid = self._write_tracker.version(ref), known.uid if known else ""
-                outcome, seen = await object_writes.write_object(api, intent, version, uid)
+                version, uid = self._drift_tracker.version(ref), known.uid if known else ""
+                outcome, seen = await desired_state_writes.write_object(api, intent, version, uid)
         if seen is not None:
-            self._write_tracker.wrote(cause, intent, seen, self._now_s())
+            self._drift_tracker.wrote(cause, intent, seen, self._now_s())
         return outcome
 
     async def _record_event(self, intent: PodUnschedulable, pod: ObservedPod) -> None:

@@ -1,6 +1,6 @@
 """Writes to pods: bindings, evictions, and the condition of an unschedulable pod; and the outcome of each response.
 
-The table covers object_writes.py too (desired state).
+The table covers desired_state_writes.py too (desired state).
 
 | response | bind | evict | desired state |
 |---|---|---|---|
@@ -18,8 +18,9 @@ each may run twice, since a crash may come between the response and the append o
 that is harmless.
 """
 
-from services.gateway.effects import outcomes
-from services.gateway.effects.kubernetes_events import unschedulable_event
+from services.gateway.effects import outcome_events
+from services.gateway.effects.unschedulable_event import unschedulable_event
+from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import (
     Ambiguous,
     ApiError,
@@ -33,7 +34,6 @@ from services.gateway.kube_api.api_errors import (
 from services.gateway.kube_api.client import STRATEGIC, KubeApi
 from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import PODS
-from services.gateway.state_fields import ObservedPod
 from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced, PodUnschedulable
@@ -54,17 +54,17 @@ async def bind(api: KubeApi, intent: PodPlaced) -> Event:
     try:
         await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node, annotations=intent.annotations)
     except REFUSALS as error:
-        return outcomes.rejected(intent, str(error))
+        return outcome_events.rejected(intent, str(error))
     except (Conflict, Ambiguous) as error:
         # Bound already, another uid, terminating, or no response: the pod's own nodeName decides.
         pod = _pod(await api.find(PODS, intent.pod))
         if pod is None or pod.metadata.uid != intent.pod_uid:
-            return outcomes.rejected(intent, f"{intent.pod} is gone")
+            return outcome_events.rejected(intent, f"{intent.pod} is gone")
         if pod.spec.node_name != intent.node:
             if not pod.spec.node_name and isinstance(error, Ambiguous):
                 raise Busy(str(error)) from error
-            return outcomes.rejected(intent, _why_not_bound(pod, error))
-    return outcomes.bound(intent)
+            return outcome_events.rejected(intent, _why_not_bound(pod, error))
+    return outcome_events.bound(intent)
 
 
 def _why_not_bound(pod: Pod, error: ApiError) -> str:
@@ -83,17 +83,17 @@ async def evict(api: KubeApi, intent: EvictionRequested) -> Event:
     try:
         await api.evict(intent.pod, uid=intent.pod_uid, grace_period_s=intent.grace_period_s)
     except NotFound:
-        return outcomes.evicted(intent)
+        return outcome_events.evicted(intent)
     except (NamespaceTerminating, Rejected) as error:
-        return outcomes.rejected(intent, str(error))
+        return outcome_events.rejected(intent, str(error))
     except (Conflict, BlockedByBudget, Ambiguous) as error:
         pod = _pod(await api.find(PODS, intent.pod))
         if pod is None or pod.metadata.uid != intent.pod_uid or pod.metadata.deletion_timestamp:
-            return outcomes.evicted(intent)
+            return outcome_events.evicted(intent)
         if isinstance(error, BlockedByBudget):
-            return outcomes.rejected(intent, str(error))
+            return outcome_events.rejected(intent, str(error))
         raise Busy(str(error)) from error
-    return outcomes.evicted(intent)
+    return outcome_events.evicted(intent)
 
 
 async def write_unschedulable_condition(
@@ -124,14 +124,14 @@ async def write_unschedulable_condition(
         # A patch with another uid is answered by 409 or 422, which do not distinguish it from other errors.
         there = await api.find(PODS, intent.pod)
         if there is None or there.uid != intent.pod_uid:
-            return outcomes.superseded(intent)
-        return outcomes.rejected(intent, str(error))
+            return outcome_events.superseded(intent)
+        return outcome_events.rejected(intent, str(error))
     except Ambiguous as error:
         pod_now = _pod(await api.find(PODS, intent.pod))
         condition_now = pod_now.condition("PodScheduled") if pod_now else None
         if condition_now is None or condition_now.message != intent.message:
             raise Busy(str(error)) from error
-    return outcomes.applied(intent)
+    return outcome_events.applied(intent)
 
 
 async def record_unschedulable_event(api: KubeApi, intent: PodUnschedulable, pod: ObservedPod, *, now_ns: int) -> None:

@@ -1,6 +1,6 @@
 """Errors of the Kubernetes API, translated once from HTTP, so that no other module looks at a status code."""
 
-from services.gateway.kube_api.api_types import status_of
+from services.gateway.kube_api.decoding import status_of
 from shared.errors import KoordError
 
 

@@ -14,8 +14,8 @@ import msgspec
 from yarl import URL
 
 from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, NotFound, api_error
-from services.gateway.kube_api.api_types import ApiObject, Decoder, ListPage, Unreadable, decoder_of
-from services.gateway.kube_api.credentials import Credentials, NoCluster
+from services.gateway.kube_api.connections import Connections, NoCluster
+from services.gateway.kube_api.decoding import ApiObject, Decoder, ListPage, Unreadable, decoder_of
 from services.gateway.kube_api.field_filter import ObservedObject, keep_fields
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import EVENTS, PODS, Resource
@@ -52,12 +52,12 @@ class KubeApi:
             read_only: refuse every request but GET.
         """
         self._read_only = read_only
-        self._credentials = Credentials(kubeconfig)
+        self._connections = Connections(kubeconfig)
         self._timeout_s = timeout_s
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._open.enter_async_context(self._credentials)
+        await self._open.enter_async_context(self._connections)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -82,8 +82,8 @@ class KubeApi:
         data = None if body is None else msgspec.json.encode(body)
         # A second try with renewed credentials: a token or certificate may have been rotated since they were read.
         for last in (False, True):
-            generation = self._credentials.generation
-            headers = await self._credentials.headers()
+            generation = self._connections.generation
+            headers = await self._connections.headers()
             if data is not None:
                 headers["Content-Type"] = content_type
             try:
@@ -101,22 +101,22 @@ class KubeApi:
 
     async def _exchange(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> tuple[int, bytes]:
         """Sends one request and returns status and body."""
-        credentials = self._credentials
-        if credentials.http_pool:
-            return await credentials.http_pool.request(method, path, headers, data, self._timeout_s)
-        async with credentials.session.request(
+        connections = self._connections
+        if connections.http_pool:
+            return await connections.http_pool.request(method, path, headers, data, self._timeout_s)
+        async with connections.session.request(
             method,
-            URL(credentials.host + path, encoded=True),
+            URL(connections.host + path, encoded=True),
             data=data,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            server_hostname=credentials.server_hostname,
+            server_hostname=connections.server_hostname,
         ) as response:
             return response.status, await response.read()
 
     async def _renew(self, generation: int) -> None:
         try:
-            await self._credentials.renew(generation)
+            await self._connections.renew(generation)
         except NoCluster as error:
             # The kubeconfig may be unreadable for a moment, while it is being rewritten.
             raise Busy(str(error)) from error
@@ -157,16 +157,16 @@ class KubeApi:
         """
         query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={last_s}"
         path = f"{resource.watched_path}?{query}"
-        generation = self._credentials.generation
+        generation = self._connections.generation
         timeout = aiohttp.ClientTimeout(
             total=last_s + watch_idle_timeout_s, sock_connect=watch_idle_timeout_s, sock_read=watch_idle_timeout_s
         )
         try:
-            async with self._credentials.session.get(
-                URL(self._credentials.host + path, encoded=True),
-                headers=await self._credentials.headers(),
+            async with self._connections.session.get(
+                URL(self._connections.host + path, encoded=True),
+                headers=await self._connections.headers(),
                 timeout=timeout,
-                server_hostname=self._credentials.server_hostname,
+                server_hostname=self._connections.server_hostname,
             ) as response:
                 if response.status >= 400:
                     if response.status == 401:

@@ -6,14 +6,14 @@ Dropped from all objects: managedFields, resourceVersion, generation, and annota
 commands, probes and their times, and volumes that restrict no placement. The token volume has a random name in each
 pod; without it the pods of one template have equal specs, apart from `nodeName`.
 
-Most of this follows from the types of api_types.py: a field that they do not name is not decoded.
+Most of this follows from the types of decoding.py: a field that they do not name is not decoded.
 """
 
 from typing import Any, NamedTuple
 
 import msgspec
 
-from services.gateway.kube_api.api_types import ApiMetadata, ApiNode, ApiNodeMetric, ApiObject, ApiPod, KeptObject
+from services.gateway.kube_api.decoding import ApiMetadata, ApiNode, ApiNodeMetric, ApiObject, ApiPod, KeptObject
 from services.gateway.kube_api.resources import Resource
 from shared.kube.kept_annotations import keeps
 from shared.kube.meta import Metadata

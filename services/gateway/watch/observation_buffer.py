@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from services.gateway.effects.intents import ObjectRef
-from services.gateway.effects.write_tracker import WriteTracker
+from services.gateway.effects.drift_tracker import DriftTracker
+from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import NODES, PODS
 from services.gateway.state import GatewayState
+from services.gateway.watch.node_metric_self_write_filter import NodeMetricSelfWriteFilter
 from services.gateway.watch.observed_changes import absent, differences
-from services.gateway.watch.self_write_filter import SelfWriteFilter
 from shared.events import Draft
 from shared.events.cluster import WatchResumed
 
@@ -35,7 +35,7 @@ class ObservationBuffer:
         self,
         resources: Iterable[str],
         state: Callable[[], GatewayState],
-        write_tracker: WriteTracker,
+        drift_tracker: DriftTracker,
         wake: Callable[[], None],
         count_list: Callable[[str], None],
     ) -> None:
@@ -44,22 +44,22 @@ class ObservationBuffer:
         Args:
             resources: names of the resources that will be listed.
             state: returns the current State.
-            write_tracker: receives every observation, to detect drift.
+            drift_tracker: receives every observation, to detect drift.
             wake: called when there is something to append or to write again.
             count_list: called with the resource of each complete list, for metrics.
         """
         self.not_listed = set(resources)
         self._state = state
-        self._write_tracker = write_tracker
+        self._drift_tracker = drift_tracker
         self._wake = wake
         self._count_list = count_list
-        self._self_writes = SelfWriteFilter()
+        self._self_writes = NodeMetricSelfWriteFilter()
         self._pending: dict[ObjectRef, ObservedObject | None] = {}
         self._resumed: list[Draft] = []
 
     def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
         """Buffers objects that exist or have changed."""
-        state, pending, track = self._state(), self._pending, self._write_tracker.observed
+        state, pending, track = self._state(), self._pending, self._drift_tracker.observed
         now_s = asyncio.get_running_loop().time()
         for seen in objects:
             ref = ObjectRef(resource, seen.key)
@@ -75,7 +75,7 @@ class ObservationBuffer:
         ref = ObjectRef(resource, key)
         self._pending.pop(ref, None)
         self._pending[ref] = None
-        self._write_tracker.deleted(ref)
+        self._drift_tracker.deleted(ref)
         self._wake()
 
     def listed(self, resource: str, keys: set[str]) -> None:

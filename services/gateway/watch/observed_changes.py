@@ -5,11 +5,11 @@ Pure: State and observed objects in, events out.
 
 from collections.abc import Collection, Mapping
 
-from services.gateway.effects.intents import ObjectRef
+from services.gateway.effects.intent_types import ObjectRef
+from services.gateway.known_objects import identity_of
 from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
 from services.gateway.state import GatewayState
-from services.gateway.state_fields import identity_of
 from shared.events import Draft
 from shared.events.cluster import (
     NodeDeleted,

@@ -19,7 +19,6 @@ import msgspec
 from services.gateway.kube_api.api_errors import ApiError, Conflict, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import PODS
-from services.gateway.rate_limit import RateLimit
 from services.gateway.state import GatewayState
 from services.gateway.webhooks.admission_state import NAMESPACES
 from services.gateway.webhooks.handlers import APPLIED_PROFILES, AdmissionHandlers, percent_draw
@@ -30,6 +29,7 @@ from shared.admission.rejection import AdmissionRejected
 from shared.events import Draft, RecordedEvent
 from shared.events.cluster import AdmissionMissed, PodObserved
 from shared.kube.instants import SECOND, instant_text
+from shared.runtime.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.gateway.effects.intents import ObjectRef
+from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.api_errors import Busy, Conflict, Rejected
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import RESOURCES

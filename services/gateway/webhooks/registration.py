@@ -14,7 +14,7 @@ import msgspec
 from services.gateway.kube_api.api_errors import ApiError, Forbidden, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.permissions import CONFIGURATION_NAME
-from services.gateway.webhooks.certificates import CertificateBundle, Lifetimes, expires_at, next_bundle
+from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, expires_at, next_bundle
 from services.gateway.webhooks.webhook_definitions import Webhook, WebhookEndpoint, configuration
 
 log = logging.getLogger(__name__)

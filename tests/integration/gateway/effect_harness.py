@@ -4,10 +4,10 @@ import asyncio
 import time
 from typing import Any
 
-from services.gateway.effects import outcomes
+from services.gateway.effects import outcomes_from_state
+from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
-from services.gateway.effects.intents import ObjectRef
-from services.gateway.effects.write_tracker import WriteTracker
+from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.settings import GatewaySettings
@@ -28,7 +28,7 @@ class EffectHarness:
         self.settings = settings
         self.log = Log()
         self.state = GatewayState()
-        self.write_tracker = WriteTracker()
+        self.drift_tracker = DriftTracker()
         self.outcomes: list[Draft] = []
         self.checks = 0
         self._upto = 0
@@ -39,7 +39,7 @@ class EffectHarness:
             seen = await self.api.find(RESOURCES[resource], key)
             place = ObjectRef(resource, key)
             if seen:
-                self.write_tracker.observed(self.state, place, seen, asyncio.get_running_loop().time())
+                self.drift_tracker.observed(self.state, place, seen, asyncio.get_running_loop().time())
             self._fold("cluster", *differences(self.state, {place: seen}))
 
     async def carry_out(self, *intents: Event, context: str = "scheduling", within_s: float = 240) -> list[Event]:
@@ -55,7 +55,7 @@ class EffectHarness:
             effect_runner = EffectRunner(
                 self.api,
                 self.settings,
-                self.write_tracker,
+                self.drift_tracker,
                 now_ns=time.time_ns,
                 check_lock=self._check_lock,
                 append=self._append,
@@ -64,7 +64,7 @@ class EffectHarness:
             )
             while True:
                 began_any = await effect_runner.start(self.state)
-                self._fold("cluster", *outcomes.superseded_outcomes(self.state, effect_runner.in_flight))
+                self._fold("cluster", *outcomes_from_state.superseded_outcomes(self.state, effect_runner.in_flight))
                 done = [draft.cause for draft in self._folded() if draft.cause]
                 effect_runner.forget(done)
                 if not (

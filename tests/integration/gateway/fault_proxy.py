@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from services.gateway.kube_api.session_sockets import SessionSockets
+from services.gateway.kube_api.lingering_sockets import LingeringSockets
 
 STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {}}
 HOP = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}
@@ -130,7 +130,7 @@ class FaultProxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["FaultProxy"]:
-        sockets = SessionSockets()
+        sockets = LingeringSockets()
         connector = aiohttp.TCPConnector(limit=0, socket_factory=sockets.make)
         async with aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(), connector=connector, auto_decompress=False

@@ -16,9 +16,9 @@ from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.local_control_plane import Cluster
 from cli.dev.pki import Authority
 from services.gateway.kube_api.api_errors import Busy
-from services.gateway.kube_api.api_types import decoder_of
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.credentials import NoCluster
+from services.gateway.kube_api.connections import NoCluster
+from services.gateway.kube_api.decoding import decoder_of
 from services.gateway.kube_api.resources import NODES, PODS
 from tests.integration.gateway.conftest import ACCOUNT, MakePod
 from tests.integration.gateway.fault_proxy import FaultProxy
@@ -68,7 +68,7 @@ async def test_a_watch_continues_after_the_token_expired(
     write(path, cluster, proxy.url, good)
     async with KubeApi(str(path)) as api, watching(api, PODS._replace(namespace=namespace)) as sink:
         await until(lambda: sink.lists and proxy.count("GET", "watch=1"))
-        api._credentials._configuration.api_key["BearerToken"] = f"Bearer {expired(cluster, good)}"
+        api._connections._configuration.api_key["BearerToken"] = f"Bearer {expired(cluster, good)}"
         proxy.cut()
         make_pod("web")
         await until(lambda: f"{namespace}/web" in sink.objects)

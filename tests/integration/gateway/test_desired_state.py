@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.dev.local_control_plane import Cluster
-from services.gateway.effects.intents import ObjectRef
+from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.resources import RESOURCES
 from shared.events import Event
 from shared.events.cluster import (
@@ -115,7 +115,7 @@ async def test_an_object_with_another_uid_is_not_written(harness: EffectHarness,
     harness.state.known["nodes"].clear()  # not observed yet
     (outcome,) = await harness.carry_out(batch(1, uid="of-another"))
     assert isinstance(outcome, DesiredStateSuperseded)
-    harness.write_tracker.deleted(ObjectRef("nodes", NODE))  # no version is known either
+    harness.drift_tracker.deleted(ObjectRef("nodes", NODE))  # no version is known either
     (outcome,) = await harness.carry_out(batch(2, uid="of-another"))
     assert isinstance(outcome, DesiredStateSuperseded)
     assert allocatable(cluster) == "None"
@@ -139,7 +139,7 @@ async def test_without_the_permission_the_outcome_names_the_rule(harness: Effect
     desired = FieldsDesired(
         resource="namespaces", name="default", fields="f", patch={"metadata": {"labels": {"x": "y"}}}
     )
-    harness.write_tracker._versions["namespaces"] = {"default": "1"}  # as after a watch event
+    harness.drift_tracker._versions["namespaces"] = {"default": "1"}  # as after a watch event
     (outcome,) = await harness.carry_out(desired)
     assert outcome == MissingPermission(name="default", rule="patch namespaces")
 

@@ -11,8 +11,8 @@ from cli.dev.kube_client import ApiRefused
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.local_control_plane import Cluster
 from services.gateway.kube_api.api_errors import Busy
-from services.gateway.kube_api.api_types import Decoder
 from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.decoding import Decoder
 from services.gateway.kube_api.resources import CONFIG_MAPS, PODS, RESOURCES, Resource
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster

@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
 
-from services.gateway.effects.intents import DesiredState, Intent, ObjectRef
-from services.gateway.effects.outcomes import applied, bound, failed, rejected, superseded, suppressed, without_object
+from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef
+from services.gateway.effects.outcome_events import (
+    applied,
+    bound,
+    failed,
+    rejected,
+    superseded,
+    suppressed,
+)
+from services.gateway.effects.outcomes_from_state import without_object
+from services.gateway.known_objects import KnownObject, identity_of
 from services.gateway.state import GatewayState
-from services.gateway.state_fields import KnownObject, identity_of
 from shared.events import Cause, Draft
 from shared.events.cluster import (
     NodeObserved,

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.gateway.kube_api.api_types import Decoder
+from services.gateway.known_objects import digest_of
+from services.gateway.kube_api.decoding import Decoder
 from services.gateway.kube_api.field_filter import keep_fields
 from services.gateway.kube_api.resources import RESOURCES
-from services.gateway.state_fields import digest_of
 from shared.kube.kept_annotations import keeps
 from tests.support import gateway_objects
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
 
-from services.gateway.effects.intents import ObjectRef
+from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.state import GatewayState
 from services.gateway.watch.observed_changes import absent, differences
 from shared.events import Draft, Event

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from services.gateway.webhooks.admission_review import Request
 from services.gateway.webhooks.admission_state import NAMESPACES, AdmissionState
-from services.gateway.webhooks.certificates import CertificateBundle, Lifetimes, next_bundle
+from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, next_bundle
 from services.gateway.webhooks.handlers import AdmissionHandlers
 from services.gateway.webhooks.server import REFUSAL_RECHECK_S, WebhookMetrics, WebhookServer
 from services.gateway.webhooks.webhook_definitions import WEBHOOKS, Webhook

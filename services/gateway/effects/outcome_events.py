@@ -1,13 +1,9 @@
-"""Outcomes of intents: the events, and those outcomes that follow from the State without a request.
+"""The events that record the outcome of an intent.
 
-Pure: no input or output. The outcome of each HTTP response is in pod_writes.py and object_writes.py.
+The outcome of each HTTP response is in pod_writes.py and desired_state_writes.py.
 """
 
-from collections.abc import Collection
-
-from services.gateway.effects.intents import DesiredState, Intent, OneShot, field_group, object_ref
-from services.gateway.kube_api.resources import NODES
-from services.gateway.state import GatewayState
+from services.gateway.effects.intent_types import DesiredState, Intent, OneShot, field_group
 from shared.events import Cause, Draft, Event
 from shared.events.cluster import (
     BindFailed,
@@ -27,61 +23,6 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-
-
-def outcome_from_state(state: GatewayState, intent: Intent) -> Event | None:
-    """Returns the outcome that follows from observations alone, or None if a request is needed."""
-    match intent:
-        case PodPlaced(pod_uid=uid, pod=key, node=node):
-            pod = state.pod(key, uid)
-            # The scheduler placed the pod after its observation, so a pod that the State lacks was deleted since.
-            if pod is None:
-                return rejected(intent, f"{key} is gone")
-            if pod.node:
-                on_it = pod.node == node
-                return bound(intent) if on_it else rejected(intent, f"{key} is bound to {pod.node} already")
-            # The API server accepts a binding to a node that does not exist.
-            if node not in state.known.get(NODES.name, {}):
-                return rejected(intent, f"there is no node {node}")
-        case PodUnschedulable(pod_uid=uid, pod=key):
-            pod = state.pod(key, uid)
-            if pod is None or pod.node:
-                return superseded(intent)
-        case EvictionRequested(pod_uid=uid, pod=key):
-            pod = state.pod(key, uid)
-            if pod is None or pod.terminating:
-                return evicted(intent)
-        case FieldsDesired(resource=resource, name=key, uid=uid) if uid:
-            known = state.known.get(resource, {}).get(key)
-            if known is not None and known.uid != uid:
-                return superseded(intent)
-    return None
-
-
-def superseded_outcomes(state: GatewayState, in_flight: Collection[Cause]) -> list[Draft]:
-    """Returns the outcomes of desired states that a newer one has replaced, except those that are being written."""
-    return [
-        outcome_draft(cause, desired, superseded(desired))
-        for cause, desired in state.intents.superseded.items()
-        if cause not in in_flight
-    ]
-
-
-def without_object(state: GatewayState, watched: Collection[str]) -> set[Cause]:
-    """Returns the applied and suppressed desired states whose object, of a watched resource, does not exist."""
-    # A suppressed ObjectDesired would create its object, so the object's absence does not end it.
-    suppressed = {
-        c: desired for c, (desired, _) in state.intents.suppressed.items() if not isinstance(desired, ObjectDesired)
-    }
-    refs = {cause: object_ref(desired) for cause, desired in (*state.intents.applied.items(), *suppressed.items())}
-    return {
-        cause
-        for cause, (resource, key) in refs.items()
-        if resource in watched and key not in state.known.get(resource, {})
-    }
-
-
-# -- events
 
 
 def outcome_draft(cause: Cause, intent: Intent, outcome: Event) -> Draft:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 CLOSE_TIMEOUT_S = 1.0
 
 
-class SessionSockets:
+class LingeringSockets:
     """Creates sockets of sessions (`socket_factory` of a connector), and closes those that outlive their session."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Types of the API's JSON, decoded in one pass into the fields that are kept.
+"""Decodes the API's JSON in one pass into types with the fields that are kept.
 
 A field that no type names is never built. `resourceVersion` is decoded because watches and writes need it;
 field_filter.py removes it from the object that events record.

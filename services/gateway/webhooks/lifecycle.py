@@ -13,10 +13,10 @@ from prometheus_client import Gauge
 from services.gateway import permissions
 from services.gateway.kube_api.api_errors import ApiError, Conflict
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.credentials import NoCluster
+from services.gateway.kube_api.connections import NoCluster
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
-from services.gateway.webhooks.certificates import Lifetimes, expires_at
+from services.gateway.webhooks.certificate_bundle import Lifetimes, expires_at
 from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
 from services.gateway.webhooks.late_admission import LateAdmission
 from services.gateway.webhooks.quota_evaluator import QuotaEvaluator
@@ -40,8 +40,8 @@ OVERLAP_SHARE = 0.02
 """Share of a certificate's lifetime for which a new authority is published before it issues certificates."""
 
 
-class WebhookService:
-    """The webhooks of one replica."""
+class WebhookLifecycle:
+    """Starts and stops the webhooks of one replica, and renews their certificates and configuration as the leader."""
 
     def __init__(self, runtime: Runtime, api: KubeApi) -> None:
         settings: GatewaySettings = runtime.settings
@@ -156,7 +156,7 @@ class WebhookService:
 
 
 @asynccontextmanager
-async def lifespan(runtime: Runtime) -> AsyncIterator[WebhookService | None]:
+async def lifespan(runtime: Runtime) -> AsyncIterator[WebhookLifecycle | None]:
     """Serves the webhooks, if configured, while the process runs; none in shadow mode, which writes nothing."""
     settings: GatewaySettings = runtime.settings
     if not settings.webhook_listen:
@@ -168,7 +168,7 @@ async def lifespan(runtime: Runtime) -> AsyncIterator[WebhookService | None]:
         return
     try:
         async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s) as api:
-            webhooks = WebhookService(runtime, api)
+            webhooks = WebhookLifecycle(runtime, api)
             serving = asyncio.create_task(webhooks.serve(), name="webhooks")
             serving.add_done_callback(lambda task: None if task.cancelled() else runtime.drain())
             try:

@@ -5,7 +5,7 @@ The table of responses and outcomes is in pod_writes.py.
 
 from typing import Any
 
-from services.gateway.effects import drift, outcomes
+from services.gateway.effects import desired_fields, outcome_events
 from services.gateway.effects.pod_writes import REFUSALS
 from services.gateway.kube_api.api_errors import (
     Ambiguous,
@@ -41,16 +41,16 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
     """
     resource = RESOURCES.get(intent.resource)
     if resource is None:
-        return outcomes.rejected(intent, f"{intent.resource} is no resource that the gateway writes"), None
+        return outcome_events.rejected(intent, f"{intent.resource} is no resource that the gateway writes"), None
     for _ in range(WRITES_ON_CONFLICT):
         if not version:
             there = await api.find(resource, intent.name)
             if there is None:
-                return outcomes.rejected(intent, f"{intent.resource} {intent.name} is gone"), None
+                return outcome_events.rejected(intent, f"{intent.resource} {intent.name} is gone"), None
             if intent.uid and there.uid != intent.uid:
-                return outcomes.superseded(intent), None
-            if drift.matches(intent, there):
-                return outcomes.applied(intent), there
+                return outcome_events.superseded(intent), None
+            if desired_fields.matches(intent, there):
+                return outcome_events.applied(intent), there
             version = there.version
         metadata = intent.patch.get("metadata", {}) | {"resourceVersion": version}
         if intent.uid:
@@ -65,15 +65,15 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
         except Ambiguous as error:
             # The write was done if the object has the values.
             there = await api.find(resource, intent.name)
-            if there is None or not drift.matches(intent, there):
+            if there is None or not desired_fields.matches(intent, there):
                 raise Busy(str(error)) from error
-            return outcomes.applied(intent), there
+            return outcome_events.applied(intent), there
         except REFUSALS as error:
             # A patch with another uid is answered by 409 or 422, which do not distinguish it from other errors.
             if intent.uid and (there := await api.find(resource, intent.name)) and there.uid != intent.uid:
-                return outcomes.superseded(intent), None
-            return outcomes.rejected(intent, str(error)), None
-        return outcomes.applied(intent), seen
+                return outcome_events.superseded(intent), None
+            return outcome_events.rejected(intent, str(error)), None
+        return outcome_events.applied(intent), seen
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
@@ -98,7 +98,7 @@ async def write_object(
     """
     resource = RESOURCES.get(intent.resource)
     if resource is None:
-        return outcomes.rejected(intent, f"{intent.resource} is no resource that the gateway writes"), None
+        return outcome_events.rejected(intent, f"{intent.resource} is no resource that the gateway writes"), None
     if intent.body is None:
         return await _delete(api, resource, intent, uid), None
     for _ in range(WRITES_ON_CONFLICT):
@@ -112,8 +112,8 @@ async def write_object(
         except Ambiguous as error:
             raise Busy(str(error)) from error
         except REFUSALS as error:
-            return outcomes.rejected(intent, str(error)), None
-        return outcomes.applied(intent), seen
+            return outcome_events.rejected(intent, str(error)), None
+        return outcome_events.applied(intent), seen
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
@@ -122,20 +122,20 @@ async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: 
         try:
             await api.delete(resource, intent.name, uid=uid)
         except NotFound:
-            return outcomes.applied(intent)
+            return outcome_events.applied(intent)
         except Conflict:
             # Another object has the name by now; it must not exist either.
             there = await api.find(resource, intent.name)
             if there is None:
-                return outcomes.applied(intent)
+                return outcome_events.applied(intent)
             uid = there.uid
             continue
         except Ambiguous as error:
             if await api.find(resource, intent.name) is not None:
                 raise Busy(str(error)) from error
         except (NamespaceTerminating, Rejected) as error:
-            return outcomes.rejected(intent, str(error))
-        return outcomes.applied(intent)
+            return outcome_events.rejected(intent, str(error))
+        return outcome_events.applied(intent)
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 

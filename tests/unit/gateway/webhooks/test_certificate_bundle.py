@@ -8,7 +8,7 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.webhooks.certificates import CertificateBundle, Lifetimes, expires_at, next_bundle
+from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, expires_at, next_bundle
 from tests.support.hypothesis_examples import examples
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

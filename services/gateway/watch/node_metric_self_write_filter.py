@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.gateway.effects.drift import fields_named, json_body
-from services.gateway.effects.intents import ObjectRef
+from services.gateway.effects.desired_fields import fields_named, json_body
+from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.state import GatewayState
@@ -33,7 +33,7 @@ class _OtherFields(NamedTuple):
     digest: bytes
 
 
-class SelfWriteFilter:
+class NodeMetricSelfWriteFilter:
     """Drops observations that repeat our own writes; keeps one digest of each NodeMetric."""
 
     def __init__(self) -> None:

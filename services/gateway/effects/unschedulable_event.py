@@ -1,4 +1,4 @@
-"""Kubernetes Events, which `kubectl describe` shows.
+"""The Kubernetes Event of an unschedulable pod, which `kubectl describe` shows.
 
 An Event is named by the pod and the reason's code, so that repetitions are counted on one object instead of filling
 etcd.

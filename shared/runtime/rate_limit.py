@@ -1,6 +1,4 @@
-"""Rate limit: of writes, so that a backlog does not overload the API server; of appends and starts, so that events in
-quick succession share a transaction, or a check of the writer's lock.
-"""
+"""Rate limit of asyncio callers: so many a second, with a burst after a pause."""
 
 import asyncio
 

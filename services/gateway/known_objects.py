@@ -1,15 +1,11 @@
-"""Values of the gateway's State: last records of objects and pods, and results of desired states."""
+"""Objects and pods that the gateway's State records: uid, a digest of the kept fields, and a pod's node and flags."""
 
 import re
 from hashlib import blake2b
-from typing import NamedTuple
 
 import msgspec
 
-from services.gateway.effects.intents import DesiredState
-from services.gateway.kube_api.api_types import KeptObject
-from shared.events import RecordedEvent
-from shared.events.cluster import DesiredStateApplied, DesiredStateSuppressed
+from services.gateway.kube_api.decoding import KeptObject
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _JSON = msgspec.json.Encoder()
@@ -21,9 +17,6 @@ UUID_BYTES = 16
 
 UNSCHEDULABLE, TERMINATING = 1, 2
 """Flags of a pod."""
-
-ENDED, APPLIED = -1, 0
-"""Results of a desired state that an outcome records; any other number is the seq of a DesiredStateSuppressed."""
 
 
 class KnownObject(msgspec.Struct, gc=False, array_like=True):
@@ -71,32 +64,6 @@ class ObservedPod(KnownObject, gc=False):
     def terminating(self) -> bool:
         """Returns whether it has a deletion timestamp."""
         return bool(self.flags & TERMINATING)
-
-
-class Suppressed(NamedTuple):
-    """A desired state that shadow mode did not write, and the `cluster` seq of that outcome."""
-
-    desired: DesiredState
-    seq: int
-
-
-class EarlyOutcome(NamedTuple):
-    """Outcomes of an intent that has not been read yet.
-
-    Attributes:
-        result: of the last outcome: ENDED, APPLIED, or the seq of a DesiredStateSuppressed. ENDED is final.
-        applied: one of the outcomes was APPLIED, which is final for a desired state that ends once it is applied.
-    """
-
-    result: int
-    applied: bool
-
-
-def result_of(record: RecordedEvent) -> int:
-    """Returns the result of a desired state that an outcome records."""
-    if isinstance(record.event, DesiredStateSuppressed):
-        return record.seq
-    return APPLIED if isinstance(record.event, DesiredStateApplied) else ENDED
 
 
 def identity_of(uid: str, kept: KeptObject) -> bytes:

@@ -1,7 +1,7 @@
-"""Credentials for the API server and the connections made with them: kubeconfig or service account, TLS, proxy, token.
+"""Connections to the API server and their credentials: kubeconfig or service account, TLS, proxy, token.
 
-They are read again when the server answers 401 (an expired token, certificate or exec credential) or TLS fails, so a
-rotation needs no restart.
+Credentials are read again when the server answers 401 (an expired token, certificate or exec credential) or TLS fails,
+so a rotation needs no restart.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
 from services.gateway.kube_api.http_pool import HttpPool
-from services.gateway.kube_api.session_sockets import SessionSockets
+from services.gateway.kube_api.lingering_sockets import LingeringSockets
 from shared.errors import KoordError
 
 READ_BUFFER_BYTES = 2**18
@@ -26,7 +26,7 @@ class NoCluster(KoordError):
     """No usable kubeconfig, and no service account of a pod."""
 
 
-class Credentials:
+class Connections:
     """Connections to the API server, made anew when the credentials are renewed.
 
     Attributes:
@@ -52,7 +52,7 @@ class Credentials:
         self._kubeconfig = kubeconfig
         self._linger_s = linger_s
         self._renewing = asyncio.Lock()
-        self._sockets = SessionSockets()
+        self._sockets = LingeringSockets()
         self._old: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
 
     async def __aenter__(self) -> Self:

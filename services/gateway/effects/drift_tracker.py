@@ -11,8 +11,8 @@ without effect for each desired state with a normalised value.
 
 from typing import Any, NamedTuple
 
-from services.gateway.effects import drift
-from services.gateway.effects.intents import ObjectRef, object_ref
+from services.gateway.effects import desired_fields
+from services.gateway.effects.intent_types import ObjectRef, object_ref
 from services.gateway.kube_api.field_filter import ObservedObject
 from services.gateway.state import GatewayState
 from shared.events import Cause
@@ -40,7 +40,7 @@ class LastWrite(NamedTuple):
     pause_s: float
 
 
-class WriteTracker:
+class DriftTracker:
     """Compares observations with our writes. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class WriteTracker:
         pause_s = 0.0
         if before is not None and now_s - before.at_s < REWRITE_RESET_S:
             pause_s = min(REWRITE_PAUSE_MAX_S, max(1.0, before.pause_s * 2))
-        self._last_writes[cause] = LastWrite(seen.version, drift.current_fields(desired, seen), now_s, pause_s)
+        self._last_writes[cause] = LastWrite(seen.version, desired_fields.current_fields(desired, seen), now_s, pause_s)
         self._drifted.pop(cause, None)
         self._set_version(ref, seen.version)
         latest = self._latest.pop(ref, None)
@@ -114,7 +114,9 @@ class WriteTracker:
         last = self._last_writes.get(cause)
         if last is not None and not newer(seen.version, last.version):
             return False
-        if drift.current_fields(desired, seen) == (last.fields if last else drift.desired_patch(desired)):
+        if desired_fields.current_fields(desired, seen) == (
+            last.fields if last else desired_fields.desired_patch(desired)
+        ):
             self._drifted.pop(cause, None)
             return False
         self._drifted.setdefault(cause, last.at_s + last.pause_s if last else now_s)
