@@ -39,7 +39,7 @@ _SHARED = (
     "_plugin",
     "_strategies",
 )
-_DERIVED = ("_effects", "_matches", "_cached_nodes", "_rejections", "_requirements", "_results", "_limits", "_ranges")
+_DERIVED = ("_effects", "_matches", "_rejections", "_requirements", "_results", "_limits", "_counters", "_changed")
 _COUNTERS = ("revision", "_placed", "_matched_prediction", "_expected")
 _SKIPPED = frozenset((*_SHARED, *_DERIVED, *_COUNTERS))
 

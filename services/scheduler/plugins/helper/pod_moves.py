@@ -12,7 +12,7 @@ class MoveCounter(ABC):
     """Counts for one class.
 
     Attributes:
-        upto: number of moves that are counted.
+        upto: number of moves that are counted; within `count` and `undo_count`, of those before that one.
     """
 
     upto: int
@@ -41,7 +41,7 @@ class PodMoves:
 
     def __init__(self) -> None:
         self.moves: list[PodMove] = []
-        self._counted_by: dict[int, list[MoveCounter]] = {}  # place of a move -> those that have counted it
+        self._counters: dict[int, set[MoveCounter]] = {}  # `upto`, above 0 -> the counters that are there
 
     def __bool__(self) -> bool:
         """Returns True while there are moves."""
@@ -49,14 +49,25 @@ class PodMoves:
 
     def catch_up(self, counter: MoveCounter) -> None:
         """Counts the moves since the counter's last call."""
-        for place in range(counter.upto, len(self.moves)):
-            counter.count(self.moves[place])
-            counter.upto = place + 1
-            self._counted_by.setdefault(place, []).append(counter)
+        moves, counters, upto = self.moves, self._counters, counter.upto
+        if upto:
+            counters[upto].remove(counter)
+            if not counters[upto]:
+                del counters[upto]
+        for place in range(upto, len(moves)):
+            counter.upto = place
+            counter.count(moves[place])
+        counter.upto = len(moves)
+        counters.setdefault(len(moves), set()).add(counter)
 
     def undo(self) -> None:
         """Undoes the last move."""
+        counters = self._counters.pop(len(self.moves), None)
         move = self.moves.pop()
-        for counter in self._counted_by.pop(len(self.moves), ()):
+        if counters is None:
+            return
+        for counter in counters:
             counter.upto -= 1
             counter.undo_count(move)
+        if self.moves:
+            self._counters.setdefault(len(self.moves), set()).update(counters)

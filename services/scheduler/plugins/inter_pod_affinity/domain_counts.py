@@ -111,7 +111,9 @@ class AffinityCounts(MoveCounter):
     def count(self, move: PodMove) -> None:
         """Counts a pod that the cycle has placed or removed."""
         pod_class, row, sign = move
-        effect = self._effect_of(pod_class)
+        effect = self._effects.get(pod_class)
+        if effect is None:
+            effect = self._effects[pod_class] = self._effect(pod_class)
         if effect.any():
             self.revision += 1
             self._apply(effect, row, sign)
@@ -119,7 +121,7 @@ class AffinityCounts(MoveCounter):
     def undo_count(self, move: PodMove) -> None:
         """Undoes the last count."""
         pod_class, row, sign = move
-        effect = self._effect_of(pod_class)
+        effect = self._effects[pod_class]
         if effect.any():
             self.revision += 1
             self._apply(effect, row, -sign)
@@ -128,12 +130,6 @@ class AffinityCounts(MoveCounter):
                 del self._existing[key]
             for key in weights:
                 del self._weights[key]
-
-    def _effect_of(self, pod_class: PodClass) -> _Effect:
-        effect = self._effects.get(pod_class)
-        if effect is None:
-            effect = self._effects[pod_class] = self._effect(pod_class)
-        return effect
 
     def _count_required(self) -> None:
         pod_index = self._snapshot.pod_index
