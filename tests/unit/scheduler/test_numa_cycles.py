@@ -177,6 +177,15 @@ def test_an_unreadable_annotation_rejects_the_pod_with_the_reason() -> None:
     assert "unexpected end of JSON input" in message
 
 
+def test_a_numa_node_that_an_annotation_lists_twice_counts_with_both_amounts() -> None:
+    shares = [{"node": 0, "resources": {"cpu": "2"}}, {"node": 0, "resources": {"cpu": "1", "memory": "1Gi"}}]
+    notes = {STATUS: json.dumps({"numaNodeResources": shares})}
+    world = world_of("n")
+    schedule(world, pod("p", on="n", phase="Running", annotations=notes))
+    usage = fleet_of(world.indexed()).cached_node(0).node.usage
+    assert usage.zones == {0: {"cpu": 3000, "memory": 1 << 30}}
+
+
 def test_equal_nodes_are_evaluated_once() -> None:
     world = world_of("a", "b", "c")
     schedule(world, pod("p", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}, cpu="64"))

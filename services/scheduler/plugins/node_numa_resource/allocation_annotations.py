@@ -59,7 +59,9 @@ def _allocation(text: str, spec: str) -> Allocation:
     try:
         status = read_json(text, _Status)
         cpus = parse_cpus(status.cpuset)
-        zones = tuple(sorted((share.node, amounts(share.resources)) for share in status.shares or ()))
+        # A user may list a NUMA node twice: the order is by number alone, since amounts have none.
+        shares = sorted(status.shares or (), key=lambda share: share.node)
+        zones = tuple((share.node, amounts(share.resources)) for share in shares)
     except (msgspec.MsgspecError, BadCpuList, BadQuantity):
         return Allocation()
     return Allocation(cpus, _exclusive(spec), zones)
