@@ -13,7 +13,7 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
 from services.scheduler.service import SERVICE
-from services.scheduler.shadow.counterfactual import Counterfactual
+from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
 from services.scheduler.shadow.history import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
 from shared.events import Event, RecordedEvent
@@ -68,7 +68,7 @@ async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, wor
                 configs.append(record)
             else:
                 history.apply(record)
-        counterfactual = Counterfactual([one.found for one in chosen(history, schedulers, since_ns)], configs)
+        counterfactual = CounterfactualCluster([one.found for one in chosen(history, schedulers, since_ns)], configs)
         async for record in _observed(log):
             history.apply(record)
             counterfactual.apply(record)

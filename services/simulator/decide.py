@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from services.simulator import generated_workload, intent_execution
 from services.simulator.api import requests
-from services.simulator.api.api_server import ApiServer
+from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.requests import Request
 from services.simulator.api.resource_kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from services.simulator.kubelet.pod_lifecycle import next_change_ns, next_pod
@@ -45,7 +45,7 @@ def decide(
     state: SimulatorState, requested: Sequence[Request], due: DueObjects, settings: SimulatorSettings, now_ns: int
 ) -> Step:
     """Executes everything that waits."""
-    api = ApiServer(state, seed=settings.seed, timings=settings.timings, now_ns=now_ns)
+    api = ApiTransaction(state, seed=settings.seed, timings=settings.timings, now_ns=now_ns)
     if not is_begun(state):
         begin(api, settings)
     intent_execution.execute(api, state)
@@ -62,7 +62,7 @@ def is_begun(state: SimulatorState) -> bool:
     return "default" in state.objects.get(NAMESPACES.name, ())
 
 
-def begin(api: ApiServer, settings: SimulatorSettings) -> None:
+def begin(api: ApiTransaction, settings: SimulatorSettings) -> None:
     """Creates the objects of a new cluster: namespaces, PriorityClasses and the generated nodes."""
     for namespace in generated_workload.namespaces():
         api.create(NAMESPACES, namespace)
@@ -81,7 +81,7 @@ def next_arrival_ns(state: SimulatorState, settings: SimulatorSettings) -> int |
     return generated_workload.arrival_ns(state.arrivals, settings, began_ns)
 
 
-def create_arrivals(api: ApiServer, state: SimulatorState, settings: SimulatorSettings) -> None:
+def create_arrivals(api: ApiTransaction, state: SimulatorState, settings: SimulatorSettings) -> None:
     """Creates the generated pods whose time has come. A pod whose name is taken by a client's gets a longer name."""
     first_ns = next_arrival_ns(state, settings)
     if first_ns is None or first_ns > api.now_ns:
@@ -96,7 +96,7 @@ def create_arrivals(api: ApiServer, state: SimulatorState, settings: SimulatorSe
         api.create(PODS, body)
 
 
-def advance_pods(api: ApiServer, keys: Iterable[str], settings: SimulatorSettings) -> None:
+def advance_pods(api: ApiTransaction, keys: Iterable[str], settings: SimulatorSettings) -> None:
     """Starts and ends the pods whose time has come."""
     for key in keys:
         pod = api.pod(key)
@@ -110,7 +110,7 @@ def advance_pods(api: ApiServer, keys: Iterable[str], settings: SimulatorSetting
             api.put(PODS.name, key, moved)
 
 
-def report(api: ApiServer, state: SimulatorState, names: Iterable[str], settings: SimulatorSettings) -> None:
+def report(api: ApiTransaction, state: SimulatorState, names: Iterable[str], settings: SimulatorSettings) -> None:
     """Writes the NodeMetric of each node whose report is due."""
     nodes = [node for name in names if (node := api.node(name)) and _reports(name, state, settings, api.now_ns)]
     if not nodes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 
 from services.simulator.api.api_errors import ApiError
-from services.simulator.api.api_server import ApiServer
+from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.object_encoding import as_json, merged, typed
 from services.simulator.api.resource_kinds import BY_NAME, PODS, Resource
 from services.simulator.state import Intent, SimulatorState, fields_of, uid_of
@@ -29,7 +29,7 @@ UNSCHEDULABLE = "Unschedulable"
 EVICTION = "EvictionByEvictionAPI"
 
 
-def execute(api: ApiServer, state: SimulatorState) -> None:
+def execute(api: ApiTransaction, state: SimulatorState) -> None:
     """Executes open intents and records their outcomes: the oldest of each context first, INTENTS_PER_STEP at most."""
     left = INTENTS_PER_STEP
     for context, intents in sorted(state.open_intents.items()):
@@ -48,7 +48,9 @@ def _newest_decisions(intents: Mapping[int, Intent]) -> dict[str, int]:
     return newest
 
 
-def _execute(api: ApiServer, state: SimulatorState, cause: Cause, intent: Intent, newest: Mapping[str, int]) -> None:
+def _execute(
+    api: ApiTransaction, state: SimulatorState, cause: Cause, intent: Intent, newest: Mapping[str, int]
+) -> None:
     match intent:
         case PodPlaced():
             bind(api, cause, intent)
@@ -60,7 +62,7 @@ def _execute(api: ApiServer, state: SimulatorState, cause: Cause, intent: Intent
             apply_desired_state(api, state, cause, intent)
 
 
-def bind(api: ApiServer, cause: Cause, intent: PodPlaced) -> None:
+def bind(api: ApiTransaction, cause: Cause, intent: PodPlaced) -> None:
     """Binds a pod. A pod that is on that node already counts as bound."""
     pod = api.pod(intent.pod)
     try:
@@ -73,7 +75,7 @@ def bind(api: ApiServer, cause: Cause, intent: PodPlaced) -> None:
         api.record_outcome(PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node), cause, intent.pod_uid)
 
 
-def mark_unschedulable(api: ApiServer, cause: Cause, intent: PodUnschedulable, *, superseded: bool) -> None:
+def mark_unschedulable(api: ApiTransaction, cause: Cause, intent: PodUnschedulable, *, superseded: bool) -> None:
     """Writes the pod's condition, unless the pod is bound or gone, or the scheduler has a newer intent about it."""
     pod = api.pod(intent.pod)
     if superseded or pod is None or pod.metadata.uid != intent.pod_uid or pod.spec.node_name:
@@ -85,7 +87,7 @@ def mark_unschedulable(api: ApiServer, cause: Cause, intent: PodUnschedulable, *
     api.record_outcome(outcome, cause, intent.pod_uid)
 
 
-def evict(api: ApiServer, cause: Cause, intent: EvictionRequested) -> None:
+def evict(api: ApiTransaction, cause: Cause, intent: EvictionRequested) -> None:
     """Evicts a pod. There are no disruption budgets here, so it always succeeds, also for a deleted pod."""
     pod = api.pod(intent.pod)
     if pod and pod.metadata.uid == intent.pod_uid:
@@ -95,7 +97,7 @@ def evict(api: ApiServer, cause: Cause, intent: EvictionRequested) -> None:
 
 
 def apply_desired_state(
-    api: ApiServer, state: SimulatorState, cause: Cause, intent: FieldsDesired | ObjectDesired
+    api: ApiTransaction, state: SimulatorState, cause: Cause, intent: FieldsDesired | ObjectDesired
 ) -> None:
     """Applies a desired state, unless a newer one of its field group exists or another object has that name."""
     resource, name, fields = intent.resource, intent.name, fields_of(intent)
@@ -109,7 +111,7 @@ def apply_desired_state(
     api.record_outcome(outcome, cause)
 
 
-def apply_to_object(api: ApiServer, intent: FieldsDesired | ObjectDesired) -> bool:
+def apply_to_object(api: ApiTransaction, intent: FieldsDesired | ObjectDesired) -> bool:
     """Writes a desired state into its object. Returns False when another object has that name.
 
     Raises:
@@ -152,7 +154,7 @@ def resource_named(intent: FieldsDesired | ObjectDesired) -> Resource:
     )
 
 
-def reapply_desired_states(api: ApiServer, state: SimulatorState) -> None:
+def reapply_desired_states(api: ApiTransaction, state: SimulatorState) -> None:
     """Writes desired states again where this step changed their objects; those of a deleted object end."""
     for resource, name in [place for place in api.changed if place in state.desired_states]:
         is_deleted = api.find(resource, name) is None

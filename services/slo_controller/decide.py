@@ -21,7 +21,7 @@ from services.slo_controller.overcommit.change_threshold import any_changed, exp
 from services.slo_controller.overcommit.cpu_normalization import ratio_changed
 from services.slo_controller.overcommit.decision_event import OVERCOMMITTED, overcommit_event
 from services.slo_controller.overcommit.device_resources import NO_DEVICES
-from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO
+from services.slo_controller.overcommit.node_extended_resources import NORMALIZATION_RATIO
 from services.slo_controller.overcommit.resource_amplification import AMPLIFICATION_RATIO
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import (
@@ -131,7 +131,7 @@ def nodes_with_expired_reports(state: SloState, config: ActiveConfig, now_ns: in
 
 def _reason(state: SloState, name: str, before: NodeOvercommitted | None, found: NodeCalculation, now_ns: int) -> str:
     """Returns the reason for a new decision about the node's amounts; empty when the last one stays."""
-    new, devices = found.node_patch.amounts, found.devices
+    new, devices = found.extended_resources.amounts, found.devices
     if before is None:
         allocatable = state.nodes[name].status.allocatable or {}
         has_amounts = any(size is not None for size in (*new.values(), *devices.amounts.values()))

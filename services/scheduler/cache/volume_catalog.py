@@ -37,7 +37,7 @@ class VolumeCatalog:
         claims: `namespace/name` -> claim.
         volumes, classes, nodes, drivers: name -> object; `nodes` by node.
         capacities: `namespace/name` -> capacity.
-        chosen: volume -> claim that one of our placements chose it for (`StateFields.chosen`).
+        chosen: volume -> claim that one of our placements chose it for (`ClusterViewFields.chosen`).
     """
 
     def __init__(self) -> None:

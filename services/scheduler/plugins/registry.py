@@ -1,6 +1,7 @@
 """Registry of the plugins of this release: one line for each.
 
-To add a plugin: write its package with a SPEC and list it here. A plugin in `unsupported_plugins.py` is removed there.
+To add a plugin: write its package with a SPEC and list it here. A plugin in `unsupported_plugin_args.py` is removed
+there.
 """
 
 from services.scheduler.framework.registry import Registry
@@ -26,7 +27,7 @@ from services.scheduler.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from services.scheduler.plugins.unsupported_plugins import UNSUPPORTED
+from services.scheduler.plugins.unsupported_plugin_args import UNSUPPORTED
 
 PLUGINS = (
     node_unschedulable.SPEC,

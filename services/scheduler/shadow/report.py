@@ -38,7 +38,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Balance(msgspec.Struct, frozen=True):
-    """A requested resource as it is now, and as it would be with our choices (counterfactual.py)."""
+    """A requested resource as it is now, and as it would be with our choices (counterfactual_cluster.py)."""
 
     resource: str
     theirs: Spread

@@ -58,7 +58,7 @@ _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 
 
 class ClusterView(ClusterFold, SchedulingFold):
-    """The State of the cluster and of the scheduler's own decisions; `StateFields` describes its fields."""
+    """The State of the cluster and of the scheduler's own decisions; `ClusterViewFields` describes its fields."""
 
     SCHEMA: ClassVar[int] = 15
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_requests import EXPLANATIONS
 from services.scheduler.state.pod_changes import (
     changes_labels,
@@ -15,7 +16,6 @@ from services.scheduler.state.pod_changes import (
 from services.scheduler.state.pod_class import has_same_marks
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.records import MetricRecord, NodeRecord
-from services.scheduler.state.state_fields import StateFields
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -48,7 +48,7 @@ _ENDED = frozenset(("Succeeded", "Failed"))
 _MAX_UNREAD = 4096
 
 
-class ClusterFold(StateFields):
+class ClusterFold(ClusterViewFields):
     """Folds observations, and the outcomes of the scheduler's decisions."""
 
     def _node_observed(self, record: RecordedEvent, event: NodeObserved) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_requests import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.pod_class import allocation_annotations
 from services.scheduler.state.pod_record import PluginReason, PodRecord
-from services.scheduler.state.state_fields import StateFields
 from services.scheduler.state.watched_resources import VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
@@ -25,7 +25,7 @@ from shared.events.scheduling import (
 )
 
 
-class SchedulingFold(StateFields):
+class SchedulingFold(ClusterViewFields):
     """Folds the scheduler's decisions and its accepted configuration."""
 
     def _cycle_decided(self, record: RecordedEvent, event: CycleDecided) -> None:

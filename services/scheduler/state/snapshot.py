@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_requests import LastAnswer
 from services.scheduler.state.pod_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
 from services.scheduler.state.records import MetricRecord, NodeRecord
-from services.scheduler.state.state_fields import StateFields
 from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -40,7 +40,7 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)
 
 
-def encode(view: StateFields) -> bytes:
+def encode(view: ClusterViewFields) -> bytes:
     """Canonical MessagePack: names sorted, no row numbers."""
     view.read()
     keys = sorted(view.pod_classes)
@@ -64,7 +64,7 @@ def encode(view: StateFields) -> bytes:
     return _encoder.encode(kept)
 
 
-def restore(view: StateFields, data: bytes) -> None:
+def restore(view: ClusterViewFields, data: bytes) -> None:
     """Restores a new view from the bytes of `encode`."""
     kept = _decoder.decode(data)
     view.positions = dict(kept.positions)

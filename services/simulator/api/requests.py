@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.simulator.api.api_errors import ApiError, bad_request, not_found
-from services.simulator.api.api_server import ApiServer
+from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.object_encoding import as_json, decoded, name_of
 from services.simulator.api.resource_kinds import Resource, resource_of
 from services.simulator.seeded_random import splitmix
@@ -68,7 +68,7 @@ class Request(NamedTuple):
 _HEADERS = msgspec.json.Decoder(_RequestHeader)
 
 
-def execute(api: ApiServer, request: Request) -> bytes:
+def execute(api: ApiTransaction, request: Request) -> bytes:
     """Executes a request in this step. Returns the response, to be sent after the commit of the step."""
     try:
         head = _decode(request.data)
@@ -122,7 +122,7 @@ def list_(state: SimulatorState, data: bytes) -> bytes:
     )
 
 
-def _item(api: ApiServer, verb: str, data: msgspec.Raw) -> Mapping[str, object]:
+def _item(api: ApiTransaction, verb: str, data: msgspec.Raw) -> Mapping[str, object]:
     try:
         resource, stored = _one(api, verb, _decode(data), data)
     except ApiError as error:
@@ -132,7 +132,7 @@ def _item(api: ApiServer, verb: str, data: msgspec.Raw) -> Mapping[str, object]:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
-def _one(api: ApiServer, verb: str, head: _RequestHeader, data: bytes | msgspec.Raw) -> tuple[Resource, Object]:
+def _one(api: ApiTransaction, verb: str, head: _RequestHeader, data: bytes | msgspec.Raw) -> tuple[Resource, Object]:
     resource, key = _place(head)
     if verb == "create":
         return resource, _create(api, resource, head, data)
@@ -146,7 +146,7 @@ def _one(api: ApiServer, verb: str, head: _RequestHeader, data: bytes | msgspec.
     return resource, api.patch(resource, key, head.patch, status=status, uid=head.metadata.uid)
 
 
-def _create(api: ApiServer, resource: Resource, head: _RequestHeader, data: bytes | msgspec.Raw) -> Object:
+def _create(api: ApiTransaction, resource: Resource, head: _RequestHeader, data: bytes | msgspec.Raw) -> Object:
     body = decoded(resource, data)
     if not head.metadata.name and head.metadata.generate_name:
         named = msgspec.json.decode(data)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from services.slo_controller.node_topology.zone_resources import FIELDS, Zones, with_batch
+from services.slo_controller.node_topology.zone_batch_resources import FIELDS, Zones, with_batch
 from services.slo_controller.overcommit.calculate import NodeCalculation
 from services.slo_controller.state.object_records import Topology
 from services.slo_controller.state.slo_state import SloState

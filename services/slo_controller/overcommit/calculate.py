@@ -16,7 +16,7 @@ from services.slo_controller.overcommit.change_threshold import is_degraded
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
-from services.slo_controller.overcommit.node_patch import NodePatch, node_patch
+from services.slo_controller.overcommit.node_extended_resources import NodeExtendedResources, extended_resources
 from services.slo_controller.overcommit.plugin_names import PluginProblem
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from services.slo_controller.settings import SloSettings
@@ -49,7 +49,7 @@ class NodeCalculation(NamedTuple):
     mid: MidResources | None
     ratio: str | None
     amplification: str | None
-    node_patch: NodePatch
+    extended_resources: NodeExtendedResources
     devices: DeviceAmounts
     problems: tuple[PluginProblem, ...]
 
@@ -88,7 +88,7 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
             amplification = amplification_ratios(config.documents.amplification, node.metadata)
         except RatioError as error:
             problems.append(PluginProblem(plugin_names.AMPLIFICATION, plugin_names.CALCULATE, str(error)))
-    patch = node_patch(node, bounded_batch, calculated_mid, ratio)
+    patch = extended_resources(node, bounded_batch, calculated_mid, ratio)
     if patch.problem:
         problems.append(PluginProblem(plugin_names.BATCH, plugin_names.PREPARE, patch.problem))
     devices = device_amounts(state.devices.get(name), shared=settings.shared_gpus)

@@ -7,7 +7,7 @@ from services.slo_controller.overcommit.batch_resources import FormulaTerms, cpu
 from services.slo_controller.overcommit.calculate import NodeCalculation
 from services.slo_controller.overcommit.cpu_normalization import ratio_changed
 from services.slo_controller.overcommit.mid_resources import MidResources
-from services.slo_controller.overcommit.node_patch import (
+from services.slo_controller.overcommit.node_extended_resources import (
     NORMALIZATION_RATIO,
     ORIGIN,
     amplified,
@@ -37,7 +37,7 @@ def overcommit_event(
         before: the newest decision about the node. Its labels stay, and so does its normalization ratio where the new
             one is unknown or within the tolerance.
     """
-    patch = found.node_patch
+    patch = found.extended_resources
     amounts: dict[str, str | None] = {
         name: None if size is None else quantity_of(name, size) for name, size in patch.amounts.items()
     }
@@ -69,7 +69,7 @@ def _annotations(node: Node, found: NodeCalculation, before: NodeOvercommitted |
         ratio = old
     if ratio is not None:
         annotations[NORMALIZATION_RATIO] = ratio
-    origin = origin_annotation(node.metadata.annotations, *found.node_patch.origin)
+    origin = origin_annotation(node.metadata.annotations, *found.extended_resources.origin)
     if origin is not None or ORIGIN in written:
         annotations[ORIGIN] = written.get(ORIGIN) if origin is None else origin
     return annotations
@@ -87,8 +87,8 @@ def _batch_cpu(found: NodeCalculation) -> OvercommitBreakdown | None:
         limit=None if percent is None else milli(mul_milli(capacity, percent / 100)),
         strategy=found.strategy,
         amplified=amplified(found.bounded_batch.cpu, parse_ratio(found.ratio)),
-        third_parties=value(found.node_patch.third_parties[0]),
-        amount=found.node_patch.amounts[batch_resources.CPU] or 0,
+        third_parties=value(found.extended_resources.third_parties[0]),
+        amount=found.extended_resources.amounts[batch_resources.CPU] or 0,
     )
 
 
@@ -104,8 +104,8 @@ def _batch_memory(found: NodeCalculation) -> OvercommitBreakdown | None:
         limit=None if percent is None else value(mul_int(capacity, percent / 100)),
         strategy=found.strategy,
         amplified=value(found.bounded_batch.memory),
-        third_parties=value(found.node_patch.third_parties[1]),
-        amount=found.node_patch.amounts[batch_resources.MEMORY] or 0,
+        third_parties=value(found.extended_resources.third_parties[1]),
+        amount=found.extended_resources.amounts[batch_resources.MEMORY] or 0,
     )
 
 

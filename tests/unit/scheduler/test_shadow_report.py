@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation import render
 from services.scheduler.shadow.compare import Binding, compare
-from services.scheduler.shadow.counterfactual import Counterfactual
+from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
 from services.scheduler.shadow.history import ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, report
 from shared.events.log import ConfigApplied, WriterStarted
@@ -25,7 +25,7 @@ def recorded(world: Beside) -> ShadowHistory:
 def followed(world: Beside) -> dict[str, str]:
     """Pod -> where it would be had we been followed."""
     configs = [record for record in world.logs["scheduling"] if isinstance(record.event, ConfigApplied)]
-    cluster = Counterfactual([one.found for one in recorded(world).compared.values()], configs)
+    cluster = CounterfactualCluster([one.found for one in recorded(world).compared.values()], configs)
     for record in world.logs["cluster"]:
         cluster.apply(record)
     return cluster.nodes

@@ -14,7 +14,7 @@ from services.slo_controller.overcommit.calculate import DEGRADED
 from services.slo_controller.overcommit.change_threshold import any_changed, is_degraded
 from services.slo_controller.overcommit.decision_event import overcommit_event
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources
-from services.slo_controller.overcommit.node_patch import ORIGIN
+from services.slo_controller.overcommit.node_extended_resources import ORIGIN
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import instant_ns
 from shared.kube.meta import Metadata

@@ -5,7 +5,7 @@ from typing import Any
 
 from cli.parity.runners.slo_controller.recorded_node import RecordedNode
 from services.slo_controller.node_topology.topology_objects import decide_topology
-from services.slo_controller.node_topology.zone_resources import FIELDS, has_zones
+from services.slo_controller.node_topology.zone_batch_resources import FIELDS, has_zones
 from services.slo_controller.overcommit import batch_resources
 from services.slo_controller.overcommit.calculate import NodeCalculation
 from shared.events.intents import FieldsDesired

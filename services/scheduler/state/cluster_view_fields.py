@@ -1,4 +1,4 @@
-"""The fields of the State, and the methods that both folds share.
+"""The fields of `ClusterView`, and the methods that both folds share.
 
 `fold_cluster.py` folds observations, `fold_scheduling.py` the scheduler's own decisions; `cluster_view.py` joins them.
 """
@@ -14,7 +14,7 @@ from services.scheduler.state.records import DirtySet, MetricRecord, NodeRecord
 from shared.events.metrics import NodeReported
 
 
-class StateFields:
+class ClusterViewFields:
     """The State of the cluster and of the scheduler's own decisions.
 
     Attributes:

@@ -35,7 +35,7 @@ class _Allocations(msgspec.Struct, frozen=True):
 _allocations = msgspec.json.Decoder(_Allocations)
 
 
-class NodePatch(NamedTuple):
+class NodeExtendedResources(NamedTuple):
     """The desired amounts of a Node, in whole units: milli-cores of cpu and bytes of memory.
 
     Attributes:
@@ -51,7 +51,9 @@ class NodePatch(NamedTuple):
     problem: str = ""
 
 
-def node_patch(node: Node, batch: BatchResources | None, mid: MidResources | None, ratio_text: str | None) -> NodePatch:
+def extended_resources(
+    node: Node, batch: BatchResources | None, mid: MidResources | None, ratio_text: str | None
+) -> NodeExtendedResources:
     """Returns a node's amounts in the written form.
 
     Args:
@@ -65,12 +67,12 @@ def node_patch(node: Node, batch: BatchResources | None, mid: MidResources | Non
         mid_resources.MEMORY: None if mid is None else mid.memory,
     }
     if batch is None:
-        return NodePatch(amounts)
+        return NodeExtendedResources(amounts)
     cpu, memory = amplified(batch.cpu, parse_ratio(ratio_text)), value(batch.memory)
     allocated, problem = _third_party_allocations((node.metadata.annotations or {}).get(THIRD_PARTIES))
     amounts[batch_resources.CPU] = value(max(cpu * NANO - allocated[0], 0))
     amounts[batch_resources.MEMORY] = value(max(memory * NANO - allocated[1], 0))
-    return NodePatch(amounts, (cpu, memory), allocated, problem)
+    return NodeExtendedResources(amounts, (cpu, memory), allocated, problem)
 
 
 def quantity_of(resource: str, size: int) -> str:

@@ -8,11 +8,11 @@ import pytest
 from services.slo_controller.overcommit import batch_resources
 from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms
 from services.slo_controller.overcommit.change_threshold import any_changed, differs, is_degraded
-from services.slo_controller.overcommit.node_patch import (
+from services.slo_controller.overcommit.node_extended_resources import (
     ORIGIN,
     THIRD_PARTIES,
     amplified,
-    node_patch,
+    extended_resources,
     origin_annotation,
 )
 from services.slo_controller.overcommit.usage_sums import PodSums
@@ -59,7 +59,7 @@ def third(priority: str = "koord-batch", **resources: str) -> dict[str, Any]:
 )
 def test_allocations_of_third_parties_are_subtracted(id_: str, allocations: list[Any], cpu: str, memory: str) -> None:
     node = Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: json.dumps({"allocations": allocations})}))
-    found = node_patch(node, OVERCOMMITTED, None, None)
+    found = extended_resources(node, OVERCOMMITTED, None, None)
     assert found.amounts[batch_resources.CPU] == nanos(cpu) // NANO, id_
     assert found.amounts[batch_resources.MEMORY] == nanos(memory) // NANO, id_
     text = origin_annotation(node.metadata.annotations, *found.origin)
@@ -73,7 +73,7 @@ def test_allocations_of_third_parties_are_subtracted(id_: str, allocations: list
 
 def test_tp6_a_degraded_node_has_none_and_its_origin_is_zero() -> None:
     annotations = {ORIGIN: "nope"}
-    found = node_patch(Node(metadata=Metadata(name="n", annotations=annotations)), None, None, None)
+    found = extended_resources(Node(metadata=Metadata(name="n", annotations=annotations)), None, None, None)
     assert set(found.amounts.values()) == {None}
     text = origin_annotation(annotations, *found.origin)
     assert json.loads(text or "") == {"resources": {batch_resources.CPU: "0", batch_resources.MEMORY: "0"}}
@@ -81,7 +81,9 @@ def test_tp6_a_degraded_node_has_none_and_its_origin_is_zero() -> None:
 
 
 def test_an_unreadable_annotation_of_third_parties_leaves_the_whole_amount_and_is_reported() -> None:
-    found = node_patch(Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: "{"})), OVERCOMMITTED, None, None)
+    found = extended_resources(
+        Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: "{"})), OVERCOMMITTED, None, None
+    )
     assert found.amounts[batch_resources.CPU] == 25_000
     assert THIRD_PARTIES in found.problem
 

@@ -21,7 +21,7 @@ from shared.events.cluster import PodObserved
 from shared.events.scheduling import PlacementCompared
 
 
-class Counterfactual:
+class CounterfactualCluster:
     """A cluster in which our choices were carried out: a fold over what was observed.
 
     Attributes:

@@ -1,7 +1,7 @@
-"""The API server of the simulated cluster: operations on objects during one step, as events.
+"""A transaction of the simulated API server: the operations on objects of one step, as events.
 
-An `ApiServer` is based on a State that it never changes. It reads through the changes of the step, so that the requests
-of one batch see each other; its `drafts` are the step.
+An `ApiTransaction` is based on a State that it never changes. It reads through the changes of the step, so that the
+requests of one batch see each other; its `drafts` are the step.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from shared.kube.pod import Pod, PodCondition
 SCHEDULED = PodCondition(type="PodScheduled", status="True")
 
 
-class ApiServer:
+class ApiTransaction:
     """The objects with the changes of this step.
 
     Attributes:
