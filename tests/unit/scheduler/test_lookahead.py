@@ -115,3 +115,13 @@ def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch, numa: float) -> N
         crowd(seed, numa).cycles(batch=256)
     assert max(rows for rows, _ in runs) > MIN_PODS
     assert any(0 < found < rows for rows, found in runs), "of none did a report tell"
+
+
+def test_many_equal_pods_with_a_host_port_take_one_node_each_although_no_port_is_in_use_yet() -> None:
+    world = World()
+    for name in ("a", "b", "c"):
+        world.add_node(node(name, cpu="16", memory="16Gi"))
+    for number in range(2 * MIN_PODS):
+        world.add_pod(pod(f"p{number:02}", cpu="100m", ports=(443,)))
+    world.read()
+    assert sorted(placements(world.cycle()).values()) == ["a", "b", "c"]

@@ -41,8 +41,8 @@ class _NodePortsState(PluginState):
         return bool(pod_class.ports)
 
     def filter(self, pod_class: PodClass, rows: Rows) -> NDArray[np.int64] | None:
-        if not pod_class.ports or not self._snapshot.ports:
-            return None
+        if not pod_class.ports:
+            return None  # for no other class: where no port is in use yet, the class's own pods use one
         taken = np.zeros(self._snapshot.size, np.int64)
         for row, held in self._snapshot.ports.items():
             taken[row] = collides(pod_class.ports, held)
