@@ -16,10 +16,10 @@ from shared.runtime.health import Metrics, Status, serve
 async def main():
     phase = ["leading"]
     status = lambda: Status(os.environ["KOORD_REPLICA"], phase[0], 1, 3, 12.5, 99, {"cluster": 7}, True)
-    await serve(os.environ["KOORD_HTTP_ADDR"], status, Metrics())
     ended = asyncio.Event()
-    if "deaf" not in sys.argv:
+    if "deaf" not in sys.argv:  # before its status is served: from then on it may be ended
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await serve(os.environ["KOORD_HTTP_ADDR"], status, Metrics())
     await ended.wait()
     print('{"level":"info","message":"drained"}', file=sys.stderr)
 asyncio.run(main())
