@@ -107,10 +107,9 @@ class ClusterFold(ClusterViewFields):
         pod_record.ended = ended
         pod_record.deleting = pod.metadata.deletion_timestamp is not None
         if pod_record.observed is None:
-            self._unread.append(pod_record)
             if len(self._unread) >= _MAX_UNREAD:
-                pod_record.observed = pod
                 self.read()
+            self._unread.append(pod_record)
         pod_record.observed = pod
         if self.dirty is not None:
             self.dirty.pods[uid] = None

@@ -235,6 +235,20 @@ def test_ten_thousand_equal_pods_are_one_class() -> None:
     assert not world.view.pod_classes
 
 
+def test_every_one_of_many_pods_is_read_again_after_a_change_however_many_come_between_two_reads() -> None:
+    world = World()
+    names = [f"p{number}" for number in range(5_000)]
+    for name in names:
+        world.add_pod(pod(name, gates=("quota",)))
+    world.read()
+    for name in names:
+        world.add_pod(pod(name))
+    world.read()
+    world.view.read()
+    assert [name for name in names if not world.view.pods[name].waiting(0)] == []
+    assert len(world.view.pod_classes) == 1
+
+
 def test_a_freed_row_is_given_to_the_next_node() -> None:
     world = World()
     for number in range(300):
