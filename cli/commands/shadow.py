@@ -14,7 +14,7 @@ from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
 from services.scheduler.service import SERVICE
 from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
-from services.scheduler.shadow.history import NOT_COMPARED, ShadowHistory
+from services.scheduler.shadow.placement_history import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import InitialListCompleted

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from services.scheduler.configuration import config_drafts, config_of, read_config
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, Event, RecordedEvent
@@ -40,7 +40,7 @@ class InMemoryScheduler:
         configuration = config_of(self.view)
         self.notes = configuration.notes
         self.schedulers = tuple(configuration.profiles)
-        self.cache = SchedulingCache(self.view, configuration.profiles)
+        self.cache = CycleInputs(self.view, configuration.profiles)
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:
         """Folds observations of the cluster."""

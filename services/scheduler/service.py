@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeGuard
 
 from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.schedule_explanation import explanation_drafts
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
@@ -44,14 +44,14 @@ STANDBY_SETTLES_INTERVAL_S = 0.2
 
 
 class Prepared(NamedTuple):
-    """A scheduling cache, and what it was made by.
+    """Cycle inputs, and what they were made by.
 
     Attributes:
         config_digest: of the configuration that was in force; a cache is not used under another.
         settings: the recorded settings that shape decisions.
     """
 
-    cache: SchedulingCache
+    cache: CycleInputs
     config_digest: str
     settings: DecisionSettings
 
@@ -77,11 +77,11 @@ def _prepare(view: ClusterView) -> Prepared:
     configuration, settings = config_of(view), in_force(view.config_settings)
     for note in configuration.notes:
         log.warning(note, extra={"config": view.config_source})
-    cache = SchedulingCache(view, configuration.profiles, settings.shadow_scheduler)
+    cache = CycleInputs(view, configuration.profiles, settings.shadow_scheduler)
     return Prepared(cache, view.config_digest, settings)
 
 
-async def _settle(cache: SchedulingCache) -> None:
+async def _settle(cache: CycleInputs) -> None:
     """Brings a cache up to date, a step at a time."""
     while True:
         with uncollected():
@@ -142,7 +142,7 @@ async def lead(runtime: Runtime) -> None:
         await runtime.append(drafts, now_ns=runtime.now_ns())
 
 
-def _wait_s(cache: SchedulingCache, now_ns: int) -> float:
+def _wait_s(cache: CycleInputs, now_ns: int) -> float:
     """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where ScheduleExplanation objects wait."""
     next_ns = cache.queue.next_at_ns()
     longest_s = EXPLANATIONS_INTERVAL_S if cache.view.explanations else LONGEST_WAIT_S

@@ -6,7 +6,7 @@ import msgspec
 
 from cli.dev.local_control_plane import Cluster
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.service import SERVICE
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events.cluster import BindFailed, BindRejected, BindSuppressed, MissingPermission, PodBound
@@ -78,7 +78,7 @@ async def _sums_of_the_scheduler_are_those_of_the_api(cluster: Cluster, database
         await follower.read_to_head(context)
     view = follower.state
     assert isinstance(view, ClusterView)
-    cache = SchedulingCache(view, config_of(view).profiles)
+    cache = CycleInputs(view, config_of(view).profiles)
     cache.settle()
     table = cache.table
     counted = {name: int(table.pods[row]) for name, row in table.rows.items() if table.alive[row]}

@@ -15,7 +15,7 @@ from cli.bench.e2e import UNLIMITED
 from cli.dev.fake_nodes import create_nodes, node_object
 from cli.dev.local_control_plane import Cluster
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.service import SERVICE
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import EVENT_TYPES, Event
@@ -97,7 +97,7 @@ async def our_sums(system: System) -> dict[str, tuple[int, int, int]]:
         async for page in system.log.pages(context, Position(), head, Codec(kinds)):
             for record in page.records:
                 view.apply(record)
-    cache = SchedulingCache(view, config_of(view).profiles)
+    cache = CycleInputs(view, config_of(view).profiles)
     cache.settle()
     table = cache.table
     return {

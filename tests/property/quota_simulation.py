@@ -21,7 +21,7 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.quota.charge_result import PendingCondition, apply_charge_result, pods_to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
@@ -213,7 +213,7 @@ class World:
         self.epoch += 1
         self.sync_scheduler(WriterStarted(epoch=self.epoch, release="0"))
         self.sync_scheduler(*(draft.event for draft in config_drafts(view, None)))
-        self.cache = SchedulingCache(view, config_of(view).profiles)
+        self.cache = CycleInputs(view, config_of(view).profiles)
 
     def sync_scheduler(
         self, *events: Event, causes: Sequence[Cause | None] = (), seen: dict[str, int] | None = None

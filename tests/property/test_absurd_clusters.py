@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.watched_resources import BUDGETS, NODE_TOPOLOGIES
@@ -285,4 +285,4 @@ def test_no_observation_of_a_cluster_ends_the_scheduler(
     restored = ClusterView()
     restored.restore(world.view.encode())
     cache = world.indexed()
-    assert decide(SchedulingCache(restored, cache.profiles), world.now_ns, 9) == decide(cache, world.now_ns, 9)
+    assert decide(CycleInputs(restored, cache.profiles), world.now_ns, 9) == decide(cache, world.now_ns, 9)

@@ -6,7 +6,7 @@ import msgspec
 
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, Draft, Event, RecordedEvent
@@ -143,7 +143,7 @@ class World:
     def __init__(self) -> None:
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.view = ClusterView()
-        self.cache: SchedulingCache | None = None
+        self.cache: CycleInputs | None = None
         self.now_ns = START_NS
 
     # the cluster
@@ -197,9 +197,9 @@ class World:
             for record in self.logs[context][at : upto if context == "cluster" else None]:
                 self.fold(record)
 
-    def indexed(self) -> SchedulingCache:
+    def indexed(self) -> CycleInputs:
         if self.cache is None:
-            self.cache = SchedulingCache(self.view, config_of(self.view).profiles)
+            self.cache = CycleInputs(self.view, config_of(self.view).profiles)
         return self.cache
 
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:

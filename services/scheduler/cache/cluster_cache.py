@@ -13,11 +13,11 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import PodIndex
 from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.dirty_set import DirtySet
 from services.scheduler.state.latest_usage import newest, youngest
 from services.scheduler.state.node_reservation import less_reserved
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
-from services.scheduler.state.records import DirtySet
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.deprecated_resources import node_with_current_names
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.cache.disruption_budgets import Budget
-from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
+from services.scheduler.cache.label_selectors import Selector, canonical, ordered, selects
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.state.watched_resources import (
     BUDGETS,

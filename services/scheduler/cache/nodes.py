@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.host_ports import count_ports
-from services.scheduler.cache.label_index import LabelColumns
+from services.scheduler.cache.node_label_columns import NodeLabelColumns
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.cluster_event import ClusterEvent
@@ -60,7 +60,7 @@ class NodeTable:
         self.columns: dict[str, int] = {"cpu": CPU, "memory": MEMORY}
         self.taints: list[tuple[Taint, ...]] = [()]
         self.ports: dict[int, dict[HostPort, int]] = {}
-        self.labels = LabelColumns()
+        self.labels = NodeLabelColumns()
         self.version = 0
         self.cached: dict[object, Any] = {}
         self.alive = np.zeros(room, np.bool_)

@@ -9,7 +9,7 @@ from shared.kube.node_resource_topology import NodeResourceTopology
 
 
 class PluginCache:
-    """A plugin's data over the nodes: a function of the state, kept up to date by the scheduling cache.
+    """A plugin's data over the nodes: a function of the state, kept up to date by the cycle inputs.
 
     The defaults keep nothing.
     """

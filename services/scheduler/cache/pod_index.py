@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from services.scheduler.cache.selectors import Matcher, anchors, label_pairs
+from services.scheduler.cache.label_selectors import Matcher, anchors, label_pairs
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass
 

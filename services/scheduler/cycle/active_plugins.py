@@ -11,7 +11,7 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.spec import Normalize
@@ -19,9 +19,9 @@ from services.scheduler.kernels.select import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.pod_class import PodClass, variant_key
 
-Filtering = tuple[int, Plugin, PluginState]
+Filtering = tuple[int, Plugin, PluginCycleState]
 """(index among the profile's filters, plugin, state)."""
-Scoring = tuple[Plugin, int, PluginState]
+Scoring = tuple[Plugin, int, PluginCycleState]
 """(plugin, weight, state)."""
 
 
@@ -42,14 +42,16 @@ class ActivePlugins:
         preferring: plugins that name preferred nodes.
     """
 
-    def __init__(self, profile: Profile, plugin_states: Mapping[Plugin, PluginState], snapshot: CycleSnapshot) -> None:
+    def __init__(
+        self, profile: Profile, plugin_states: Mapping[Plugin, PluginCycleState], snapshot: CycleSnapshot
+    ) -> None:
         self.profile = profile
         self.snapshot = snapshot
         alive = snapshot.table.alive[: snapshot.size]
         self.alive = int(alive.sum())
         self.unrejected: Int64 = np.where(alive, FEASIBLE, NO_NODE)
         filters = [(index, plugin, plugin_states[plugin]) for index, plugin in enumerate(profile.filters)]
-        self.fit_filter: tuple[int, PluginState] | None = None
+        self.fit_filter: tuple[int, PluginCycleState] | None = None
         self.filters: list[Filtering] = []
         for index, plugin, state in filters:
             if plugin.spec.fit_term:
@@ -124,7 +126,7 @@ class ActivePlugins:
         return active
 
 
-def _filters(pod_class: PodClass, plugin: Plugin, state: PluginState, every: Rows) -> bool:
+def _filters(pod_class: PodClass, plugin: Plugin, state: PluginCycleState, every: Rows) -> bool:
     return state.filter(pod_class, every) is not None if plugin.node_only else state.applies_to(pod_class)
 
 

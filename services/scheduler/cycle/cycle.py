@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.batch_lookahead import BatchLookahead
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
 from services.scheduler.cycle.cycle_record import CycleRecord
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.lookahead import MIN_PODS
-from services.scheduler.cycle.nomination import least_first
+from services.scheduler.cycle.predicted_evaluation import MIN_PODS
 from services.scheduler.cycle.preemption import Preemptor
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.preemption_events import least_first
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.cycle.turn_order import in_turn, turn
 from services.scheduler.framework.profile import Profile
@@ -56,7 +56,7 @@ CLASS_COST_NODES = 1000
 """Fixed cost of a class, in nodes."""
 
 
-def decide(cache: SchedulingCache, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
+def decide(cache: CycleInputs, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     """Tries up to `batch_size` waiting pods.
 
     Returns:
@@ -107,7 +107,7 @@ class _Class:
 class _Cycle:
     """A cycle in progress."""
 
-    def __init__(self, cache: SchedulingCache, now_ns: int) -> None:
+    def __init__(self, cache: CycleInputs, now_ns: int) -> None:
         self._cache = cache
         self.record = CycleRecord(cache)
         self._transaction = CycleTransaction(cache, now_ns)

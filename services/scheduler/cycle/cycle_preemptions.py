@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.events import Event
 from shared.events.intents import EvictionRequested
@@ -27,7 +27,7 @@ class CyclePreemptions:
         ended: uids of the pods whose nomination this cycle ends.
     """
 
-    def __init__(self, cache: SchedulingCache) -> None:
+    def __init__(self, cache: CycleInputs) -> None:
         """Begins a cycle on a settled cache."""
         self._cache = cache
         self.evicted: dict[str, None] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from services.scheduler.cycle.condition_message import main_code, message
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
@@ -14,7 +14,7 @@ from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, P
 class CycleRecord:
     """The events of one cycle, in the order of its decisions."""
 
-    def __init__(self, cache: SchedulingCache) -> None:
+    def __init__(self, cache: CycleInputs) -> None:
         self._cache = cache
         self.cycle = cache.view.cycle + 1
         self._evaluations: list[ClassEvaluated] = []

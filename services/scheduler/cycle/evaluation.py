@@ -16,7 +16,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, apply_filters
 from services.scheduler.cycle.fused_scoring import FusedScoring, RowScores
-from services.scheduler.cycle.lookahead import Lookahead, compute_lookahead
+from services.scheduler.cycle.predicted_evaluation import PredictedEvaluation, predict_evaluation
 from services.scheduler.cycle.rejection_summary import BEST, rejections
 from services.scheduler.cycle.row_changes import RowChanges
 from services.scheduler.framework.plugin import Plugin, normalized
@@ -85,7 +85,7 @@ class ClassEvaluation:
         self._changes.since(0)  # the evaluation below contains all of them
         self._upto = len(self._changes.entries)  # number of changes that are evaluated
         self._resets = self._changes.resets
-        self._lookahead: Lookahead | None = None
+        self._lookahead: PredictedEvaluation | None = None
         self._settled: set[int] = set()  # rows for which the prediction is used up
         self._outdated: list[int] = []  # rows whose total was predicted, without the scores of single plugins
         self._leaders: tuple[np.uint64, list[int]] | None = None  # the best nodes at present, for a pod's hash
@@ -150,7 +150,7 @@ class ClassEvaluation:
         """Predicts each node with one more pod of the class, before many pods of it are placed."""
         if self._cross_node_by is None and self._cross_node_total is None and not self._first:
             scores = self._scorers, self._raw, self._highest
-            self._lookahead = compute_lookahead(
+            self._lookahead = predict_evaluation(
                 self._active, self.pod_class, snapshot, self.by, self._summed_scorers, *scores
             )
 
@@ -214,7 +214,7 @@ class ClassEvaluation:
         moved = rows[by == FEASIBLE]
         return bool(again) | (bool(len(moved)) and self._evaluate_rows(moved, self._active.moving))
 
-    def _apply_prediction(self, lookahead: Lookahead, row: int) -> bool:
+    def _apply_prediction(self, lookahead: PredictedEvaluation, row: int) -> bool:
         """Applies the prediction for a placement of the class; returns True when all totals must be normalised anew."""
         total = int(lookahead.total[row])
         if total >= 0:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
 from services.scheduler.kernels.arguments import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.fused import evaluate
@@ -68,7 +68,7 @@ class RowScores(NamedTuple):
 
     place: int
     weight: int
-    state: PluginState
+    state: PluginCycleState
     pod_class: PodClass
     rows: Bools
 

@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.nomination import consequences, nomination
-from services.scheduler.cycle.own_quota import OwnQuota
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.preemption_events import consequences, nomination
+from services.scheduler.cycle.preemptor_quota import PreemptorQuota
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin import PostFilterPlugin
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.select import standings
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
-from services.scheduler.state.quota_capacity import Entry
+from services.scheduler.state.quota_headroom import Entry
 from shared.domain.amounts import Amounts, mask, sub
 from shared.events import Event
 
@@ -44,7 +44,7 @@ class Preemptor:
 
     def __init__(
         self,
-        cache: SchedulingCache,
+        cache: CycleInputs,
         cycle: CyclePreemptions,
         transaction: CycleTransaction,
     ) -> None:
@@ -87,7 +87,7 @@ class Preemptor:
                 return pick(candidates)
         return None
 
-    def _own(self, pod: PodRecord, pod_class: PodClass) -> Iterator[OwnQuota | None]:
+    def _own(self, pod: PodRecord, pod_class: PodClass) -> Iterator[PreemptorQuota | None]:
         """Yields the restrictions of the search: to the pod's own quota, if it has one; then none (None).
 
         The second is left out when the quota lacks capacity: the eviction of pods of other quotas would not help.
@@ -97,7 +97,7 @@ class Preemptor:
         if entry is None:
             yield None
         elif (short := self._short_of(entry, pod_class.priority)) is not None:
-            yield OwnQuota(quota, entry.quota, short)
+            yield PreemptorQuota(quota, entry.quota, short)
             if not short:
                 yield None
 
@@ -135,7 +135,11 @@ class Preemptor:
         return row is not None and bool(self._cycle.leaving_from(row, pod_class.priority))
 
     def _candidates(
-        self, evaluation: ClassEvaluation, post_filter: PostFilterPlugin, pod_hash: np.uint64, own: OwnQuota | None
+        self,
+        evaluation: ClassEvaluation,
+        post_filter: PostFilterPlugin,
+        pod_hash: np.uint64,
+        own: PreemptorQuota | None,
     ) -> Iterator[Candidate]:
         cache, pod_class = self._cache, evaluation.pod_class
         rows = evaluation.resolvable()
@@ -169,7 +173,7 @@ class Preemptor:
         row: int,
         potential: Mapping[str, Assignment],
         leaving: Sequence[Assignment],
-        own: OwnQuota | None,
+        own: PreemptorQuota | None,
     ) -> Candidate | None:
         """Returns the fewest pods of a node to evict besides the terminating ones; no victims where these alone release
         enough.

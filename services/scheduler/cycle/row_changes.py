@@ -10,7 +10,7 @@ class RowChange(NamedTuple):
     """A change of one node.
 
     Attributes:
-        predicted: a pod of the class was placed, and changed the node as `compute_lookahead` predicted for its class.
+        predicted: a pod of the class was placed, and changed the node as `predict_evaluation` predicted for its class.
         releases: the change may make the node feasible for other pods: a removal, or the undoing of a placement.
     """
 

@@ -14,11 +14,11 @@ from typing import NamedTuple, NewType
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.row_changes import RowChange, RowChanges
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState, Preparation
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState, Preparation
 from services.scheduler.framework.profile import Profile
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
@@ -58,7 +58,7 @@ class Move(NamedTuple):
 class Prepared(NamedTuple):
     """A step in which a plugin requested what a pod needs before it can be bound."""
 
-    state: PluginState
+    state: PluginCycleState
     preparation: Preparation
 
 
@@ -71,9 +71,9 @@ class CycleTransaction:
         changes: the rows that the steps have changed.
     """
 
-    def __init__(self, cache: SchedulingCache, now_ns: int) -> None:
+    def __init__(self, cache: CycleInputs, now_ns: int) -> None:
         self.snapshot = CycleSnapshot(cache.table, cache.pod_index, cache.cluster_objects)
-        self.plugin_states: dict[Plugin, PluginState] = {
+        self.plugin_states: dict[Plugin, PluginCycleState] = {
             plugin: plugin.new_state(self.snapshot, plugin_cache, now_ns)
             for plugin, plugin_cache in cache.plugin_caches.items()
         }

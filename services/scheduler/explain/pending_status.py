@@ -7,13 +7,13 @@ Source: spec/scheduler-core.md 1.3.
 
 from typing import Any
 
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.reasons import Reason, text
 from services.scheduler.state.pod_record import PodRecord
 from shared.kube.instants import instant_text
 
 
-def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Reason | None:
+def pending_status_of(cache: CycleInputs, pod_record: PodRecord, now_ns: int) -> Reason | None:
     """Returns the reason why the pod is not tried, or when it will be; None for a pod that needs no node any more."""
     view, pod_class = cache.view, pod_record.pod_class
     if pod_record.node or pod_record.ended or pod_class is None:
@@ -36,7 +36,7 @@ def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int
     return Reason(code, instant_text(until_ns) if until_ns else "")
 
 
-def pending_status(cache: SchedulingCache, name: str, now_ns: int) -> dict[str, Any] | None:
+def pending_status(cache: CycleInputs, name: str, now_ns: int) -> dict[str, Any] | None:
     """Returns a pod's status as JSON, by `namespace/name`; None when there is no such pod."""
     cache.settle()
     pod_record = next(

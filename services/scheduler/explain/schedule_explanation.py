@@ -16,12 +16,12 @@ import msgspec
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.condition_message import message
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.plugins.registry import REGISTRY, text
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.explanation_requests import EXPLANATIONS, LastAnswer, digest_of
+from services.scheduler.state.explanation_answers import EXPLANATIONS, LastAnswer, digest_of
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -40,7 +40,7 @@ MAX_NODES_PER_REASON = 1_000
 Json = dict[str, Any]
 
 
-def explanation_drafts(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
+def explanation_drafts(cache: CycleInputs, now_ns: int) -> tuple[Draft, ...]:
     """Returns the status writes and deletions that are due; mostly none. Evaluates all nodes for each object: not for
     every cycle.
     """
@@ -102,14 +102,14 @@ def _named_pods(view: ClusterView) -> dict[str, PodRecord]:
     return found
 
 
-def _answer(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, explanation: Json, now_ns: int) -> Json:
+def _answer(cache: CycleInputs, pods: Mapping[str, PodRecord], key: str, explanation: Json, now_ns: int) -> Json:
     try:
         return _answer_spec(cache, pods, key, explanation.get("spec") or {}, now_ns)
     except BadQuery as error:
         return {"schedulable": False, "schedulableAfterPreemption": False, "failedMessage": str(error)}
 
 
-def _answer_spec(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, spec: Json, now_ns: int) -> Json:
+def _answer_spec(cache: CycleInputs, pods: Mapping[str, PodRecord], key: str, spec: Json, now_ns: int) -> Json:
     if spec.get("questionObjectTemplate"):
         return _evaluated(cache, _from_template(key, spec["questionObjectTemplate"]), now_ns)
     pod_name = str(spec.get("questionObjectKey") or "")
@@ -121,7 +121,7 @@ def _answer_spec(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str
     return _of_pod(cache, pod_record, now_ns)
 
 
-def _of_pod(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Json:
+def _of_pod(cache: CycleInputs, pod_record: PodRecord, now_ns: int) -> Json:
     assignment = pod_record.assignment()
     if assignment is not None:
         return _explained([_result(pod_record.name, pod_record.uid, assignment.node)], "", [])
@@ -142,7 +142,7 @@ def _of_pod(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Json:
     return _evaluated(cache, msgspec.structs.replace(pod_record.pod_class.pod, metadata=metadata), now_ns)
 
 
-def _evaluated(cache: SchedulingCache, pod: Pod, now_ns: int) -> Json:
+def _evaluated(cache: CycleInputs, pod: Pod, now_ns: int) -> Json:
     query = EvaluationQuery(cache, pod, now_ns)
     evaluation, names = query.evaluation, cache.table.names
     row = evaluation.choose(name_hash(pod.metadata.uid))

@@ -6,9 +6,9 @@ of a cycle: capacity that is kept for a nominated pod is free for pods of higher
 
 from collections.abc import Iterable
 
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
-from services.scheduler.cycle.nomination import least_first
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.preemption_events import least_first
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN
@@ -30,7 +30,7 @@ class EvaluationQuery:
         evaluation: filter results and totals.
     """
 
-    def __init__(self, cache: SchedulingCache, pod: Pod, now_ns: int, profile: str = "") -> None:
+    def __init__(self, cache: CycleInputs, pod: Pod, now_ns: int, profile: str = "") -> None:
         """Evaluates by the named profile; else by the one of the pod's scheduler, else by the first.
 
         Raises:
@@ -100,7 +100,7 @@ class EvaluationQuery:
         return -1 if row < 0 or self.evaluation.by[row] == NO_NODE else row
 
 
-def _profile(cache: SchedulingCache, name: str, scheduler: str) -> Profile:
+def _profile(cache: CycleInputs, name: str, scheduler: str) -> Profile:
     if not name:
         return cache.profiles.get(scheduler) or next(iter(cache.profiles.values()))
     profile = cache.profiles.get(name)

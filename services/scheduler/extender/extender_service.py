@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 from services.scheduler.extender.pending_evictions import PendingEvictions
@@ -44,7 +44,7 @@ class ExtenderService:
     """The part of a leading scheduler that serves other schedulers.
 
     Attributes:
-        cache: the scheduling cache; None while this replica does not lead.
+        cache: the cycle inputs; None while this replica does not lead.
         config_digest: of the configuration that the cache was made with.
         charge_client: charges placements to the quota ledger; made with the cache.
         turn: held while a decision is made and appended.
@@ -53,7 +53,7 @@ class ExtenderService:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.cache: SchedulingCache | None = None
+        self.cache: CycleInputs | None = None
         self.config_digest = ""
         self.charge_client: ChargeClient | None = None
         self.turn = asyncio.Lock()
@@ -61,7 +61,7 @@ class ExtenderService:
         self._timeout_s: float = runtime.settings.extender_timeout_s
         self._pending_evictions = PendingEvictions()
 
-    def lead_with(self, cache: SchedulingCache, config_digest: str, profile: str) -> None:
+    def lead_with(self, cache: CycleInputs, config_digest: str, profile: str) -> None:
         """Serves from a settled cache, under the configuration that it was made with."""
         self.cache, self.config_digest, self.profile = cache, config_digest, profile
 

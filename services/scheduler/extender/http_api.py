@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.pending_status import pending_status
-from services.scheduler.extender import node_views
+from services.scheduler.extender import debug_views
 from services.scheduler.extender.api_types import (
     ExtenderArgs,
     ExtenderBindingArgs,
@@ -59,7 +59,7 @@ class _Handlers:
         self._service = extender
 
     @property
-    def cache(self) -> SchedulingCache:
+    def cache(self) -> CycleInputs:
         assert self._service.cache is not None, "requests are served only while leading"
         return self._service.cache
 
@@ -89,12 +89,12 @@ class _Handlers:
 
     async def node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        return _found(node_views.node_info(self.cache, name), name)
+        return _found(debug_views.node_info(self.cache, name), name)
 
     async def plugin_node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
         route = f"{request.match_info['plugin']}/{request.match_info['view']}"
-        view = node_views.plugin_views(self.cache).get(route)
+        view = debug_views.plugin_views(self.cache).get(route)
         if view is None:
             raise web.HTTPNotFound(text=f"there is no view {route}\n")
         return _found(view(name), name)
@@ -111,16 +111,16 @@ class _Handlers:
         top = request.query.get("top", str(TOP))
         if not top.isdecimal():
             raise web.HTTPBadRequest(text=f"top is {top!r}; give a number\n")
-        return web.Response(text=node_views.scores(query, int(top)), content_type="text/markdown")
+        return web.Response(text=debug_views.scores(query, int(top)), content_type="text/markdown")
 
     async def filters(self, request: web.Request) -> web.Response:
-        return json_response(node_views.failures(self._query(await _read(request, Pod)), self.cache.table.rows))
+        return json_response(debug_views.failures(self._query(await _read(request, Pod)), self.cache.table.rows))
 
     async def configz(self, _: web.Request) -> web.Response:
         return web.Response(text=self.cache.view.config_text, content_type="application/yaml")
 
     async def services(self, _: web.Request) -> web.Response:
-        plugins = [f"/apis/v1/plugins/{route}/:nodeName" for route in node_views.plugin_views(self.cache)]
+        plugins = [f"/apis/v1/plugins/{route}/:nodeName" for route in debug_views.plugin_views(self.cache)]
         own = [
             path.replace("{node}", ":nodeName").replace("{", ":").replace("}", "")
             for path in _GETS
@@ -167,5 +167,5 @@ async def _read(request: web.Request, kind: type[T]) -> T:
         raise web.HTTPBadRequest(text=f"{request.path}: {error}\n") from error
 
 
-def _found(view: node_views.Json | None, name: str) -> web.Response:
+def _found(view: debug_views.Json | None, name: str) -> web.Response:
     return json_response({"message": f"cannot find node {name}"}, status=404) if view is None else json_response(view)

@@ -1,9 +1,9 @@
 """Base class of plugins.
 
 A plugin evaluates all nodes at once. Its filter gives each node a result (0 passes), its score a number; both in
-integers as upstream has them. In a cycle, pods are placed one after the other, so a plugin makes a PluginState for
+integers as upstream has them. In a cycle, pods are placed one after the other, so a plugin makes a PluginCycleState for
 each cycle. A plugin that keeps data of its own over the nodes (measured load, NUMA zones) makes a cache, which the
-scheduling cache keeps up to date.
+cycle inputs keep up to date.
 
 Filters run in the order of the profile; the first plugin that rejects a node is that node's reason. Source:
 spec/scheduler-core.md 1.1, 1.5.
@@ -18,7 +18,7 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import Normalize, PluginSpec
 from services.scheduler.kernels.tiles import Int64
@@ -28,7 +28,7 @@ MAX_SCORE = 100
 
 
 class Plugin(ABC):
-    """A plugin of a profile. It keeps no data of a cycle: that is in its PluginState, and what outlasts a cycle in
+    """A plugin of a profile. It keeps no data of a cycle: that is in its PluginCycleState, and what outlasts a cycle in
     its cache.
 
     Attributes:
@@ -49,11 +49,11 @@ class Plugin(ABC):
             cls.node_only, cls.cross_node = spec.node_only, spec.cross_node
 
     def new_cache(self) -> PluginCache | None:
-        """Makes an empty cache, if the plugin needs one; the scheduling cache keeps it up to date."""
+        """Makes an empty cache, if the plugin needs one; the cycle inputs keep it up to date."""
         return None
 
     @abstractmethod
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:
         """Makes the working copy for the cycle that is decided at `now_ns`; `plugin_cache` is what `new_cache` returned."""
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002

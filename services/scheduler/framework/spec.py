@@ -28,7 +28,7 @@ class Normalize(Enum):
     NONE = "the raw scores are 0..100"
     UP = "100 * score / highest; all 0 when the highest is 0"
     DOWN = "100 - that; all 100 when the highest is 0"
-    OWN = "the plugin normalizes over the feasible nodes itself: a cross-node one, by `PluginState.scores`"
+    OWN = "the plugin normalizes over the feasible nodes itself: a cross-node one, by `PluginCycleState.scores`"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -48,15 +48,16 @@ class PluginSpec:
         node_only: its filter results and scores depend on the node object alone, so that no placement changes them.
             Of a class of pods it reads the names of the requested resources at most, not the amounts.
         cross_node: they depend on pods on other nodes too, so that a placement may change those of any node.
-        counts_placements: `PluginState.place` counts the pods that the cycle places; others need no call.
-        counts_removals: `PluginState.move` takes pods off that ran when the cycle began, for preemption.
-        reserves: `PluginState.reserve` allocates more of a node than free amounts: CPUs, NUMA zones. Its filter may
-            pass a node on which nothing can be allocated, and a placement may make a node feasible that it rejected.
+        counts_placements: `PluginCycleState.place` counts the pods that the cycle places; others need no call.
+        counts_removals: `PluginCycleState.move` takes pods off that ran when the cycle began, for preemption.
+        reserves: `PluginCycleState.reserve` allocates more of a node than free amounts: CPUs, NUMA zones. Its filter
+            may pass a node on which nothing can be allocated, and a placement may make a node feasible that it
+            rejected.
         admits_later: a placement may make a node feasible that it rejected, as by a volume that both pods use.
-        fit_term: `PluginState.fit_term` describes its filter, which the fused kernel computes. At most one plugin of
-            a profile has this.
+        fit_term: `PluginCycleState.fit_term` describes its filter, which the fused kernel computes. At most one plugin
+            of a profile has this.
         prefers_nodes: `Plugin.preferred_nodes` names nodes that come before all scores.
-        prepares: `PluginState.prepare` requests what a pod needs before it can be bound.
+        prepares: `PluginCycleState.prepare` requests what a pod needs before it can be bound.
         reads: resources that it reads besides nodes, pods and node metrics, as `plural.group`.
         annotations: annotations that its reservations write to a pod.
         view: last part of the route of its debug view below `/apis/v1/plugins/<name>/`; empty without a view.

@@ -1,7 +1,7 @@
 """The fused evaluation of one class of pods: the fit filter and the weighted sum of all score terms, in one pass.
 
 Values that several plugins read of a node are loaded once, and no intermediate result is written to memory. Tile by
-tile the arithmetic is that of `resources` and `load`.
+tile the arithmetic is that of `resources` and `node_load`.
 """
 
 from typing import NamedTuple
@@ -26,8 +26,8 @@ from services.scheduler.kernels.arguments import (
     Outcome,
     types,
 )
-from services.scheduler.kernels.compiled import Number, compiled, inlined
-from services.scheduler.kernels.load import load_tile
+from services.scheduler.kernels.node_load import load_tile
+from services.scheduler.kernels.numba_compile import Number, compiled, inlined
 from services.scheduler.kernels.resources import allocation_tile, balance_tile, fit_tile
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile

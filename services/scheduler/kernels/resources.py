@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.arguments import NodeAmounts
-from services.scheduler.kernels.compiled import Number, compiled, inlined, part
+from services.scheduler.kernels.numba_compile import Number, compiled, inlined, part
 from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile, at
 
 Float64 = NDArray[np.float64]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.compiled import Number, compiled, inlined
+from services.scheduler.kernels.numba_compile import Number, compiled, inlined
 from services.scheduler.kernels.tiles import Int64
 
 UInt64 = NDArray[np.uint64]

@@ -23,8 +23,8 @@ from services.scheduler.kernels.arguments import (
     PodBatch,
     UInt64,
 )
-from services.scheduler.kernels.compiled import Number, compiled, part
 from services.scheduler.kernels.fused import evaluate
+from services.scheduler.kernels.numba_compile import Number, compiled, part
 from services.scheduler.kernels.select import FEASIBLE, best_rows
 from services.scheduler.kernels.tiles import Int64
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.compiled import compiled, inlined
+from services.scheduler.kernels.numba_compile import compiled, inlined
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]

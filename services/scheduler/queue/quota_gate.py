@@ -18,7 +18,7 @@ change.
 
 
 class QuotaGate:
-    """The gate of one scheduling cache; it follows one quota view."""
+    """The gate of one CycleInputs; it follows one quota view."""
 
     def __init__(self, view: QuotaView) -> None:
         self._view = view

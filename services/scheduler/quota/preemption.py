@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from services.scheduler.cache.disruption_budgets import Victim
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
-from services.scheduler.cycle.nomination import consequences, nomination
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.preemption_events import consequences, nomination
 from services.scheduler.framework.victim_selection import Candidate, by_importance
 from services.scheduler.quota.victims import QuotaVictim, eviction_order, select_victims
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.quota_capacity import Entry
+from services.scheduler.state.quota_headroom import Entry
 from services.scheduler.state.quota_reasons import waits_for_quota
 from shared.domain.amounts import Amounts, largest, sub
 from shared.domain.quota_charge import QuotaShort
@@ -30,7 +30,7 @@ from shared.events.scheduling import PodPlaced
 class QuotaPreemptor:
     """Frees capacity in quotas and keeps it for nominated pods. Reads one cache and the State that it was made of."""
 
-    def __init__(self, cache: SchedulingCache) -> None:
+    def __init__(self, cache: CycleInputs) -> None:
         self._cache = cache
 
     def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
@@ -85,7 +85,7 @@ class _Nominated(NamedTuple):
 class _NominatedCapacity:
     """The capacity in quotas that is kept for nominated pods."""
 
-    def __init__(self, cache: SchedulingCache) -> None:
+    def __init__(self, cache: CycleInputs) -> None:
         self._cache = cache
         self._nominated = sorted(_nominated(cache), key=lambda each: (-each.priority, each.uid))
 
@@ -140,7 +140,7 @@ class _QuotaPreemption:
     it.
     """
 
-    def __init__(self, cache: SchedulingCache, cycle: CyclePreemptions) -> None:
+    def __init__(self, cache: CycleInputs, cycle: CyclePreemptions) -> None:
         self._cache = cache
         self._cycle = cycle
         self._budgets = cycle.budgets
@@ -231,7 +231,7 @@ class _QuotaPreemption:
                 yield uid, entry
 
 
-def _nominated(cache: SchedulingCache) -> Iterator[_Nominated]:
+def _nominated(cache: CycleInputs) -> Iterator[_Nominated]:
     """The pods for which capacity in their quota is freed."""
     for uid, pod in cache.nominated.items():
         entry = _entry(cache, uid) if waits_for_quota(pod.reasons) else None
@@ -239,19 +239,19 @@ def _nominated(cache: SchedulingCache) -> Iterator[_Nominated]:
             yield _Nominated(_priority(cache, uid), uid, entry)
 
 
-def _may_preempt(cache: SchedulingCache, pod_class: PodClass) -> bool:
+def _may_preempt(cache: CycleInputs, pod_class: PodClass) -> bool:
     profile = cache.profiles.get(pod_class.scheduler)
     return profile is not None and profile.preemption is not None and pod_class.pod.spec.preemption_policy != "Never"
 
 
-def _entry(cache: SchedulingCache, uid: str) -> Entry | None:
+def _entry(cache: CycleInputs, uid: str) -> Entry | None:
     pod = cache.view.pods.get(uid)
     if pod is None or pod.pod_class is None:
         return None
     return cache.view.quota.entry_of(uid, pod.pod_class.namespace, pod.pod_class.labels, pod.pod_class.request)
 
 
-def _priority(cache: SchedulingCache, uid: str) -> int:
+def _priority(cache: CycleInputs, uid: str) -> int:
     pod = cache.view.pods.get(uid)
     return pod.pod_class.priority if pod is not None and pod.pod_class is not None else 0
 

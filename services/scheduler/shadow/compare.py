@@ -6,8 +6,8 @@ Source: architecture.md, "Shadow mode".
 from typing import NamedTuple
 
 from services.scheduler.cache.tie_break import name_hash
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, UNREADABLE_POD
@@ -33,14 +33,14 @@ class Binding(NamedTuple):
     at_ns: int
 
 
-def profile_for(cache: SchedulingCache, scheduler: str) -> Profile:
+def profile_for(cache: CycleInputs, scheduler: str) -> Profile:
     """Returns the profile that evaluates another scheduler's pods: the one of its name, else the first of the
     configuration.
     """
     return cache.profiles.get(scheduler) or next(iter(cache.profiles.values()))
 
 
-def compare(cache: SchedulingCache, binding: Binding) -> PlacementCompared:
+def compare(cache: CycleInputs, binding: Binding) -> PlacementCompared:
     """Evaluates the pod on the State just before its binding is folded, and compares the other scheduler's choice with
     ours.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.follow import pod_class_of
 from services.scheduler.state.cluster_view import ClusterView
@@ -39,7 +39,7 @@ class CounterfactualCluster:
         self._compared = {found.pod_uid: found for found in compared}
         self._configs = deque(configs)
         self._view = ClusterView()
-        self._cache: SchedulingCache | None = None
+        self._cache: CycleInputs | None = None
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one observation."""
@@ -56,13 +56,13 @@ class CounterfactualCluster:
         found = compare(cache, Binding(event.pod_uid, event.pod, pod_class, real, record.seq, record.at_ns))
         return found.our_node or real
 
-    def _configured(self, upto: int) -> SchedulingCache:
+    def _configured(self, upto: int) -> CycleInputs:
         """Returns the cache under the configuration that was in force at that `scheduling` seq."""
         while self._configs and self._configs[0].seq <= upto:
             self._view.apply(self._configs.popleft())
             self._cache = None
         if self._cache is None:
-            self._cache = SchedulingCache(self._view, config_of(self._view).profiles)
+            self._cache = CycleInputs(self._view, config_of(self._view).profiles)
         return self._cache
 
 

@@ -6,7 +6,7 @@ that was possible (no replica led, the gateway had not listed everything, the ca
 `koord shadow report` counts them.
 """
 
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import SCHEDULER_NAME, PodClass, class_key, common_part
@@ -24,11 +24,11 @@ class Shadow:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._scheduler = ""
-        self._cache: SchedulingCache | None = None
+        self._cache: CycleInputs | None = None
         self._config = ""
         self._drafts: list[Draft] = []
 
-    def use_cache(self, cache: SchedulingCache | None, config_digest: str = "", scheduler: str = "") -> None:
+    def use_cache(self, cache: CycleInputs | None, config_digest: str = "", scheduler: str = "") -> None:
         """Compares that scheduler's bindings by a settled cache, made for this configuration; None while there is
         none.
         """

@@ -6,11 +6,12 @@
 from typing import Any
 
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.explanation_requests import LastAnswer
+from services.scheduler.state.dirty_set import DirtySet
+from services.scheduler.state.explanation_answers import LastAnswer
+from services.scheduler.state.node_records import MetricRecord, NodeRecord
 from services.scheduler.state.pod_class import PodClass, allocation_annotations, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.quota_view import QuotaView
-from services.scheduler.state.records import DirtySet, MetricRecord, NodeRecord
 from shared.events.metrics import NodeReported
 
 

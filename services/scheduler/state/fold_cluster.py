@@ -5,17 +5,17 @@ from typing import Any, ClassVar
 
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
-from services.scheduler.state.explanation_requests import EXPLANATIONS
-from services.scheduler.state.pod_changes import (
+from services.scheduler.state.explanation_answers import EXPLANATIONS
+from services.scheduler.state.node_records import MetricRecord, NodeRecord
+from services.scheduler.state.pod_class import has_same_marks
+from services.scheduler.state.pod_diff import (
     changes_labels,
     has_other_spec_or_conditions,
     last_seen,
     requests_changed,
     requests_less,
 )
-from services.scheduler.state.pod_class import has_same_marks
 from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.records import MetricRecord, NodeRecord
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
-from services.scheduler.state.explanation_requests import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.pod_class import allocation_annotations
 from services.scheduler.state.pod_record import PluginReason, PodRecord
 from services.scheduler.state.watched_resources import VOLUMES

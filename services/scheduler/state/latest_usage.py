@@ -7,7 +7,7 @@ number of shards changed). The State keeps the newest of each context; this is a
 
 from collections.abc import Mapping
 
-from services.scheduler.state.records import MetricRecord
+from services.scheduler.state.node_records import MetricRecord
 from shared.domain.node_metric_status import status_of
 from shared.events.metrics import NodeReported
 from shared.kube.instants import BadTime, instant_ns

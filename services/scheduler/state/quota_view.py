@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.state.quota_capacity import Entry, QuotaCapacity
+from services.scheduler.state.quota_headroom import Entry, QuotaHeadroom
 from shared.domain.amounts import mask
 from shared.domain.quota_check_options import options_of
 from shared.domain.quota_lookup import QuotaLookup
@@ -51,7 +51,7 @@ class QuotaSnapshot(msgspec.Struct, frozen=True):
     freed: dict[str, int]
 
 
-class QuotaView(QuotaCapacity):
+class QuotaView(QuotaHeadroom):
     """A fold over `quota`, and over the ElasticQuotas of `cluster`.
 
     Attributes:

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
-from services.scheduler.state.explanation_requests import LastAnswer
+from services.scheduler.state.explanation_answers import LastAnswer
+from services.scheduler.state.node_records import MetricRecord, NodeRecord
 from services.scheduler.state.pod_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
-from services.scheduler.state.records import MetricRecord, NodeRecord
 from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod

@@ -16,7 +16,7 @@ from cli.embedded import EmbeddedNats
 from cli.supervisor import Endpoints, Spec, Supervisor
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.cluster_view import ClusterView
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, RecordedEvent
@@ -144,7 +144,7 @@ async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats
             assert cycle.now_ns is not None
             for seen in cluster[view.positions.get("cluster", 0) : cycle.seen["cluster"]]:
                 view.apply(RecordedEvent("cluster", seen.seq, seen.event, seen.at_ns))
-            cache = cache or SchedulingCache(view, config_of(view).profiles)
+            cache = cache or CycleInputs(view, config_of(view).profiles)
             drafts = decide(cache, cycle.now_ns, 16)
             recorded = [other.event for other in ours[position + 1 : position + len(drafts)]]
             assert [draft.event for draft in drafts[1:]] == recorded

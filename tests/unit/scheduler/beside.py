@@ -1,7 +1,7 @@
 """A world in which another scheduler places pods, and this one compares."""
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.follow import Shadow
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted
@@ -27,9 +27,9 @@ class Beside(World):
         self.observe(WriterStarted(epoch=1, release="x"))
         self.observe(InitialListCompleted(objects=0))
 
-    def indexed(self) -> SchedulingCache:
+    def indexed(self) -> CycleInputs:
         if self.cache is None:
-            self.cache = SchedulingCache(self.view, config_of(self.view).profiles, THEIRS)
+            self.cache = CycleInputs(self.view, config_of(self.view).profiles, THEIRS)
             self.cache.settle()
             self.shadow.use_cache(self.cache, self.view.config_digest, THEIRS)
         return self.cache

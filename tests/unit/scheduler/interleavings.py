@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import RecordedEvent
@@ -13,10 +13,10 @@ from tests.support.scheduling_world import World, fold
 
 def requested(view: ClusterView) -> dict[str, tuple[int, dict[str, int]]]:
     """Node -> (pods, what they ask for), as a fresh index counts it."""
-    return totals(SchedulingCache(view, config_of(view).profiles))
+    return totals(CycleInputs(view, config_of(view).profiles))
 
 
-def totals(cache: SchedulingCache) -> dict[str, tuple[int, dict[str, int]]]:
+def totals(cache: CycleInputs) -> dict[str, tuple[int, dict[str, int]]]:
     cache.settle()
     table = cache.table
     return {
@@ -25,7 +25,7 @@ def totals(cache: SchedulingCache) -> dict[str, tuple[int, dict[str, int]]]:
     }  # fmt: skip
 
 
-def loads(cache: SchedulingCache) -> list[dict[str, list[list[int]]]]:
+def loads(cache: CycleInputs) -> list[dict[str, list[list[int]]]]:
     """By plugin that keeps loads: node -> its loads, of nodes that are there."""
     table, caches = cache.table, (getattr(each, "load_cache", None) for each in cache.plugin_caches.values())
     load_caches = [each for each in caches if isinstance(each, LoadCache)]

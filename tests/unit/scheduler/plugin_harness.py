@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
@@ -24,7 +24,7 @@ class PluginHarness:
     ) -> None:
         self.plugin = plugin
         self.view = ClusterView()
-        self.cache = SchedulingCache(self.view, {"one": Profile("one", (plugin,), (Scorer(plugin, 1),))})
+        self.cache = CycleInputs(self.view, {"one": Profile("one", (plugin,), (Scorer(plugin, 1),))})
         self._seq = 0
         self.see(*objects)
         self.see(*(NodeObserved(node=node.metadata.name, object=node) for node in nodes))
@@ -36,7 +36,7 @@ class PluginHarness:
             self.view.apply(RecordedEvent("cluster", self._seq, event, self._seq, None))
         self.cache.settle()
 
-    def new_state(self) -> PluginState:
+    def new_state(self) -> PluginCycleState:
         cache = self.cache
         return self.plugin.new_state(
             CycleSnapshot(cache.table, cache.pod_index, cache.cluster_objects), cache.plugin_caches[self.plugin], 0

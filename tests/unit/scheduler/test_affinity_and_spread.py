@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.configuration import read_config
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
@@ -34,26 +34,26 @@ class Cluster:
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self.view = ClusterView()
         self.play(*(namespace(name, SPACES[name]) for name in NAMESPACES), *events)
-        self.cache = SchedulingCache(self.view, read_config(DEFAULT_PROFILE).profiles)
+        self.cache = CycleInputs(self.view, read_config(DEFAULT_PROFILE).profiles)
 
     def play(self, *events: Event) -> None:
         for event in events:
             seq = self.view.positions.get("cluster", 0) + 1
             self.view.apply(RecordedEvent("cluster", seq, event, seq, None))
 
-    def plugin_states(self) -> dict[str, PluginState]:
+    def plugin_states(self) -> dict[str, PluginCycleState]:
         self.cache.settle()
         snapshot = CycleSnapshot(self.cache.table, self.cache.pod_index, self.cache.cluster_objects)
-        plugin_states: dict[str, PluginState] = {}
+        plugin_states: dict[str, PluginCycleState] = {}
         for plugin, plugin_cache in self.cache.plugin_caches.items():
             if plugin.name in WIDE:
                 state = plugin.new_state(snapshot, plugin_cache, 0)
-                assert isinstance(state, PluginState)
+                assert isinstance(state, PluginCycleState)
                 plugin_states[plugin.name] = state
         return plugin_states
 
     def results_of(
-        self, pod_class: PodClass, plugin_states: Mapping[str, PluginState] | None = None
+        self, pod_class: PodClass, plugin_states: Mapping[str, PluginCycleState] | None = None
     ) -> dict[str, dict[str, tuple[int, int]]]:
         """Plugin -> node -> (filter result, score over all nodes)."""
         plugin_states = plugin_states or self.plugin_states()
@@ -72,12 +72,12 @@ class Cluster:
         }
 
 
-def filtered(state: PluginState, pod_class: PodClass, size: int) -> list[int]:
+def filtered(state: PluginCycleState, pod_class: PodClass, size: int) -> list[int]:
     results = state.filter(pod_class, slice(0, size))
     return [0] * size if results is None else results.tolist()
 
 
-def scored(state: PluginState, pod_class: PodClass, feasible: Bools) -> list[int]:
+def scored(state: PluginCycleState, pod_class: PodClass, feasible: Bools) -> list[int]:
     scores = state.scores(pod_class, feasible)
     return [0] * len(feasible) if scores is None else np.where(feasible, scores, 0).tolist()
 
@@ -163,7 +163,7 @@ def test_after_any_history_the_counts_are_those_from_scratch(
     scratch = Cluster()
     scratch.view = ClusterView()
     scratch.view.restore(cluster.view.encode())
-    scratch.cache = SchedulingCache(scratch.view, read_config(DEFAULT_PROFILE).profiles)
+    scratch.cache = CycleInputs(scratch.view, read_config(DEFAULT_PROFILE).profiles)
     for pod_class in pod_classes:
         assert cluster.results_of(pod_class) == scratch.results_of(pod_class)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.batch_lookahead import MAX_PODS, MIN_PODS
-from services.scheduler.cycle.request_variants import PredictedPlacement, VariantBatch
+from services.scheduler.cycle.batch_placement import PredictedPlacement, VariantBatch
 from services.scheduler.state.pod_class import PodClass
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided

@@ -8,7 +8,7 @@ from typing import Any
 
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
@@ -70,7 +70,7 @@ def decided_again(world: Teams, runtime: LeadingRuntime) -> list[Event]:
         bus=SimpleNamespace(request=request),
         writer=SimpleNamespace(epoch=runtime.writer.epoch),
     )
-    cache = SchedulingCache(view, config_of(view).profiles)
+    cache = CycleInputs(view, config_of(view).profiles)
     client = ChargeClient(again, 1.0)  # type: ignore[arg-type]  # the parts that it uses
     drafts = decide(cache, cycle.now_ns, in_force(view.config_settings).batch_size)
     charged = asyncio.run(client.charge(drafts, dict(cycle.seen), QuotaPreemptor(cache)))

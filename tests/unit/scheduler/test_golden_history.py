@@ -7,7 +7,7 @@ import msgspec
 
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import CycleDecided, PodUnschedulable
@@ -36,7 +36,7 @@ def test_every_placement_of_the_golden_log_is_decided_again_bit_for_bit() -> Non
     assert sum(isinstance(record.event, CycleDecided) for record in ours) > 15
     assert any(isinstance(record.event, PodUnschedulable) for record in ours)
     view.apply(ours.pop(0))  # the configuration
-    cache = SchedulingCache(view, config_of(view).profiles)
+    cache = CycleInputs(view, config_of(view).profiles)
     while ours:
         first = ours[0].event
         assert isinstance(first, CycleDecided)

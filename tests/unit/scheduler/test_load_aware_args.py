@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.scheduler.plugins.load_aware_scheduling.args import BadArgs, decode_args, read_args
-from services.scheduler.plugins.load_aware_scheduling.thresholds import (
+from services.scheduler.plugins.load_aware_scheduling.node_thresholds import (
     Window,
     default_thresholds,
     node_thresholds,

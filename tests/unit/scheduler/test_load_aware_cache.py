@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.scheduler.plugins.load_aware_scheduling.filter_and_score import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import PodCondition

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware_scheduling.filter_and_score import LoadState
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState
-from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, estimate_pod, goround
-from services.scheduler.plugins.load_aware_scheduling.thresholds import (
+from services.scheduler.plugins.load_aware_scheduling.node_thresholds import (
     Window,
     default_thresholds,
     node_thresholds,
     score_window,
 )
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, estimate_pod, goround
 from shared.domain.priority import Priority, priority
 from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.node import Node, NodeMetric, ResourceMap

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.configuration import read_config
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
@@ -203,7 +203,7 @@ def test_nodes_that_filled_up_alike_share_their_state() -> None:
     assert full is not numa_cache.cached_node(0, numa_cache.allocations(0))
 
 
-def fleet_of(cache: SchedulingCache) -> NumaCache:
+def fleet_of(cache: CycleInputs) -> NumaCache:
     (numa_cache,) = (
         plugin_cache for plugin, plugin_cache in cache.plugin_caches.items() if isinstance(plugin, NodeNUMAResource)
     )
@@ -283,7 +283,7 @@ def check_disjoint(view: ClusterView) -> None:
 def check_same_from_scratch(world: World) -> None:
     copy = ClusterView()
     copy.restore(world.view.encode())
-    anew = SchedulingCache(copy, read_config(DEFAULT_PROFILE).profiles)
+    anew = CycleInputs(copy, read_config(DEFAULT_PROFILE).profiles)
     anew.settle()
     cache = world.indexed()
     cache.settle()

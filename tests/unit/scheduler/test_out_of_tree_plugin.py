@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
-from services.scheduler.extender.node_views import plugin_views
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.extender.debug_views import plugin_views
 from services.scheduler.framework.config.profiles import BadConfig, read_config
 from services.scheduler.plugins.registry import REGISTRY
 from shared.events.scheduling import CycleDecided
@@ -32,7 +32,7 @@ profiles:
 @pytest.fixture
 def world() -> World:
     world = World()
-    world.cache = SchedulingCache(world.view, read_config(CONFIG, REGISTERED).profiles)
+    world.cache = CycleInputs(world.view, read_config(CONFIG, REGISTERED).profiles)
     return world
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from services.scheduler.framework.plugin import Plugin, PostFilterPlugin, make_plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.framework.registry import Registry
 from services.scheduler.framework.spec import PluginSpec, Point
@@ -47,7 +47,7 @@ def test_a_name_and_the_text_of_a_reason_are_declared_once() -> None:
 
 
 def test_the_defaults_of_a_state_pass_every_node_and_score_none() -> None:
-    state, pod_class = PluginState(), object()
+    state, pod_class = PluginCycleState(), object()
     assert state.applies_to(pod_class)  # type: ignore[arg-type]
     assert state.filter_at(pod_class, 0) == state.score_at(pod_class, 0) == 0  # type: ignore[arg-type]
 

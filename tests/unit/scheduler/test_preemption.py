@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim
-from services.scheduler.cache.selectors import Selector, canonical
+from services.scheduler.cache.label_selectors import Selector, canonical
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
@@ -327,7 +327,7 @@ def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_de
     world.read()
     world.wait(20)
     view = assert_one_state(world)
-    anew = SchedulingCache(view, config_of(view).profiles)
+    anew = CycleInputs(view, config_of(view).profiles)
     decided = decide(world.indexed(), world.now_ns, 8)
     assert decided
     assert decide(anew, world.now_ns, 8) == decided

@@ -7,7 +7,7 @@ import pytest
 
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.pending_status import pending_status, pending_status_of
 from services.scheduler.plugins.registry import text
 from services.scheduler.queue import queueing_hints
@@ -131,7 +131,7 @@ def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorde
     world.read()
     restored = ClusterView()
     restored.restore(world.view.encode())
-    again = SchedulingCache(restored, config_of(restored).profiles)
+    again = CycleInputs(restored, config_of(restored).profiles)
     assert decide(again, world.now_ns, 256) == decide(world.indexed(), world.now_ns, 256)
     events = world.cycles()
     assert placements(events) == {"p": "b"}

@@ -16,7 +16,7 @@ from cli.parity.upstream.quota.node_victims import Candidate as UpstreamCandidat
 from cli.parity.upstream.quota.node_victims import reprieved
 from services.quota_ledger.settings import LedgerSettings
 from services.scheduler.cache.disruption_budgets import Budget, Victim
-from services.scheduler.cache.selectors import canonical
+from services.scheduler.cache.label_selectors import canonical
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.quota.victims import eviction_order, select_victims
 from shared.events import Cause, RecordedEvent

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.explain.schedule_explanation import explanation_drafts
-from services.scheduler.state.explanation_requests import EXPLANATIONS
+from services.scheduler.state.explanation_answers import EXPLANATIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import instant_text

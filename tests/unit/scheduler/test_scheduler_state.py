@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause
 from shared.events.log import WriterStarted
@@ -216,7 +216,7 @@ def test_an_index_that_followed_counts_and_decides_as_one_that_is_built_anew(ste
     restored = ClusterView()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
-    anew = SchedulingCache(restored, config_of(restored).profiles)
+    anew = CycleInputs(restored, config_of(restored).profiles)
     assert {name: total for name, total in totals(anew).items() if total[0]} == mine
     assert loads(anew) == loads(followed)
     assert decide(anew, world.now_ns, 8) == decided

@@ -15,7 +15,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.configuration import config_of, read_config
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.plugin import MAX_SCORE
 from services.scheduler.framework.spec import Normalize
@@ -378,7 +378,7 @@ def test_each_choice_is_the_highest_total_of_an_evaluation_made_anew(world: Worl
 
 def one_by_one(view: ClusterView, uid: str, now_ns: int) -> str:
     """The node for one pod, in plain Python."""
-    cache = SchedulingCache(view, config_of(view).profiles)
+    cache = CycleInputs(view, config_of(view).profiles)
     cache.settle()
     pod_class = view.pods[uid].pod_class
     assert pod_class is not None
@@ -433,9 +433,9 @@ def test_a_repeated_decision_is_the_same(batch: int) -> None:
     assert encode(decide(cache, world.now_ns, batch)) == encode(first)
     restored = ClusterView()
     restored.restore(world.view.encode())
-    assert encode(
-        decide(SchedulingCache(restored, read_config(DEFAULT_PROFILE).profiles), world.now_ns, batch)
-    ) == encode(first)
+    assert encode(decide(CycleInputs(restored, read_config(DEFAULT_PROFILE).profiles), world.now_ns, batch)) == encode(
+        first
+    )
 
 
 def encode(drafts: Sequence[object]) -> bytes:

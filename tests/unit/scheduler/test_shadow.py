@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, RecordedEvent
@@ -166,7 +166,7 @@ def test_no_cycle_tries_their_pods_even_with_a_profile_of_that_name() -> None:
     world = Beside()
     profiles = config_of(world.view).profiles
     both = {**profiles, THEIRS: profiles["koord-scheduler"]}
-    world.cache = SchedulingCache(world.view, both, THEIRS)
+    world.cache = CycleInputs(world.view, both, THEIRS)
     world.add_node(node("a"))
     world.add_pod(theirs("p"))
     world.add_pod(pod("q"))
@@ -186,7 +186,7 @@ def test_a_compared_pod_is_not_compared_again_by_a_successor() -> None:
     for record in world.logs["scheduling"]:
         successor.apply(record)
     shadow = Shadow(successor)
-    cache = SchedulingCache(successor, config_of(successor).profiles, THEIRS)
+    cache = CycleInputs(successor, config_of(successor).profiles, THEIRS)
     shadow.use_cache(cache, successor.config_digest, THEIRS)
     shadow.look(world.logs["cluster"][-1])
     assert shadow.take() == ()
@@ -266,7 +266,7 @@ def test_a_comparison_equals_an_evaluation_on_the_state_just_before_the_binding(
         binding = world.logs["cluster"][record.cause.seq - 1]
         assert binding.seq == view.positions["cluster"] + 1
         shadow = Shadow(view)
-        shadow.use_cache(SchedulingCache(view, config_of(view).profiles, THEIRS), view.config_digest, THEIRS)
+        shadow.use_cache(CycleInputs(view, config_of(view).profiles, THEIRS), view.config_digest, THEIRS)
         shadow.look(binding)
         (again,) = shadow.take()
         blank = {"seen": None, "now_ns": None, "config": None}  # what an append puts on its first event

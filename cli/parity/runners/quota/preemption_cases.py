@@ -13,7 +13,7 @@ from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import shortfall
 from services.quota_ledger.decide.charge import charge
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.plugins.default_preemption.plugin import DefaultPreemption
@@ -87,7 +87,7 @@ class _Cluster:
             if isinstance(record.event, PodObserved)
         }
         profiles = {name: Profile(name, (fit,), (), DefaultPreemption()) for name in sorted(schedulers)}
-        self._cache = SchedulingCache(self.view, profiles)
+        self._cache = CycleInputs(self.view, profiles)
         self._cache.settle()
 
     def filtered(self, uid: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli.parity.runners.scheduler.numa import NumaCluster
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import RESOURCE_SPEC, RESOURCE_STATUS
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_preferred
@@ -58,7 +58,7 @@ def _take(given: Mapping[str, Any]) -> Raw:
         _pod(f"running-{number}", {"preferredCPUExclusivePolicy": pod["exclusive"]}, on=_NODE, cpus=cpus)
         for number, (pod, cpus) in enumerate(zip(given["pods"], holdings, strict=True))
     ]
-    args = {"defaultCPUBindPolicy": policies.SPREAD}
+    args = {"defaultCPUBindPolicy": policy_names.SPREAD}
     cluster = NumaCluster({**machine, "args": args, "maxRefCount": given["maxRefCount"], "runningPods": running})
     node, preferred = cluster.node, parse_cpus(given["preferred"])
     assert isinstance(node.free_cpus, frozenset), "the topology is valid"

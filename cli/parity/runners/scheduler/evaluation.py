@@ -12,9 +12,9 @@ import numpy as np
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
+from services.scheduler.cycle.batch_placement import VariantBatch
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.request_variants import VariantBatch
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.profile import Profile, Scorer
@@ -81,7 +81,7 @@ class Evaluation:
         transaction: the nodes of a cycle that begins now.
     """
 
-    def __init__(self, cache: SchedulingCache, pod_class: PodClass, now_ns: int) -> None:
+    def __init__(self, cache: CycleInputs, pod_class: PodClass, now_ns: int) -> None:
         self.pod_class = pod_class
         self.transaction = CycleTransaction(cache, now_ns)
         self._table = cache.table

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.pod_class import PodClass
 
@@ -21,7 +21,7 @@ _MOST_KEPT = 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
-class NodeOnlyState(PluginState):
+class NodeOnlyState(PluginCycleState):
     """A state whose results no placement changes; they are cached with the table, by its version."""
 
     __slots__ = ("_filter", "_owner", "_reads", "_score", "_table")

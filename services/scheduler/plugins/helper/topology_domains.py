@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.label_index import ABSENT
+from services.scheduler.cache.node_label_columns import ABSENT
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.kernels.tiles import Bools, Int64

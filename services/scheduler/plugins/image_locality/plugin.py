@@ -15,7 +15,7 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.image_locality import SPEC
@@ -36,7 +36,7 @@ class ImageLocality(Plugin):
         """The images by node."""
         return ImageCache()
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Scores 0..100."""
         assert isinstance(plugin_cache, ImageCache), "the index hands back what new_cache made"
         return _ImageLocalityState(snapshot, plugin_cache)
@@ -108,7 +108,7 @@ class ImageCache(PluginCache):
         return scores if scores.any() else None
 
 
-class _ImageLocalityState(PluginState):
+class _ImageLocalityState(PluginCycleState):
     """State of the plugin for one cycle."""
 
     def __init__(self, snapshot: CycleSnapshot, plugin_cache: ImageCache) -> None:

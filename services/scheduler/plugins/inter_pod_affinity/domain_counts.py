@@ -3,10 +3,10 @@
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.cache.selectors import Matcher
-from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
+from services.scheduler.cache.label_selectors import Matcher
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.plugins.helper.pod_moves import MoveCounter, PodMove
+from services.scheduler.kernels.topology_domain_filter import WHERE_ANY, WHERE_NONE, mark
+from services.scheduler.plugins.helper.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
@@ -31,13 +31,13 @@ class _Effect:
         return bool(self.is_near or self.anti or self.existing or self.weights)
 
 
-class AffinityCounts(MoveCounter):
+class AffinityCounts(PodChangeCounter):
     """Counts for one class in a cycle.
 
     Attributes:
         has_terms: the class has terms of its own; without any, only placements of pods that have some concern it.
         prefers: it has preferred terms.
-        revision: number of counted and undone moves that concerned the class.
+        revision: number of counted and undone changes that concerned the class.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class AffinityCounts(MoveCounter):
         self._far_pods: list[Int64] = []  # one per anti-affinity term
         self._existing: dict[str, Int64] = {}  # key -> number of terms of pods there that match the class
         self._weights: dict[str, Int64] = {}  # key -> sum of weights
-        # Place of a counted move -> keys of `_existing` and of `_weights` that are there only since: a key changes what
-        # is recorded even where its sums are 0, so undoing the move removes it.
+        # Place of a counted change -> keys of `_existing` and of `_weights` that are there only since: a key changes what
+        # is recorded even where its sums are 0, so undoing the change removes it.
         self._new_keys: dict[int, tuple[list[str], list[str]]] = {}
         self._ignores_scores = False
         self._count_required()
@@ -108,9 +108,9 @@ class AffinityCounts(MoveCounter):
             raw += weights[self._domains(key).of]
         return raw
 
-    def count(self, move: PodMove) -> None:
+    def count(self, change: PodChange) -> None:
         """Counts a pod that the cycle has placed or removed."""
-        pod_class, row, sign = move
+        pod_class, row, sign = change
         effect = self._effects.get(pod_class)
         if effect is None:
             effect = self._effects[pod_class] = self._effect(pod_class)
@@ -118,9 +118,9 @@ class AffinityCounts(MoveCounter):
             self.revision += 1
             self._apply(effect, row, sign)
 
-    def undo_count(self, move: PodMove) -> None:
+    def undo_count(self, change: PodChange) -> None:
         """Undoes the last count."""
-        pod_class, row, sign = move
+        pod_class, row, sign = change
         effect = self._effects[pod_class]
         if effect.any():
             self.revision += 1

@@ -23,11 +23,11 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.plugins.helper.pod_moves import PodMoves
+from services.scheduler.plugins.helper.cycle_pod_changes import CyclePodChanges
 from services.scheduler.plugins.inter_pod_affinity import SPEC
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
@@ -60,7 +60,7 @@ class InterPodAffinity(Plugin):
         """Index of the terms of running pods."""
         return AffinityIndex()
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """A filter result is the number of the rule that rejects the node."""
         assert isinstance(plugin_cache, AffinityIndex), "the index hands back what new_cache made"
         return InterPodAffinityState(self.args, snapshot, plugin_cache)
@@ -74,7 +74,7 @@ class InterPodAffinity(Plugin):
         return result == AFFINITY
 
 
-class InterPodAffinityState(PluginState):
+class InterPodAffinityState(PluginCycleState):
     """State of the plugin for one cycle."""
 
     def __init__(self, args: InterPodArgs, snapshot: CycleSnapshot, plugin_cache: AffinityIndex) -> None:
@@ -82,9 +82,9 @@ class InterPodAffinityState(PluginState):
         self._snapshot = snapshot
         self._plugin_cache = plugin_cache
         self._classes: dict[PodClass, AffinityCounts] = {}
-        self._moved = PodMoves()
+        self._moved = CyclePodChanges()
         # Pods that have terms: only these can concern a class without terms.
-        self._with_terms = PodMoves()
+        self._with_terms = CyclePodChanges()
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
@@ -124,9 +124,9 @@ class InterPodAffinityState(PluginState):
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
         """Counts one more pod on the row, or one less."""
-        self._moved.moves.append((pod_class, row, sign))
+        self._moved.changes.append((pod_class, row, sign))
         if terms_of(pod_class) is not NO_TERMS:
-            self._with_terms.moves.append((pod_class, row, sign))
+            self._with_terms.changes.append((pod_class, row, sign))
 
     def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Removes the record of the pod."""
@@ -150,6 +150,6 @@ class InterPodAffinityState(PluginState):
                 counts.ignore_scores()
             self._classes[pod_class] = counts
         moved = self._moved if counts.has_terms else self._with_terms
-        if counts.upto < len(moved.moves):
+        if counts.upto < len(moved.changes):
             moved.catch_up(counts)
         return counts

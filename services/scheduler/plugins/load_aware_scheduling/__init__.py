@@ -2,7 +2,7 @@
 capacity.
 
 A node's report is minutes old while pods arrive by the second, so what is *measured* is completed by an *estimate* for
-every pod that the report cannot contain yet. `load_cache` keeps both as arrays over nodes; `plugin_state` is its
+every pod that the report cannot contain yet. `load_cache` keeps both as arrays over nodes; `filter_and_score` is its
 copy for one cycle. `estimate_window` decides which pods count, and until when.
 
 Source: spec/scheduler-core.md 3; upstream pkg/scheduler/plugins/loadaware.

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware_scheduling.assigned_pod_load import PodShare, share_of_pod
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
     ANY_POD,
@@ -18,22 +19,20 @@ from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
     int64,
 )
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import (
-    PodShare,
     Report,
     Vector,
     base_load,
     read_report,
-    share_of_pod,
 )
-from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
-from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate, PodTemplates
-from services.scheduler.plugins.load_aware_scheduling.thresholds import (
+from services.scheduler.plugins.load_aware_scheduling.node_thresholds import (
     Percents,
     Thresholds,
     default_thresholds,
     node_thresholds,
     score_window,
 )
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
+from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate, PodTemplates
 from shared.kube.node import Node, NodeMetric
 
 

@@ -1,4 +1,4 @@
-"""A node's report as vectors, and the amounts that one pod adds to the reported load.
+"""A node's NodeMetric report as vectors.
 
 A vector holds one integer per resource of the arguments, in their sorted order: cpu in milli-cores, the rest in whole
 units. Plain tuples, because they are short and an event changes one node.
@@ -7,13 +7,11 @@ Source: spec/scheduler-core.md 3.3, 3.4; upstream pkg/scheduler/plugins/loadawar
 """
 
 from collections.abc import Mapping
-from itertools import repeat
 from typing import NamedTuple
 
 from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware_scheduling.thresholds import Window
-from shared.domain.priority import Priority
+from services.scheduler.plugins.load_aware_scheduling.node_thresholds import Window
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns
 from shared.kube.node import AggregatedUsage, NodeMetric, PodUsage, ResourceMap
 from shared.kube.quantity import BadQuantity, amount, nanos
@@ -47,22 +45,6 @@ class Report(NamedTuple):
     windows: Mapping[Window, Vector]
     system: Vector
     pods: Mapping[str, PodUsage]
-
-
-class PodShare(NamedTuple):
-    """Amounts that one assigned pod adds, each None where it adds nothing.
-
-    Attributes:
-        prod_usage: to the usage of prod pods, as measured.
-        node_delta: to the measured usage of the node, because the report cannot contain it yet.
-        prod_delta: the same, to the measured usage of prod pods.
-        estimated: its estimate, for nodes without a usable measurement.
-    """
-
-    prod_usage: Vector | None = None
-    node_delta: Vector | None = None
-    prod_delta: Vector | None = None
-    estimated: Vector | None = None
 
 
 def report_time_ns(metric: NodeMetric) -> int | None:
@@ -108,47 +90,6 @@ def base_load(report: Report, window: Window | None) -> Vector | None:
     return report.usage if measured is None and not window.duration_ns else measured
 
 
-def share_of_pod(
-    report: Report | None,
-    pod: str,
-    estimate: Vector | None,
-    assigned_ns: int,
-    deadline_ns: int | None,
-    *,
-    is_prod: bool,
-    resources: tuple[str, ...],
-) -> PodShare:
-    """The amounts that an assigned pod adds to the load of its node.
-
-    Its estimate counts in so far as it exceeds the measured usage, and only while the report may not contain it: the
-    pod is not in it, was assigned at most an interval before it, or its estimate window is not over.
-
-    Args:
-        pod: `namespace/name`.
-    """
-    if report is None:
-        return PodShare(estimated=estimate)
-    reported = report.pods.get(pod)
-    usage = None if reported is None else to_vector(reported.pod_usage, resources)
-    counted_as_prod = is_prod and reported is not None and reported.priority == Priority.PROD
-    prod_usage = usage if counted_as_prod else None
-    if estimate is None:
-        return PodShare(prod_usage=prod_usage)
-    uncertain = (
-        usage is None
-        or report.clock_ns - report.interval_ns < assigned_ns
-        or (deadline_ns is not None and deadline_ns > report.clock_ns)
-    )
-    delta = _excess(estimate, usage) if uncertain else None
-    if not is_prod:
-        prod_delta = None
-    elif usage is not None and not counted_as_prod:
-        prod_delta = _excess(estimate, None)  # measured, but not as prod: for the prod sums it counts as not measured
-    else:
-        prod_delta = delta
-    return PodShare(prod_usage, delta, prod_delta, estimate)
-
-
 def to_vector(usage: ResourceMap | None, resources: tuple[str, ...]) -> Vector:
     """Amounts in the order of `resources`, 0 where one is missing or cannot be read."""
     annotated = usage.resources if usage else None
@@ -162,12 +103,6 @@ def _amount(name: str, text: str | None) -> int:
         return bounded(amount(name, nanos(text))) if text else 0
     except BadQuantity:
         return 0
-
-
-def _excess(estimate: Vector, usage: Vector | None) -> Vector | None:
-    """The excess of the estimate over the usage, resource by resource; None where there is none."""
-    excess = tuple(max(0, estimated - used) for estimated, used in zip(estimate, usage or repeat(0), strict=False))
-    return excess if any(excess) else None
 
 
 def _windows(reported: tuple[AggregatedUsage, ...], resources: tuple[str, ...]) -> dict[Window, Vector]:

@@ -1,6 +1,6 @@
 """LoadAwareScheduling as a plugin of a profile: adapts LoadCache and LoadState to the framework.
 
-The rules are in `plugin_state.py` and `load_cache.py`.
+The rules are in `filter_and_score.py` and `load_cache.py`.
 """
 
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.load_aware_scheduling import SPEC
-from services.scheduler.plugins.load_aware_scheduling.api_view import node_view
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
+from services.scheduler.plugins.load_aware_scheduling.filter_and_score import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadState, reasons
+from services.scheduler.plugins.load_aware_scheduling.node_debug_view import node_view
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.kube.instants import BadTime, instant_ns
@@ -40,8 +40,8 @@ class LoadAwareScheduling(Plugin):
         """Measured and estimated load by row."""
         return LoadAwareCache(self.args)
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
-        """The state; a filter result is an index into `plugin_state.reasons`."""
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:
+        """The state; a filter result is an index into `filter_and_score.reasons`."""
         assert isinstance(plugin_cache, LoadAwareCache), "the index hands back what new_cache made"
         plugin_cache.load_cache.arrays.grow(snapshot.size)  # a row may exist because of a pod only
         return _LoadAwareSchedulingState(LoadState(plugin_cache.load_cache), plugin_cache.load_cache, now_ns)
@@ -52,7 +52,7 @@ class LoadAwareScheduling(Plugin):
 
 
 class LoadAwareCache(PluginCache):
-    """LoadCache, updated by the scheduling cache.
+    """LoadCache, updated by CycleInputs.
 
     Attributes:
         load_cache: the load of the nodes.
@@ -96,7 +96,7 @@ class LoadAwareCache(PluginCache):
         self.load_cache.release(uid)
 
 
-class _LoadAwareSchedulingState(PluginState):
+class _LoadAwareSchedulingState(PluginCycleState):
     """LoadState at the time of the cycle."""
 
     def __init__(self, state: LoadState, load_cache: LoadCache, now_ns: int) -> None:
@@ -156,7 +156,7 @@ class _LoadAwareSchedulingState(PluginState):
         """Returns True where pods of the class count with its estimate only."""
         return self._state.can_predict(pod_class.pod)
 
-    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginCycleState | None:  # noqa: ARG002
         """The state with the class's estimate on every node; usage of prod pods is not predicted."""
         fuller = self._state.after_one_more(pod_class.pod)
         return None if fuller is None else _LoadAwareSchedulingState(fuller, self._load_cache, self._now_ns)

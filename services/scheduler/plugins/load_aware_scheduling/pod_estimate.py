@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 
 from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
-from services.scheduler.plugins.load_aware_scheduling.annotations import read_amounts, read_counts
+from services.scheduler.plugins.load_aware_scheduling.annotation_values import read_amounts, read_counts
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from shared.domain.pod_requests import Nanos, PodAmounts, read_pod_amounts
 from shared.domain.priority import Priority, priority, resource_of

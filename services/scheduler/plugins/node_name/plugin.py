@@ -9,7 +9,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
@@ -23,7 +23,7 @@ class NodeName(Plugin):
 
     spec: ClassVar[PluginSpec] = SPEC
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter result 1: another node."""
         return NodeOnlyState(self, snapshot.table, lambda pod_class: pod_class.pod.spec.node_name, _evaluate, None)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification import amplified
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Mask
@@ -203,7 +203,7 @@ def _part(request: NodeRequest, name: str, left: int, parts: int, cpus_per_core:
     if name != "cpu" or not request.binds:
         return left // parts
     cpus = left // 1000
-    if request.required_bind == policies.FULL_CORES and cpus_per_core:
+    if request.required_bind == policy_names.FULL_CORES and cpus_per_core:
         return cpus // cpus_per_core // parts * cpus_per_core * 1000
     return cpus // parts * 1000
 

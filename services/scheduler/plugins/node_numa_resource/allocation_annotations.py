@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 from shared.kube.json_text import read_json
@@ -98,9 +98,9 @@ def _status_text(pod: Pod, allocation: Allocation) -> str:
 def _spec_text(annotated: str | None, bind: str, *, required: bool) -> str | None:
     spec: ResourceSpec = read_json(annotated, ResourceSpec) if annotated else ResourceSpec()
     filled = spec
-    if required and spec.required in ("", policies.DEFAULT_BIND):
+    if required and spec.required in ("", policy_names.DEFAULT_BIND):
         filled = msgspec.structs.replace(filled, required=bind)
-    if spec.preferred == policies.DEFAULT_BIND or not (filled.required or spec.preferred):
+    if spec.preferred == policy_names.DEFAULT_BIND or not (filled.required or spec.preferred):
         filled = msgspec.structs.replace(filled, preferred=bind)
     return None if filled == spec else msgspec.json.encode(filled).decode()
 

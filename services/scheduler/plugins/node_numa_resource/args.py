@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from services.scheduler.plugins.helper.plugin_args import decode_args
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from shared.errors import KoordError
 
-_BIND = ("", policies.FULL_CORES, policies.SPREAD)
-_TYPES = (policies.LEAST, policies.MOST)
+_BIND = ("", policy_names.FULL_CORES, policy_names.SPREAD)
+_TYPES = (policy_names.LEAST, policy_names.MOST)
 
 
 class BadNumaArgs(KoordError):
@@ -28,7 +28,7 @@ class Weighted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The scoring strategy and its resources; cpu and memory when none are named."""
 
-    type: str = policies.LEAST
+    type: str = policy_names.LEAST
     resources: tuple[Weighted, ...] = (Weighted("cpu"), Weighted("memory"))
 
 
@@ -42,7 +42,7 @@ class NumaArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             checked and not used.
     """
 
-    bind: str = msgspec.field(default=policies.FULL_CORES, name="defaultCPUBindPolicy")
+    bind: str = msgspec.field(default=policy_names.FULL_CORES, name="defaultCPUBindPolicy")
     scoring: Strategy = msgspec.field(default=Strategy(), name="scoringStrategy")
     numa_scoring: Strategy = msgspec.field(default=Strategy(), name="numaScoringStrategy")
 
@@ -62,7 +62,7 @@ def read_numa_args(raw: Mapping[str, Any], source: str = "NodeNUMAResourceArgs")
     args = decode_args(raw, NumaArgs, source, BadNumaArgs)
     if args.bind not in _BIND:
         raise BadNumaArgs(
-            f"{source}: defaultCPUBindPolicy is {args.bind!r}; give {policies.FULL_CORES}, {policies.SPREAD} or nothing"
+            f"{source}: defaultCPUBindPolicy is {args.bind!r}; give {policy_names.FULL_CORES}, {policy_names.SPREAD} or nothing"
         )
     for name, strategy in (("scoringStrategy", args.scoring), ("numaScoringStrategy", args.numa_scoring)):
         if strategy.type not in _TYPES:

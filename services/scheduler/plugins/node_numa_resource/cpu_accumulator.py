@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
-from services.scheduler.plugins.node_numa_resource.policies import CORE_EXCLUSIVE, FULL_CORES, MOST, NUMA_EXCLUSIVE
+from services.scheduler.plugins.node_numa_resource.policy_names import CORE_EXCLUSIVE, FULL_CORES, MOST, NUMA_EXCLUSIVE
 
 
 class AllocatedCpu(NamedTuple):

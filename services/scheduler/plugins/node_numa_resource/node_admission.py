@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, allocate, allocate_designated
 from services.scheduler.plugins.node_numa_resource.amplification import amplified
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
@@ -81,7 +81,7 @@ class NodeAdmission:
     def _policy(self) -> str | Rejection:
         own, theirs = self.requirements.numa_policy, self.node.options.numa_policy
         for policy in (own, theirs):
-            if policy not in policies.NUMA_POLICIES:
+            if policy not in policy_names.NUMA_POLICIES:
                 return Rejection((Reason("UnknownNumaPolicy", policy[:64]),), unresolvable=True)
         if own and theirs and own != theirs:
             return Rejection((Reason("NumaPolicyMismatch"),), unresolvable=True)
@@ -132,7 +132,7 @@ class NodeAdmission:
             if self.request.required and not self.policy:
                 tried = self._allocate(None)
                 return tried if isinstance(tried, Rejection) else None
-        if self.policy in (policies.RESTRICTED, policies.SINGLE_NUMA):
+        if self.policy in (policy_names.RESTRICTED, policy_names.SINGLE_NUMA):
             affinity = self.admit()
             return affinity if isinstance(affinity, Rejection) else None
         return None
@@ -157,11 +157,11 @@ class NodeAdmission:
         options = self.node.options
         if not options.topology.valid:
             return self.node.invalid()
-        by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
+        by_node = {policy_names.NODE_FULL_CORES: policy_names.FULL_CORES, policy_names.NODE_SPREAD: policy_names.SPREAD}
         theirs = by_node.get(options.bind_policy, "")
         if self.requirements.required and theirs and self.requirements.required != theirs:
             return Rejection((Reason("CpuBindPolicyConflict"),), unresolvable=True)
-        if self.request.required_bind == policies.FULL_CORES and self.request.cpus % options.topology.cpus_per_core:
+        if self.request.required_bind == policy_names.FULL_CORES and self.request.cpus % options.topology.cpus_per_core:
             return Rejection((Reason("CpusNotWholeCores"),), unresolvable=True)
         return None
 
@@ -177,8 +177,8 @@ class NodeAdmission:
         if not zones or any(not 0 <= zone.numa < MOST_NUMAS for zone in zones):
             return Rejection((Reason("MissingNumaResources"),), unresolvable=True)
         # A single NUMA node is found among the hints for one; the others are needed only for the reasons where there is none.
-        merged = self._merge(1) if self.policy == policies.SINGLE_NUMA else self._merge()
-        if isinstance(merged, MergedHint) and not merged.admitted and self.policy == policies.SINGLE_NUMA:
+        merged = self._merge(1) if self.policy == policy_names.SINGLE_NUMA else self._merge()
+        if isinstance(merged, MergedHint) and not merged.admitted and self.policy == policy_names.SINGLE_NUMA:
             merged = self._merge()
         if isinstance(merged, Rejection):
             return merged
@@ -193,7 +193,7 @@ class NodeAdmission:
         hints = hints_of(self.node, self.request, self.policy, self.strategies, widest)
         if isinstance(hints, Rejection):
             return hints
-        exclusive = self.requirements.numa_exclusive or (policies.REQUIRED if self.requirements.numa_policy else "")
+        exclusive = self.requirements.numa_exclusive or (policy_names.REQUIRED if self.requirements.numa_policy else "")
         numas = [zone.numa for zone in self.node.options.zones]
         return merge(self.policy, numas, [hints], exclusive, self.node.usage.use)
 
@@ -231,7 +231,7 @@ class NodeAdmission:
             total, allocated = whole.allocatable, self._adjusted(whole)
         else:
             # The affinity of BestEffort is computed only for the chosen node.
-            decided = self.policy == policies.BEST_EFFORT or self.requirements.designated is not None
+            decided = self.policy == policy_names.BEST_EFFORT or self.requirements.designated is not None
             affinity = None if decided else self.admit()
             if isinstance(affinity, Rejection):
                 return 0

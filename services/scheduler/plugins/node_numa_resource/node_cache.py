@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.kernels.tiles import Bools, Int64
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
-from services.scheduler.plugins.node_numa_resource.api_view import node_view
+from services.scheduler.plugins.node_numa_resource.node_debug_view import node_view
+from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import (
+    CachedNode,
+    NodeEquivalenceCache,
+    options_key,
+)
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
-from services.scheduler.plugins.node_numa_resource.node_states import CachedNode, NodeStates, options_key
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node
@@ -54,10 +58,10 @@ class NumaCache(PluginCache):
         self._pods: dict[int, dict[str, _PodAllocation]] = {}
         self._cached_nodes: dict[int, CachedNode] = {}
         self._options_keys: dict[int, Hashable] = {}
-        self._states = NodeStates()
+        self._states = NodeEquivalenceCache()
         self._numbers: Int64 = np.zeros(0, np.int64)  # of the state by row; 0: not computed
 
-    # updates by the scheduling cache
+    # updates by the cycle inputs
 
     def set_node(self, row: int, node: Node | None) -> None:
         """Sets the node in the row, None when it is deleted."""
@@ -177,7 +181,7 @@ class NumaCache(PluginCache):
         self._options_keys.pop(row, None)
         self._drop_state(row)
         self._reach(row + 1)
-        wishes = options.numa_policy or options.bind_policy != policies.NODE_NONE
+        wishes = options.numa_policy or options.bind_policy != policy_names.NODE_NONE
         ratios = (options.ratios.get("cpu", 1), options.node_ratios.get("cpu", 1))
         self.plain[row] = not wishes and max(ratios) <= 1
         self.valid[row] = options.topology.valid

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification import BadRatios, Ratios, amplified, read_ratios
 from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
@@ -38,9 +38,9 @@ MOST_CPUS = 1 << 16
 """Upper bound of CPU numbers: a typing error must not cost memory."""
 
 _REPORTED_POLICIES = {
-    "BestEffort": policies.BEST_EFFORT,
-    "Restricted": policies.RESTRICTED,
-    "SingleNUMANodePodLevel": policies.SINGLE_NUMA,
+    "BestEffort": policy_names.BEST_EFFORT,
+    "Restricted": policy_names.RESTRICTED,
+    "SingleNUMANodePodLevel": policy_names.SINGLE_NUMA,
 }
 _NO_CPUS = CpuTopology()
 _NO_RATIOS: Ratios = MappingProxyType({})
@@ -83,7 +83,7 @@ class NodeOptions(NamedTuple):
     node_ratios: Ratios = _NO_RATIOS
     reported_policy: str = ""
     numa_policy: str = ""
-    bind_policy: str = policies.NODE_NONE
+    bind_policy: str = policy_names.NODE_NONE
     strategy: str = ""
     problems: tuple[str, ...] = ()
 
@@ -141,9 +141,9 @@ def _bind_policy(labels: Mapping[str, str], manager: Mapping[str, Any]) -> str:
     labelled = labels.get(BIND_POLICY, "")
     options = manager.get("options")
     full = isinstance(options, dict) and options.get("full-pcpus-only") == "true"
-    if labelled == policies.NODE_FULL_CORES or (manager.get("policy") == "static" and full):
-        return policies.NODE_FULL_CORES
-    return policies.NODE_SPREAD if labelled == policies.NODE_SPREAD else policies.NODE_NONE
+    if labelled == policy_names.NODE_FULL_CORES or (manager.get("policy") == "static" and full):
+        return policy_names.NODE_FULL_CORES
+    return policy_names.NODE_SPREAD if labelled == policy_names.NODE_SPREAD else policy_names.NODE_NONE
 
 
 class _Detail(msgspec.Struct, frozen=True):

@@ -12,15 +12,15 @@ from typing import ClassVar
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.plugins.node_numa_resource import SPEC
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
-from services.scheduler.plugins.node_numa_resource.class_requirements import RequirementsByClass
+from services.scheduler.plugins.node_numa_resource.filter_and_score import NumaState
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
-from services.scheduler.plugins.node_numa_resource.plugin_state import NumaState
-from services.scheduler.plugins.node_numa_resource.rejection_numbers import CycleRejections, RejectionNumbers
+from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
+from services.scheduler.plugins.node_numa_resource.rejection_ids import CycleRejections, RejectionIds
 from services.scheduler.state.pod_class import PodClass
 
 
@@ -35,13 +35,13 @@ class NodeNUMAResource(Plugin):
     def __init__(self, args: NumaArgs) -> None:
         self.args = args
         self.requirements = RequirementsByClass(args.bind)
-        self.rejections = RejectionNumbers()
+        self.rejections = RejectionIds()
 
     def new_cache(self) -> PluginCache:
         """Options and allocations of nodes, by row."""
         return NumaCache()
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """The state, which counts the allocations of the cycle."""
         assert isinstance(plugin_cache, NumaCache), "the index hands back what new_cache made"
         rejections = CycleRejections(self.rejections)

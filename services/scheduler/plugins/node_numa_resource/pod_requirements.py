@@ -10,7 +10,7 @@ import msgspec
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, read_hint
-from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
     RESOURCE_SPEC,
     ResourceSpec,
@@ -97,10 +97,10 @@ def read_requirements(pod: Pod, requests: Amounts, default_bind: str) -> PodRequ
     )
     if raw_qos(pod) not in (QoS.LSE, QoS.LSR) or priority(pod) is not Priority.PROD:
         return requirements
-    required = default_bind if spec.required == policies.DEFAULT_BIND else spec.required
-    preferred = default_bind if spec.preferred in ("", policies.DEFAULT_BIND) else spec.preferred
+    required = default_bind if spec.required == policy_names.DEFAULT_BIND else spec.required
+    preferred = default_bind if spec.preferred in ("", policy_names.DEFAULT_BIND) else spec.preferred
     policy = required or preferred
-    if policy not in (policies.FULL_CORES, policies.SPREAD):
+    if policy not in (policy_names.FULL_CORES, policy_names.SPREAD):
         return requirements
     cpu = requests.get("cpu", 0)
     if cpu % 1000:
@@ -142,9 +142,9 @@ class NodeRequest(NamedTuple):
 
 def node_request(requirements: PodRequirements, node: NodeOptions, default_strategy: str) -> NodeRequest:
     """The requests of the pod on the node, by the policies of both."""
-    by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
+    by_node = {policy_names.NODE_FULL_CORES: policy_names.FULL_CORES, policy_names.NODE_SPREAD: policy_names.SPREAD}
     cpu = requirements.requests.get("cpu", 0)
-    binds = requirements.bind or (cpu > 0 and node.bind_policy != policies.NODE_NONE)
+    binds = requirements.bind or (cpu > 0 and node.bind_policy != policy_names.NODE_NONE)
     bind = requirements.required or by_node.get(node.bind_policy, "")
     required = bool(bind)
     ratio = node.ratios.get("cpu", 1)
@@ -153,7 +153,7 @@ def node_request(requirements: PodRequirements, node: NodeOptions, default_strat
         requests = {**requests, "cpu": amplified(cpu, ratio)}
     strategy = default_strategy
     if node.strategy:
-        strategy = policies.MOST if node.strategy == policies.MOST else policies.LEAST
+        strategy = policy_names.MOST if node.strategy == policy_names.MOST else policy_names.LEAST
     return NodeRequest(
         requests=requests,
         own_requests=requirements.requests,

@@ -7,7 +7,7 @@ pkg/scheduler/plugins/nodenumaresource/{cpu_accumulator,resource_manager}.go.
 from collections.abc import Set as AbstractSet
 
 from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
-from services.scheduler.plugins.node_numa_resource.policies import FULL_CORES, SPREAD
+from services.scheduler.plugins.node_numa_resource.policy_names import FULL_CORES, SPREAD
 
 
 def usable_cpus(topology: CpuTopology, policy: str, available: AbstractSet[int]) -> frozenset[int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
-from services.scheduler.plugins.node_numa_resource.policies import MOST
+from services.scheduler.plugins.node_numa_resource.policy_names import MOST
 
 ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
-from services.scheduler.plugins.node_numa_resource.node_states import CachedNode
+from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import CachedNode
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
-from services.scheduler.plugins.node_numa_resource.rejection_numbers import CycleRejections
+from services.scheduler.plugins.node_numa_resource.pod_class_requirements import PodClassRequirements
+from services.scheduler.plugins.node_numa_resource.rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 
 FEW = 8
@@ -65,27 +65,27 @@ class SinglyEvaluated:
 
     # results
 
-    def filter(self, class_requirements: ClassRequirements, rows: Int64) -> Int64:
+    def filter(self, class_requirements: PodClassRequirements, rows: Int64) -> Int64:
         """The filter results of nodes; 0: the node passes."""
         return self._by_state(class_requirements, rows, self._state_result, self.filter_at)
 
-    def score(self, class_requirements: ClassRequirements, rows: Int64) -> Int64:
+    def score(self, class_requirements: PodClassRequirements, rows: Int64) -> Int64:
         """The scores of nodes, 0..100."""
         return self._by_state(class_requirements, rows, self._state_score, self.score_at)
 
-    def filter_at(self, class_requirements: ClassRequirements, row: int) -> int:
+    def filter_at(self, class_requirements: PodClassRequirements, row: int) -> int:
         """The filter result of one node."""
         admission = self.admission(class_requirements, row)
         result = self._state_result(admission)
-        return self._rejections.number(admission.filter(self.amounts(row))) if result == _DEPENDS else result
+        return self._rejections.id_of(admission.filter(self.amounts(row))) if result == _DEPENDS else result
 
-    def score_at(self, class_requirements: ClassRequirements, row: int) -> int:
+    def score_at(self, class_requirements: PodClassRequirements, row: int) -> int:
         """The score of one node."""
         admission = self.admission(class_requirements, row)
         score = admission.score_of_state
         return admission.score(self.amounts(row)) if score is None else score
 
-    def admission(self, class_requirements: ClassRequirements, row: int) -> NodeAdmission:
+    def admission(self, class_requirements: PodClassRequirements, row: int) -> NodeAdmission:
         """The admission of the class to a node."""
         return self._node(row).admission(class_requirements, self._strategies)
 
@@ -103,7 +103,7 @@ class SinglyEvaluated:
 
     def _state_result(self, admission: NodeAdmission) -> int:
         found = admission.filter_of_state
-        return _DEPENDS if found is None else self._rejections.number(found[0])
+        return _DEPENDS if found is None else self._rejections.id_of(found[0])
 
     @staticmethod
     def _state_score(admission: NodeAdmission) -> int:
@@ -112,10 +112,10 @@ class SinglyEvaluated:
 
     def _by_state(
         self,
-        class_requirements: ClassRequirements,
+        class_requirements: PodClassRequirements,
         rows: Int64,
         of_state: Callable[[NodeAdmission], int],
-        of_row: Callable[[ClassRequirements, int], int],
+        of_row: Callable[[PodClassRequirements, int], int],
     ) -> Int64:
         """[rows]: `of_state` for each state that one of the nodes is in, `of_row` where that depends on the node."""
         if len(rows) <= FEW:

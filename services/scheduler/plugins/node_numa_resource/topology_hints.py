@@ -12,7 +12,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, allocate
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
 from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection
-from services.scheduler.plugins.node_numa_resource.policies import RESTRICTED
+from services.scheduler.plugins.node_numa_resource.policy_names import RESTRICTED
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, numas_of
 

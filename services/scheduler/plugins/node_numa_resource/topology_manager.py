@@ -18,7 +18,7 @@ from services.scheduler.plugins.node_numa_resource.hint_combinations import (
     preferred_combinations,
 )
 from services.scheduler.plugins.node_numa_resource.node_usage import ZoneUse
-from services.scheduler.plugins.node_numa_resource.policies import BEST_EFFORT, REQUIRED, SINGLE_NUMA
+from services.scheduler.plugins.node_numa_resource.policy_names import BEST_EFFORT, REQUIRED, SINGLE_NUMA
 
 Provider = Mapping[str, Sequence[Hint] | None]
 """Resource -> its hints; None: any affinity is sufficient, empty: none is."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
@@ -24,7 +24,7 @@ class NodePorts(Plugin):
 
     spec: ClassVar[PluginSpec] = SPEC
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter result 1: a port is in use."""
         return _NodePortsState(snapshot)
 
@@ -33,7 +33,7 @@ class NodePorts(Plugin):
         return (Reason("HostPortTaken"),)
 
 
-class _NodePortsState(PluginState):
+class _NodePortsState(PluginCycleState):
     def __init__(self, snapshot: CycleSnapshot) -> None:
         self._snapshot = snapshot
 
@@ -55,7 +55,7 @@ class _NodePortsState(PluginState):
         """Returns True for a class without ports."""
         return not pod_class.ports
 
-    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginCycleState | None:  # noqa: ARG002
         """The same state for a class without ports: its pods change nothing."""
         return self if self.can_predict(pod_class) else None
 

@@ -17,12 +17,12 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.score_terms import BalanceTerm
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.resources import balance_scores
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED
+from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED
 from services.scheduler.plugins.node_resources_balanced_allocation import SPEC
 from services.scheduler.state.pod_class import PodClass
 
@@ -35,12 +35,12 @@ class NodeResourcesBalancedAllocation(Plugin):
     def __init__(self, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
         self.resources = resources
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Scores 0..100."""
         return _BalancedAllocationState(self.resources, snapshot)
 
 
-class _BalancedAllocationState(PluginState):
+class _BalancedAllocationState(PluginCycleState):
     """State of the plugin for one cycle."""
 
     def __init__(self, resources: tuple[str, ...], snapshot: CycleSnapshot) -> None:

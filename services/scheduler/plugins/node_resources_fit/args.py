@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.plugins.helper.plugin_args import decode_args
-from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST, RATIO, WeightedResource
+from services.scheduler.plugins.helper.scoring_strategy_args import LEAST, MOST, RATIO, WeightedResource
 from shared.errors import KoordError
 
 

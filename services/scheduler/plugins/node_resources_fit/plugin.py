@@ -11,13 +11,13 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import AllocationTerm, FitTerm, ScoreTerm
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.resources import allocation_scores, capacity_ratio_scores, fit_results
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED, LEAST, MOST, RATIO
+from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED, LEAST, MOST, RATIO
 from services.scheduler.plugins.node_resources_fit import SPEC
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
 from services.scheduler.state.pod_class import PodClass
@@ -38,7 +38,7 @@ class NodeResourcesFit(Plugin):
         self.args = args
         self._ignores = bool(args.ignored_resources or args.ignored_resource_groups)
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """A filter result is a set of bits: too many pods, and one for each insufficient resource."""
         return NodeResourcesFitState(self, snapshot)
 
@@ -93,7 +93,7 @@ class _Checked(NamedTuple):
     pairs: tuple[tuple[int, int], ...]
 
 
-class NodeResourcesFitState(PluginState):
+class NodeResourcesFitState(PluginCycleState):
     """State of NodeResourcesFit for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFit, snapshot: CycleSnapshot) -> None:

@@ -19,10 +19,10 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import CPU, MEMORY
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST
+from services.scheduler.plugins.helper.scoring_strategy_args import LEAST, MOST
 from services.scheduler.plugins.node_resources_fit_plus import SPEC
 from services.scheduler.plugins.node_resources_fit_plus.args import Preference
 from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodClass
@@ -41,7 +41,7 @@ class NodeResourcesFitPlus(Plugin):
     def __init__(self, preferences: Mapping[str, Preference]) -> None:
         self.preferences = preferences
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """The state; its scores follow the requests of pods that the cycle places."""
         return _NodeResourcesFitPlusState(self, snapshot)
 
@@ -57,7 +57,7 @@ class NodeResourcesFitPlus(Plugin):
         return counted
 
 
-class _NodeResourcesFitPlusState(PluginState):
+class _NodeResourcesFitPlusState(PluginCycleState):
     """State of NodeResourcesFitPlus for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFitPlus, snapshot: CycleSnapshot) -> None:

@@ -16,13 +16,13 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.plugins.helper.volume_index import VolumeIndex, change
-from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
+from services.scheduler.plugins.helper.volume_cycle_state_base import VolumeCycleState
+from services.scheduler.plugins.helper.volume_ref_counts import VolumeRefCounts, change
 from services.scheduler.plugins.node_volume_limits import SPEC
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
@@ -38,11 +38,11 @@ class NodeVolumeLimits(Plugin):
 
     def new_cache(self) -> PluginCache:
         """The claims in use, by node."""
-        return VolumeIndex()
+        return VolumeRefCounts()
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter result 1: too many volumes."""
-        assert isinstance(plugin_cache, VolumeIndex), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, VolumeRefCounts), "the index hands back what new_cache made"
         return NodeVolumeLimitsState(snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -50,10 +50,10 @@ class NodeVolumeLimits(Plugin):
         return (Reason("TooManyVolumes"),)
 
 
-class NodeVolumeLimitsState(VolumePluginState):
+class NodeVolumeLimitsState(VolumeCycleState):
     """State of the plugin for one cycle. It evaluates only nodes with a limit on one of the pod's drivers."""
 
-    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeIndex) -> None:
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeRefCounts) -> None:
         super().__init__(snapshot)
         self._storage = snapshot.cluster_objects.storage
         self._plugin_cache = plugin_cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from services.scheduler.cache.cluster_objects import ClusterObjects
-from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
+from services.scheduler.cache.label_selectors import Selector, canonical, ordered, selects
 from services.scheduler.plugins.pod_topology_spread.args import (
     SpreadArgs,
 )

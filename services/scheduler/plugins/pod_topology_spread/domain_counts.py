@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.label_selectors import Matcher, selects
 from services.scheduler.cache.pod_index import RowCounts
-from services.scheduler.cache.selectors import Matcher, selects
 from services.scheduler.kernels.tiles import Bools, Int64
+from services.scheduler.plugins.helper.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.plugins.helper.node_selectors import own_matches
-from services.scheduler.plugins.helper.pod_moves import MoveCounter, PodMove
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains
 from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SpreadArgs
@@ -22,13 +22,13 @@ MISSING_LABEL, SKEWED = 1, 2
 """Filter results."""
 
 
-class ClassConstraints(MoveCounter):
+class ClassConstraints(PodChangeCounter):
     """The constraints of one class, with the pods that they count at the moment.
 
     Attributes:
         has_keys: bool[rows]: the node has the keys of all soft constraints.
         needs_keys: nodes without them are left out.
-        revision: number of counted and undone moves that concerned the class.
+        revision: number of counted and undone changes that concerned the class.
     """
 
     def __init__(self, pod_class: PodClass, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
@@ -50,9 +50,9 @@ class ClassConstraints(MoveCounter):
         everywhere = snapshot.table.alive[: snapshot.size]
         self.soft = [ConstraintCounts(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
-    def count(self, move: PodMove) -> None:
+    def count(self, change: PodChange) -> None:
         """Counts a pod that the cycle has placed or removed."""
-        pod_class, row, sign = move
+        pod_class, row, sign = change
         counted = (*self.hard, *self.soft)
         matches = self._matches.get(pod_class)
         if matches is None:
@@ -68,9 +68,9 @@ class ClassConstraints(MoveCounter):
                 if is_one:
                     each.add(row, sign)
 
-    def undo_count(self, move: PodMove) -> None:
+    def undo_count(self, change: PodChange) -> None:
         """Undoes the last count: sums of integers, so a pod less is the inverse of a pod more."""
-        pod_class, row, sign = move
+        pod_class, row, sign = change
         self.count((pod_class, row, -sign))
 
 

@@ -18,11 +18,11 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.plugins.helper.pod_moves import PodMoves
+from services.scheduler.plugins.helper.cycle_pod_changes import CyclePodChanges
 from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import SYSTEM_DEFAULTS, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import may_be_spread
@@ -39,7 +39,7 @@ class PodTopologySpread(Plugin):
     def __init__(self, args: SpreadArgs = SYSTEM_DEFAULTS) -> None:
         self.args = args
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter results 1: a key is missing; 2: the skew is too large."""
         return PodTopologySpreadState(self.args, snapshot)
 
@@ -52,14 +52,14 @@ class PodTopologySpread(Plugin):
         return result == MISSING_LABEL
 
 
-class PodTopologySpreadState(PluginState):
+class PodTopologySpreadState(PluginCycleState):
     """State of the plugin for one cycle."""
 
     def __init__(self, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
         self._args = args
         self._snapshot = snapshot
         self._classes: dict[PodClass, ClassConstraints | None] = {}
-        self._moved = PodMoves()
+        self._moved = CyclePodChanges()
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns True for a class with constraints."""
@@ -104,12 +104,12 @@ class PodTopologySpreadState(PluginState):
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Records the pod; a class counts it at its next evaluation."""
-        self._moved.moves.append((pod_class, row, 1))
+        self._moved.changes.append((pod_class, row, 1))
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
         """Pods that are terminating do not count."""
         if not terminating:
-            self._moved.moves.append((pod_class, row, sign))
+            self._moved.changes.append((pod_class, row, sign))
 
     def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Removes the record of the pod."""
@@ -127,6 +127,6 @@ class PodTopologySpreadState(PluginState):
                 spread = ClassConstraints(pod_class, self._args, self._snapshot)
                 self._classes[pod_class] = spread if spread.hard or spread.soft else None
         spread_of = self._classes[pod_class]
-        if spread_of is not None and spread_of.upto < len(self._moved.moves):
+        if spread_of is not None and spread_of.upto < len(self._moved.changes):
             self._moved.catch_up(spread_of)
         return spread_of

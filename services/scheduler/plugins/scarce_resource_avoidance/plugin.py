@@ -14,7 +14,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
@@ -30,7 +30,7 @@ class ScarceResourceAvoidance(Plugin):
     def __init__(self, scarce: frozenset[str]) -> None:
         self.scarce = scarce
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """The state; its scores depend on node objects alone."""
         return NodeOnlyState(self, snapshot.table, _requested, None, self._score)
 

@@ -11,7 +11,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
@@ -32,7 +32,7 @@ class SchedulingHint(Plugin):
     def __init__(self, max_nodes: int = MAX_HINT_NODES) -> None:
         self.max_nodes = max_nodes
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """The state; its filter results depend on the names of nodes alone."""
         return NodeOnlyState(self, snapshot.table, _named, self._evaluate, None)
 

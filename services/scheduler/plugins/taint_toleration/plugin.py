@@ -14,7 +14,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
@@ -38,7 +38,7 @@ class TaintToleration(Plugin):
     def __init__(self) -> None:
         self._numbers: dict[Taint, int] = {}
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Raw score: the number of PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
         return NodeOnlyState(self, snapshot.table, tolerations_of, self._evaluate, _count_soft)
 

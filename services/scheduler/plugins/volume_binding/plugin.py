@@ -18,20 +18,20 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState, Preparation
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState, Preparation
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
-from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
+from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_binding import SPEC
-from services.scheduler.plugins.volume_binding.volume_match import (
-    VolumePreparation,
+from services.scheduler.plugins.volume_binding.find_volumes import (
     can_provision,
     free_volumes,
     reachable,
     requested_bytes,
 )
+from services.scheduler.plugins.volume_binding.volume_preparation import VolumePreparation
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.storage import SELECTED_NODE, Claim
 
@@ -47,7 +47,7 @@ class VolumeBinding(Plugin):
 
     spec: ClassVar[PluginSpec] = SPEC
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter results are those of `evaluate`."""
         return VolumeBindingState(snapshot)
 
@@ -63,7 +63,7 @@ class VolumeBinding(Plugin):
         return True
 
 
-class VolumeBindingState(ClaimsPluginState):
+class VolumeBindingState(ClaimsCycleState):
     """The plugin for one cycle.
 
     Attributes:

@@ -10,13 +10,13 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.plugins.helper.volume_index import Disk, VolumeIndex, change, disks_of
-from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
+from services.scheduler.plugins.helper.volume_cycle_state_base import VolumeCycleState
+from services.scheduler.plugins.helper.volume_ref_counts import Disk, VolumeRefCounts, change, disks_of
 from services.scheduler.plugins.volume_restrictions import SPEC
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
@@ -32,11 +32,11 @@ class VolumeRestrictions(Plugin):
 
     def new_cache(self) -> PluginCache:
         """The claims and disks in use."""
-        return VolumeIndex()
+        return VolumeRefCounts()
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter results 1: a disk; 2: a claim."""
-        assert isinstance(plugin_cache, VolumeIndex), "the index hands back what new_cache made"
+        assert isinstance(plugin_cache, VolumeRefCounts), "the index hands back what new_cache made"
         return VolumeRestrictionsState(snapshot, plugin_cache)
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -44,10 +44,10 @@ class VolumeRestrictions(Plugin):
         return (Reason(_CODES[result]),)
 
 
-class VolumeRestrictionsState(VolumePluginState):
+class VolumeRestrictionsState(VolumeCycleState):
     """State of the plugin for one cycle."""
 
-    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeIndex) -> None:
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeRefCounts) -> None:
         super().__init__(snapshot)
         self._plugin_cache = plugin_cache
         self._claims: dict[str, int] = {}  # change of the number of pods that use it since the cycle began

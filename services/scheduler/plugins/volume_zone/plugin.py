@@ -11,15 +11,15 @@ from typing import ClassVar
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.cache.label_index import ABSENT
+from services.scheduler.cache.node_label_columns import ABSENT
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.volume_claims import claims_of
-from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
+from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_zone import SPEC
 from services.scheduler.state.pod_class import PodClass
 from shared.kube.selectors import Requirement
@@ -38,7 +38,7 @@ class VolumeZone(Plugin):
 
     spec: ClassVar[PluginSpec] = SPEC
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter result 1: another zone."""
         return _VolumeZoneState(snapshot)
 
@@ -51,7 +51,7 @@ class VolumeZone(Plugin):
         return True
 
 
-class _VolumeZoneState(ClaimsPluginState):
+class _VolumeZoneState(ClaimsCycleState):
     """State of the plugin for one cycle."""
 
     def evaluate(self, pod_class: PodClass) -> Int64 | None:

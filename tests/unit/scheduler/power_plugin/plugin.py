@@ -7,7 +7,7 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
@@ -27,7 +27,7 @@ class NodePower(Plugin):
     def new_cache(self) -> PluginCache:
         return PowerCache()
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:
         assert isinstance(plugin_cache, PowerCache)
         watts = np.array([plugin_cache.watts.get(row, 0) for row in range(snapshot.size)], np.int64)
         return PowerState(watts, self.min_watts)
@@ -50,7 +50,7 @@ class PowerCache(PluginCache):
         return {"watts": self.watts.get(row, 0)}
 
 
-class PowerState(PluginState):
+class PowerState(PluginCycleState):
     def __init__(self, watts: Int64, min_watts: int) -> None:
         self._watts = watts
         self._min_watts = min_watts

@@ -1,6 +1,6 @@
 """Base class of a plugin's working copy for one cycle.
 
-In a cycle, pods are placed one after the other; `PluginState.place` counts each of them. Which of the abilities
+In a cycle, pods are placed one after the other; `PluginCycleState.place` counts each of them. Which of the abilities
 below a plugin has is declared in its PluginSpec, and only those are used. All filter results and scores are integers
 as upstream's.
 
@@ -37,7 +37,7 @@ class Preparation(ABC):
         """Events of the cycle that request the writes."""
 
 
-class PluginState:
+class PluginCycleState:
     """A plugin's working copy for one cycle. The defaults pass every node, score nothing and count nothing."""
 
     # Filter and score
@@ -124,7 +124,7 @@ class PluginState:
         """Returns True where `after_one_more` has a result for the class and for all that differ from it in amounts alone."""
         return False
 
-    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "PluginState | None":  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "PluginCycleState | None":  # noqa: ARG002
         """The state with one more pod of the class on each node; None where that cannot be predicted.
 
         It need not hold for nodes that are `unpredictable`. A plugin that reserves does so on these alone.

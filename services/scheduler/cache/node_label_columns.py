@@ -12,7 +12,7 @@ ABSENT = -1
 """Number of a label that a node does not have."""
 
 
-class LabelColumns:
+class NodeLabelColumns:
     """The number of each node's value, per label key that a selector has named.
 
     A column is created when a selector first names its key; labels that no selector names cost nothing.

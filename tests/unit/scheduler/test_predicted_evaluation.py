@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cycle.lookahead import MIN_PODS
+from services.scheduler.cycle.predicted_evaluation import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord

@@ -54,7 +54,7 @@ def _disks(volume: Volume) -> list[Disk]:
     return found
 
 
-class VolumeIndex(PluginCache):
+class VolumeRefCounts(PluginCache):
     """Counts of the uses.
 
     Attributes:

@@ -8,7 +8,7 @@ import numpy as np
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
@@ -82,5 +82,5 @@ async def test_a_standby_has_an_index_ready_that_decides_what_a_new_one_would() 
     standing_by.cancel()
     assert replica.prepared is first, "brought up to date, not made anew"
     ready = decide(first.cache, world.now_ns, 16)
-    assert ready == decide(SchedulingCache(world.view, config_of(world.view).profiles), world.now_ns, 16)
+    assert ready == decide(CycleInputs(world.view, config_of(world.view).profiles), world.now_ns, 16)
     assert len(ready) == 4  # the cycle and its three pods

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import LoadTerm
-from services.scheduler.kernels.load import exceeded_limits, load_scores
+from services.scheduler.kernels.node_load import exceeded_limits, load_scores
 from services.scheduler.kernels.tiles import Int64, Rows, selected
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FILTER, PROD, PROD_POD, SCORE

@@ -7,7 +7,7 @@ from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRe
 from services.scheduler.state.pod_class import PodClass
 
 
-class ClassRequirements:
+class PodClassRequirements:
     """The requirements of a class, with a key that is equal for equal ones."""
 
     def __init__(self, requirements: PodRequirements) -> None:
@@ -35,12 +35,12 @@ class RequirementsByClass:
         """
         self._default_bind = default_bind
 
-    def of(self, pod_class: PodClass) -> ClassRequirements | Rejection | None:
+    def of(self, pod_class: PodClass) -> PodClassRequirements | Rejection | None:
         """The requirements of a class; None for one without any requests."""
         try:
-            found: ClassRequirements | Rejection | None = pod_class.cached[self]
+            found: PodClassRequirements | Rejection | None = pod_class.cached[self]
         except KeyError:
             requirements = read_requirements(pod_class.pod, pod_class.request, self._default_bind)
-            found = ClassRequirements(requirements) if isinstance(requirements, PodRequirements) else requirements
+            found = PodClassRequirements(requirements) if isinstance(requirements, PodRequirements) else requirements
             pod_class.cached[self] = found
         return found

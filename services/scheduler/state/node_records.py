@@ -1,4 +1,4 @@
-"""Records of nodes and reports in the State, and the set of names that a cache has yet to read."""
+"""Records of nodes and of their NodeMetrics in the State."""
 
 from typing import NamedTuple
 
@@ -22,15 +22,3 @@ class MetricRecord(NamedTuple):
 
     metric: NodeMetric
     updated: str
-
-
-class DirtySet:
-    """The names that changed since a cache last settled, each once, in order of the first change."""
-
-    __slots__ = ("metrics", "nodes", "objects", "pods")
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, None] = {}
-        self.objects: dict[tuple[str, str], None] = {}  # (resource, key)
-        self.metrics: dict[str, None] = {}
-        self.pods: dict[str, None] = {}

@@ -1,6 +1,6 @@
 """Filter results that depend on the topology domain of a node."""
 
-from services.scheduler.kernels.compiled import compiled
+from services.scheduler.kernels.numba_compile import compiled
 from services.scheduler.kernels.tiles import Int64
 
 WHERE_ANY, WHERE_NONE = 1, 0

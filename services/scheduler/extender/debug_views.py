@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 
 Json = dict[str, Any]
 
 
-def node_info(cache: SchedulingCache, name: str) -> Json | None:
+def node_info(cache: CycleInputs, name: str) -> Json | None:
     """Returns the node's allocatable amounts, those requested of it and the rest; None when there is no such node."""
     cache.settle()
     table = cache.table
@@ -53,7 +53,7 @@ def failures(query: EvaluationQuery, names: Mapping[str, int]) -> Json:
     return {name: query.rejection(name)[0] for name in sorted(names) if name and not query.feasible(name)}
 
 
-def plugin_views(cache: SchedulingCache) -> dict[str, Callable[[str], Json | None]]:
+def plugin_views(cache: CycleInputs) -> dict[str, Callable[[str], Json | None]]:
     """Returns route below /apis/v1/plugins/ -> view of a node, for the plugins that declare one."""
     views: dict[str, Callable[[str], Json | None]] = {}
     for plugin, plugin_cache in cache.plugin_caches.items():
@@ -62,7 +62,7 @@ def plugin_views(cache: SchedulingCache) -> dict[str, Callable[[str], Json | Non
     return views
 
 
-def _of_node(cache: SchedulingCache, view_of: Callable[[int], Json]) -> Callable[[str], Json | None]:
+def _of_node(cache: CycleInputs, view_of: Callable[[int], Json]) -> Callable[[str], Json | None]:
     def view(name: str) -> Json | None:
         cache.settle()
         row = cache.table.rows.get(name)

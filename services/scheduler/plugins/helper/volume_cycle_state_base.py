@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_class import PodClass
 
 
-class VolumePluginState(PluginState):
+class VolumeCycleState(PluginCycleState):
     """State of a plugin that concerns pods with volumes only."""
 
     def __init__(self, snapshot: CycleSnapshot) -> None:
@@ -20,7 +20,7 @@ class VolumePluginState(PluginState):
         return bool(pod_class.pod.spec.volumes)
 
 
-class ClaimsPluginState(VolumePluginState, ABC):
+class ClaimsCycleState(VolumeCycleState, ABC):
     """State of a plugin whose filter results no placement of the cycle changes: they are computed once for a class of pods."""
 
     def __init__(self, snapshot: CycleSnapshot) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from services.scheduler.state.quota_view import QuotaView
 
 
-class OwnQuota:
+class PreemptorQuota:
     """The quota of a preempting pod, to which its victims are restricted."""
 
     def __init__(self, view: QuotaView, quota: str, short: Mapping[str, int]) -> None:

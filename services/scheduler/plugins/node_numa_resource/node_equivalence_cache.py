@@ -12,10 +12,10 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
-from services.scheduler.plugins.node_numa_resource.class_requirements import ClassRequirements
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
+from services.scheduler.plugins.node_numa_resource.pod_class_requirements import PodClassRequirements
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 
 MAX_CLASSES = 64
@@ -34,7 +34,7 @@ class CachedNode:
     """A state with the cached admissions of classes.
 
     Attributes:
-        number: identifies the state within its NodeStates; it is positive, and never used again.
+        number: identifies the state within its NodeEquivalenceCache; it is positive, and never used again.
     """
 
     def __init__(self, node: NumaNode, number: int) -> None:
@@ -42,7 +42,7 @@ class CachedNode:
         self.number = number
         self._admissions: dict[Hashable, NodeAdmission] = {}
 
-    def admission(self, class_requirements: ClassRequirements, strategies: Strategies) -> NodeAdmission:
+    def admission(self, class_requirements: PodClassRequirements, strategies: Strategies) -> NodeAdmission:
         """The admission of a class to a node in this state."""
         admission = self._admissions.get(class_requirements.key)
         if admission is None:
@@ -61,7 +61,7 @@ class _Transition(NamedTuple):
     after: CachedNode
 
 
-class NodeStates:
+class NodeEquivalenceCache:
     """The states that nodes are in, and the last ones that nodes were in."""
 
     def __init__(self) -> None:

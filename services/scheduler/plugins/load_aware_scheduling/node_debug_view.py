@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from services.scheduler.plugins.load_aware_scheduling.assigned_pod_load import PodShare
 from services.scheduler.plugins.load_aware_scheduling.load_cache import CountedPod, LoadCache
-from services.scheduler.plugins.load_aware_scheduling.node_metric_report import PodShare, Vector
+from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Vector
 from shared.kube.instants import instant_text
 
 

@@ -15,7 +15,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins, Scoring
 from services.scheduler.cycle.fused_scoring import FusedScoring
 from services.scheduler.framework.plugin import normalized
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.score_terms import ScoreTerm
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import close, note_refusals
@@ -26,7 +26,7 @@ MIN_PODS = 12
 """Minimum number of equal pods in a cycle for which looking ahead pays."""
 
 
-class Lookahead(NamedTuple):
+class PredictedEvaluation(NamedTuple):
     """The nodes with one more pod of the class each.
 
     Attributes:
@@ -44,7 +44,7 @@ class Lookahead(NamedTuple):
         return self.unpredicted is None or not self.unpredicted[row]
 
 
-def compute_lookahead(
+def predict_evaluation(
     active: ActivePlugins,
     pod_class: PodClass,
     snapshot: CycleSnapshot,
@@ -53,7 +53,7 @@ def compute_lookahead(
     scorers: Sequence[Scoring],
     raw: Sequence[Int64 | None],
     highest: Sequence[int],
-) -> Lookahead | None:
+) -> PredictedEvaluation | None:
     """Predicts one pod ahead. Returns None when a plugin cannot, or normalises by the scores of other nodes.
 
     Args:
@@ -94,7 +94,7 @@ def compute_lookahead(
             return None
         total += scores * weight
     close(total, later_by)
-    return Lookahead(later_by, result, total, _unpredicted(active, pod_class))
+    return PredictedEvaluation(later_by, result, total, _unpredicted(active, pod_class))
 
 
 def _unpredicted(active: ActivePlugins, pod_class: PodClass) -> Bools | None:
@@ -103,5 +103,5 @@ def _unpredicted(active: ActivePlugins, pod_class: PodClass) -> Bools | None:
     return np.logical_or.reduce(masks) if masks else None
 
 
-def _after(state: PluginState, pod_class: PodClass, fuller: CycleSnapshot) -> PluginState | None:
+def _after(state: PluginCycleState, pod_class: PodClass, fuller: CycleSnapshot) -> PluginCycleState | None:
     return state.after_one_more(pod_class, fuller)

@@ -7,8 +7,8 @@ Source: spec/scheduler-core.md 2.7.
 from collections.abc import Iterable, Iterator, Sequence
 
 from services.scheduler.cache.disruption_budgets import Victim
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
-from services.scheduler.cycle.scheduling_cache import SchedulingCache
 from services.scheduler.framework.victim_selection import Candidate
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
@@ -45,7 +45,7 @@ def nomination(
 
 
 def consequences(
-    cache: SchedulingCache,
+    cache: CycleInputs,
     cycle: CyclePreemptions,
     pod: PodRecord,
     pod_class: PodClass,
@@ -59,7 +59,7 @@ def consequences(
 
 
 def _consequences(
-    cache: SchedulingCache,
+    cache: CycleInputs,
     cycle: CyclePreemptions,
     pod: PodRecord,
     pod_class: PodClass,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.arguments import Load
-from services.scheduler.kernels.compiled import compiled, inlined
+from services.scheduler.kernels.numba_compile import compiled, inlined
 from services.scheduler.kernels.resources import percents
 from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile, at
 

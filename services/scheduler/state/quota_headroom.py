@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     charged: bool = False
 
 
-class QuotaCapacity:
+class QuotaHeadroom:
     """Used and usable amounts by quota.
 
     Attributes:

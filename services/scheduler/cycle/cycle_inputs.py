@@ -18,7 +18,7 @@ from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import waits_for_quota
 
 
-class SchedulingCache(ClusterCache):
+class CycleInputs(ClusterCache):
     """The cluster cache with the pods that wait for one of the profiles.
 
     Attributes:

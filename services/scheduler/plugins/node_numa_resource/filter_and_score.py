@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.plugin_state import PluginState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
 from services.scheduler.kernels.resources import allocation_scores
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
-from services.scheduler.plugins.node_numa_resource.class_requirements import RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
+from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection
-from services.scheduler.plugins.node_numa_resource.policies import MOST
-from services.scheduler.plugins.node_numa_resource.rejection_numbers import CycleRejections
+from services.scheduler.plugins.node_numa_resource.policy_names import MOST
+from services.scheduler.plugins.node_numa_resource.rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, Strategies, score
 from services.scheduler.plugins.node_numa_resource.singly_evaluated import SinglyEvaluated
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 
 
-class NumaState(PluginState):
+class NumaState(PluginCycleState):
     """State of NodeNUMAResource for one cycle."""
 
     def __init__(
@@ -87,7 +87,7 @@ class NumaState(PluginState):
             return None
         count = len(self._alive[rows])
         if isinstance(class_requirements, Rejection):
-            return np.full(count, self._rejections.number(class_requirements), np.int64)
+            return np.full(count, self._rejections.id_of(class_requirements), np.int64)
         singly = self._singly_evaluated(class_requirements.requirements)
         if singly is None or not (singly := singly[rows]).any():
             return None
@@ -102,7 +102,7 @@ class NumaState(PluginState):
         if class_requirements is None:
             return 0
         if isinstance(class_requirements, Rejection):
-            return self._rejections.number(class_requirements)
+            return self._rejections.id_of(class_requirements)
         return (
             self._singly.filter_at(class_requirements, row)
             if self._is_singly_evaluated(class_requirements.requirements, row)
@@ -141,7 +141,7 @@ class NumaState(PluginState):
             return False
         return self._singly_evaluated(class_requirements.requirements) is not self._alive
 
-    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginCycleState | None:
         """The state with one more pod of the class on every node that is not `unpredictable`, and these alone."""
         if not self.can_predict(pod_class):
             return None
@@ -162,7 +162,7 @@ class NumaState(PluginState):
         admission = self._singly.admission(class_requirements, row)
         allocation = admission.reserve()
         if isinstance(allocation, Rejection):
-            return self._rejections.number(allocation)
+            return self._rejections.id_of(allocation)
         if not admission.allocates:
             return {}
         if admission.annotations is None or admission.annotations[0] is not pod_class:

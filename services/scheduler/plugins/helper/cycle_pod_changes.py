@@ -1,0 +1,73 @@
+"""Pods that a cycle has placed and removed, counted by each class of a cross-node plugin when it is read next."""
+
+from abc import ABC, abstractmethod
+
+from services.scheduler.state.pod_class import PodClass
+
+PodChange = tuple[PodClass, int, int]
+"""(class, row, +1 for a pod more, -1 for a pod less)."""
+
+
+class PodChangeCounter(ABC):
+    """Counts for one class.
+
+    Attributes:
+        upto: number of changes that are counted; within `count` and `undo_count`, of those before that one.
+    """
+
+    upto: int
+
+    def __init__(self) -> None:
+        self.upto = 0
+
+    @abstractmethod
+    def count(self, change: PodChange) -> None:
+        """Counts the next change."""
+
+    @abstractmethod
+    def undo_count(self, change: PodChange) -> None:
+        """Undoes the last `count` that is not undone yet."""
+
+
+class CyclePodChanges:
+    """The changes of a cycle, oldest first.
+
+    A change that is undone is removed from the list, and from the counts of the classes that have counted it: to the
+    others it has never happened, so trying and undoing costs them nothing.
+
+    Attributes:
+        changes: those that are not undone.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[PodChange] = []
+        self._counters: dict[int, set[PodChangeCounter]] = {}  # `upto`, above 0 -> the counters that are there
+
+    def __bool__(self) -> bool:
+        """Returns True while there are changes."""
+        return bool(self.changes)
+
+    def catch_up(self, counter: PodChangeCounter) -> None:
+        """Counts the changes since the counter's last call."""
+        changes, counters, upto = self.changes, self._counters, counter.upto
+        if upto:
+            counters[upto].remove(counter)
+            if not counters[upto]:
+                del counters[upto]
+        for place in range(upto, len(changes)):
+            counter.upto = place
+            counter.count(changes[place])
+        counter.upto = len(changes)
+        counters.setdefault(len(changes), set()).add(counter)
+
+    def undo(self) -> None:
+        """Undoes the last change."""
+        counters = self._counters.pop(len(self.changes), None)
+        change = self.changes.pop()
+        if counters is None:
+            return
+        for counter in counters:
+            counter.upto -= 1
+            counter.undo_count(change)
+        if self.changes:
+            self._counters.setdefault(len(self.changes), set()).update(counters)
