@@ -1,6 +1,6 @@
 """The interface of a service's State: a pure fold over the contexts it follows."""
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from shared.events import RecordedEvent
 
@@ -26,4 +26,15 @@ class State(Protocol):
 
     def restore(self, data: bytes) -> None:
         """Restores the result of `encode`; called once, on a new State."""
+        ...
+
+
+@runtime_checkable
+class BeginsLate(Protocol):
+    """A State that keeps something of one context until another context explains it."""
+
+    def history_begins(self, context: str, seq: int) -> None:
+        """Forgets what waits for events of a context up to `seq`: those that still hold have been folded, the others have
+        left the log.
+        """
         ...

@@ -19,6 +19,7 @@ WRITERS = (
     "koord_extend(text, bigint)",
     "koord_end_silent_writer(text, interval)",
     "koord_drop_partition(text, text)",
+    "koord_expired_partition(text, interval, bigint)",
 )
 """Functions that check whether their caller writes the context they are about."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from prometheus_client import Counter, Gauge
 
+from services.audit.carry_forward import CARRY_FORWARD
 from services.audit.checkpoint_drafts import checkpoint_drafts, next_checkpoint_ns
 from services.audit.checkpoint_files import text_of, write_files
 from services.audit.checkpoint_signing import Signer
@@ -169,5 +170,6 @@ SERVICE = Service(
     settings=AuditSettings,
     new_state=AuditState,
     lead=lead,
+    carry_forward=CARRY_FORWARD,
     serves={f"{READ}.*": SubjectResponder(answer)},
 )

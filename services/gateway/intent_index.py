@@ -106,6 +106,11 @@ class IntentIndex:
         if isinstance(desired, DesiredState):
             self._set_result(cause, desired, result)
 
+    def forget_early_outcomes(self, context: str, seq: int) -> None:
+        """Forgets outcomes of intents of a context up to a seq, which will not be read any more."""
+        for cause in [cause for cause in self.early_outcomes if cause.context == context and cause.seq <= seq]:
+            del self.early_outcomes[cause]
+
     def _set_result(self, cause: Cause, desired: DesiredState, result: int) -> None:
         """Files a newest desired state by its result: as applied, as suppressed, or not at all if it has ended."""
         if result not in (ENDED, APPLIED):

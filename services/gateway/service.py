@@ -6,6 +6,7 @@ import logging
 import stamina.instrumentation
 
 from services.gateway import permissions
+from services.gateway.carry_forward import CARRY_FORWARD
 from services.gateway.effects import outcome_events, outcomes_from_state
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
@@ -22,7 +23,6 @@ from services.gateway.webhooks.lifecycle import WebhookLifecycle, lifespan
 from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import (
-    DELETED_BY,
     OBSERVATIONS,
     OUTCOMES,
     AdmissionMissed,
@@ -231,7 +231,7 @@ SERVICE = Service(
     new_state=GatewayState,
     lead=lead,
     serves={SUBJECT: permissions.serve},
-    carries_forward=DELETED_BY,
+    carry_forward=CARRY_FORWARD,
     lifespan=lifespan,
 )
 """The gateway. A context that begins to append intents is declared, and added to `follows` with `ANY_INTENTS`."""

@@ -91,6 +91,10 @@ class GatewayState:
         self.admission.apply(event)
         self.positions[record.context] = record.seq
 
+    def history_begins(self, context: str, seq: int) -> None:
+        """Forgets outcomes of intents that have left their log: see `shared.fold.BeginsLate`."""
+        self.intents.forget_early_outcomes(context, seq)
+
     # -- observations
 
     def pod(self, key: str, uid: str) -> ObservedPod | None:

@@ -28,7 +28,6 @@ from shared.kube.instants import SECOND
 from shared.runtime import failpoints
 from shared.runtime.gc_pause import uncollected
 from shared.runtime.http_server import Ports
-from shared.runtime.retention import Retention
 from shared.runtime.service import Runtime, Service
 
 
@@ -151,6 +150,5 @@ SERVICE = Service(
     new_state=new_state,
     lead=lead,
     lifespan=lifespan,
-    retention=Retention(days=36_500, carries_forward=False),
 )
 """The quota ledger. Its balances are sums over its whole log, so the log is kept; it is small."""

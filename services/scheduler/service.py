@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
+from services.scheduler.carry_forward import CARRY_FORWARD
 from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
@@ -194,5 +195,6 @@ SERVICE = Service(
     new_state=ClusterView,
     lead=lead,
     stand_by=stand_by,
+    carry_forward=CARRY_FORWARD,
     lifespan=serving,
 )

@@ -16,7 +16,7 @@ from services.simulator.manifest import CHANGES, MANIFEST, SUBJECT
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import ANY_INTENTS, INTENTS, SimulatorState
 from services.simulator.timers import Timers
-from shared.events.cluster import DELETED_BY, OBSERVATIONS, OUTCOMES
+from shared.events.cluster import OBSERVATIONS, OUTCOMES
 from shared.events.log import WriterStarted
 from shared.runtime.service import Runtime, Service
 
@@ -136,7 +136,6 @@ def simulator() -> Service:
         lead=partial(lead, queue),
         serves={f"{SUBJECT}.{verb}": partial(change, queue, verb) for verb in CHANGES}
         | {f"{SUBJECT}.get": get, f"{SUBJECT}.list": list_},
-        carries_forward=DELETED_BY,
     )
 
 

@@ -7,6 +7,7 @@ from itertools import islice
 
 from prometheus_client import Counter, Gauge
 
+from services.slo_controller.carry_forward import CARRY_FORWARD
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
 from services.slo_controller.manifest import MANIFEST
@@ -140,5 +141,6 @@ SERVICE = Service(
     settings=SloSettings,
     new_state=SloState,
     lead=lead,
+    carry_forward=CARRY_FORWARD,
 )
 """The SLO controller: overcommitment, NodeSLO and NodeMetric."""

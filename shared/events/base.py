@@ -3,7 +3,7 @@
 An event's `data` in the log is its JSON, tag first. The envelope (context, seq, time, actor, cause) is `RecordedEvent`.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -33,6 +33,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
     def type_name(cls) -> str:
         """The tag under which this type is stored."""
         return str(cls.__struct_config__.tag)
+
+
+EventT = TypeVar("EventT", bound=Event)
+
+
+def without_basis(event: EventT) -> EventT:
+    """Returns an event without the basis of its append, as all but the first of an append have it."""
+    if event.seen is None and event.now_ns is None and event.config is None:
+        return event
+    return msgspec.structs.replace(event, seen=None, now_ns=None, config=None)
 
 
 class Cause(msgspec.Struct, frozen=True, order=True, gc=False):

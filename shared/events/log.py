@@ -58,13 +58,17 @@ class ConfigRejected(Event, frozen=True, tag="koord.log.ConfigRejected.v1"):
 
 
 class CarriedForward(Event, frozen=True, tag="koord.log.CarriedForward.v1"):
-    """A live object's last event, appended again because the partition that held it is dropped. Folds get the event
-    itself.
+    """An event that still holds, appended again because the partition that held it is dropped.
+
+    A fold that begins at the oldest kept event gets these events first, as they were: with their own seq, instant and
+    cause. Whoever has folded the event itself ignores this copy.
 
     Attributes:
         name: key of the event.
-        original: its former `context/seq`; no longer in the log.
-        event: the event as it was, with its type.
+        original: its `context/seq`; no longer in the log.
+        event: the event as it was, with its type; with the positions that its append rested on.
+        at_us: instant of its append, microseconds since the epoch.
+        cause: its cause, `context/seq`; empty for none.
     """
 
     KEY: ClassVar[str] = "name"
@@ -72,3 +76,5 @@ class CarriedForward(Event, frozen=True, tag="koord.log.CarriedForward.v1"):
     name: str
     original: str
     event: msgspec.Raw
+    at_us: int = 0
+    cause: str = ""

@@ -1,6 +1,7 @@
 """Decodes events of the declared types, one by one or a page at a time; old versions through their upcasters.
 
-An event that retention has carried forward (`CarriedForward`) is decoded as the event itself.
+An event that retention has carried forward (`CarriedForward`) passes: only a fold that begins behind the event itself
+reads it (`original`).
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 from shared.errors import KoordError
-from shared.events import UPCASTERS, Event
+from shared.events import UPCASTERS, Cause, Event, RecordedEvent
 from shared.events.log import CarriedForward
 
 
@@ -33,7 +34,7 @@ class Codec:
     def __init__(self, kinds: Sequence[type[Event]]) -> None:
         declared = {kind.type_name(): kind for kind in kinds}
         old = {name: upcaster.read for name, upcaster in UPCASTERS.items() if upcaster.to in kinds}
-        self.declared = frozenset({*declared, *old, CarriedForward.type_name()})
+        self.declared = frozenset({*declared, *old})
         self.names = sorted(self.declared)
         self._decoders = {name: msgspec.json.Decoder(kind) for name, kind in declared.items()}
         self._upcasters = old
@@ -45,25 +46,27 @@ class Codec:
         self._page = msgspec.json.Decoder(list[union])
 
     def one(self, name: str, data: bytes) -> Event | None:
-        """Decodes an event; None when its type is not declared. A carried-forward event is decoded as itself."""
+        """Decodes an event; None when its type is not declared."""
         decoder = self._decoders.get(name)
         if decoder is not None:
             return decoder.decode(data)
-        if name == CarriedForward.type_name():
-            return self.carried_forward(msgspec.json.decode(data, type=CarriedForward))
         upcaster = self._upcasters.get(name)
         return upcaster(msgspec.json.decode(data)) if upcaster else None
 
-    def carried_forward(self, event: CarriedForward) -> Event | None:
-        """Decodes the event that was carried forward; None when its type is not declared."""
-        original = bytes(event.event)
-        return self.one(msgspec.json.decode(original, type=_Tagged).type, original)
+    def original(self, copy: CarriedForward) -> RecordedEvent | None:
+        """Returns the event that was carried forward, as it was recorded; None when its type is not declared."""
+        data = bytes(copy.event)
+        event = self.one(msgspec.json.decode(data, type=_Tagged).type, data)
+        if event is None:
+            return None
+        place = Cause.parse(copy.original)
+        cause = Cause.parse(copy.cause) if copy.cause else None
+        return RecordedEvent(place.context, place.seq, event, copy.at_us * 1000, cause)
 
     def page(self, data: bytes | memoryview) -> Sequence[Event | None]:
-        """Decodes a page of events from their JSON texts joined by commas; None for a carried-forward one that is not
-        declared.
+        """Decodes a page of events from their JSON texts joined by commas.
 
-        One call decodes a page of current versions; old versions and carried-forward events are decoded one by one.
+        One call decodes a page of current versions; old versions are decoded one by one.
         """
         try:
             decoded: list[Event] = self._page.decode(b"[" + data + b"]")

@@ -13,12 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-import msgspec
-
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import RecordedEvent
-from shared.events.log import CarriedForward
 from shared.fold import State
 from shared.log import announcements
 from shared.log.batch_decoding import decoded
@@ -232,9 +229,7 @@ class Follower:
         stands = self._projection.positions[self._own].seq
         if position.seq <= stands:  # a poll has read the commit already
             return
-        left = [
-            declared for record in records if record.seq > stands and (declared := self._declared(record)) is not None
-        ]
+        left = [record for record in records if record.seq > stands and type(record.event) in self._own_kinds]
         try:
             self._take(self._own, left, position)
         except Unreadable as error:
@@ -306,15 +301,6 @@ class Follower:
                     context.resumes = True
                     asyncio.get_running_loop().call_soon(self._apply_waiting, name)
                 return
-
-    def _declared(self, record: RecordedEvent) -> RecordedEvent | None:
-        """Returns a record of our own as any follower reads it: None when its type is not declared, a carried-forward
-        event as itself.
-        """
-        if isinstance(record.event, CarriedForward):
-            event = self._codecs[record.context].carried_forward(record.event)
-            return None if event is None else msgspec.structs.replace(record, event=event)
-        return record if type(record.event) in self._own_kinds else None
 
     def _take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
         self._projection.take(name, records, end)

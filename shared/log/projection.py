@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from shared.events import Event, RecordedEvent
-from shared.fold import State
+from shared.fold import BeginsLate, State
 from shared.log.codec import Codec, Unreadable
 from shared.log.position import LogRewound, Position
 from shared.log.reader import LogReader, MissingEvents, Page
@@ -107,8 +107,21 @@ class Projection:
                         raise
                     missed = position
                     continue
-                log.warning("the fold begins at the oldest kept event", extra={"context": name, "seq": begin.seq + 1})
-                self.positions[name] = self.folded_positions[name] = begin
+                await self._begin(name, begin)
+
+    async def _begin(self, name: str, begin: Position) -> None:
+        """Begins behind what retention has dropped, with the events of it that were carried forward."""
+        records = await self._reader.carried_forward(name, begin.seq, self._codecs[name], self._skipped[name])
+        if await self._reader.oldest(name) != begin or self.positions[name].seq:
+            return  # one more partition was dropped meanwhile: what that held is carried forward too
+        log.warning(
+            "the fold begins at the oldest kept event",
+            extra={"context": name, "seq": begin.seq + 1, "carried_forward": len(records)},
+        )
+        self.positions[name] = begin
+        self._fold(name, records, begin)
+        if isinstance(self.state, BeginsLate):
+            self.state.history_begins(name, begin.seq)
 
     def _take_page(self, name: str, page: Page) -> None:
         stands = self.positions[name].seq

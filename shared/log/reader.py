@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select
 
 from shared.errors import KoordError
 from shared.events import Cause, Event, RecordedEvent
+from shared.events.log import CarriedForward
 from shared.log.codec import Codec, Unreadable
 from shared.log.database import Database, driver
 from shared.log.position import UNKNOWN, LogRewound, Position
@@ -151,6 +152,38 @@ class LogReader:
         if first is None or first == 1:
             return Position()
         return Position(first - 1, UNKNOWN) if rows and first % rows == 0 else None
+
+    async def carried_forward(
+        self, context: str, upto: int, codec: Codec, skipped: Collection[int] = ()
+    ) -> list[RecordedEvent]:
+        """Returns the declared events up to `upto` that were carried forward when their partitions were dropped, in the
+        order in which they were recorded.
+
+        A fold that begins behind `upto` begins with them. An event that was carried forward more than once comes once.
+        """
+        found: dict[int, RecordedEvent] = {}
+        after = 0
+        while page := await self._copies(context, after):
+            for seq, data in page:
+                if seq in skipped:
+                    continue
+                try:
+                    record = codec.original(msgspec.json.decode(data, type=CarriedForward))
+                except Exception as error:  # any exception of a decoder or an upcaster means that it cannot be read
+                    raise Unreadable(context, seq, error) from error
+                if record is not None and record.seq <= upto:
+                    found[record.seq] = record
+            after = page[-1][0]
+        return [found[seq] for seq in sorted(found)]
+
+    async def _copies(self, context: str, after: int) -> Sequence[tuple[int, bytes]]:
+        """Returns a page of the CarriedForward rows behind a seq, by the index over the rare types."""
+        events = log_of(context)
+        kind = literal(CarriedForward.type_name(), literal_execute=True)  # a constant, so that the index is seen to fit
+        query = select(events.c.seq, events.c.data).where(events.c.type == kind, events.c.seq > after)
+        async with self.database.reading() as connection:
+            rows = (await connection.execute(query.order_by(events.c.seq).limit(PAGE))).all()
+        return [(row.seq, row.data) for row in rows]
 
     async def last_seen(self, context: str) -> dict[str, int]:
         """Returns the positions that the last append of a context rested on: context -> seq. Empty when nothing was
@@ -330,3 +363,11 @@ def recorded(row: Row, event: Event) -> RecordedEvent:
     return RecordedEvent(
         row.context, row.seq, event, at_us(row.at) * 1000, Cause.parse(row.cause) if row.cause else None
     )
+
+
+def read_record(row: Row, codec: Codec) -> RecordedEvent | None:
+    """Returns the recorded event of a row, or the one of which the row is a copy; None when its type is not declared."""
+    if row.type == CarriedForward.type_name():
+        return codec.original(msgspec.json.decode(row.data, type=CarriedForward))
+    event = codec.one(row.type, row.data)
+    return None if event is None else recorded(row, event)

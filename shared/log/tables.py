@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, SmallInteger, Table, Text, text
+from sqlalchemy import BigInteger, Column, Index, Interval, LargeBinary, MetaData, SmallInteger, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
 
 metadata = MetaData()
@@ -39,6 +39,23 @@ contexts = Table(
     metadata,
     Column("context", Text, primary_key=True),
     Column("partition_rows", BigInteger, nullable=False, comment="how many seqs one partition holds"),
+    Column(
+        "kept_at_least",
+        Interval,
+        nullable=False,
+        server_default=text("interval '2 days'"),
+        comment="no younger partition is ever dropped",
+    ),
+)
+
+full_partitions = Table(
+    "full_partitions",
+    metadata,
+    Column("context", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column(
+        "at", _AT, nullable=False, server_default=text("clock_timestamp()"), comment="when the server found it full"
+    ),
 )
 
 snapshots = Table(

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Event, RecordedEvent
-from shared.events.log import WriterStarted
+from shared.events.log import CarriedForward, WriterStarted
 from shared.log import announcements
 from shared.log.announcements import Batch, Beacon
 from shared.log.copy_encoding import COLUMNS, RowWriter
@@ -106,13 +106,12 @@ class LogWriter:
         try:
             found = await self._driver.fetchrow(
                 f"select (extract(epoch from clock_timestamp()) * 1000)::bigint as clock, "  # noqa: S608
-                f"(select data from {self._table} where key = 'writer' and type = $1 order by seq desc limit 1) as last",
-                WriterStarted.type_name(),
+                f"(select data from {self._table} where key = 'writer' and type = any($1) order by seq desc limit 1) as last",
+                [WriterStarted.type_name(), CarriedForward.type_name()],
             )
         except FAILURES as error:
             raise LostHead(self.context, error) from error
-        last = msgspec.json.decode(found["last"], type=WriterStarted).epoch if found["last"] else 0
-        self.epoch = max(last + 1, found["clock"])
+        self.epoch = max(_epoch_of(found["last"]) + 1, found["clock"])
         started = WriterStarted(
             epoch=self.epoch, release=release, emits=tuple(sorted(kind.type_name() for kind in emits))
         )
@@ -159,6 +158,20 @@ class LogWriter:
             self._lose(error)  # the rows may be committed or not, and rows planned after them cannot follow
             raise
         return rows.records
+
+    async def append_from(
+        self, build: Callable[[], Sequence[Draft]], *, now_ns: int, seen: Mapping[str, int] | None = None
+    ) -> list[RecordedEvent]:
+        """Appends events that are made of the State as it is at their place in the log.
+
+        `build` is called when nothing is under way, and no other append comes between the State that it reads and its
+        events. Otherwise as `append`.
+        """
+        while self._planned != self.head:
+            self._check_not_lost()
+            async with self._serial:  # the turn of those before
+                pass
+        return await self.append(build(), now_ns=now_ns, seen=seen)
 
     async def check_lock(self) -> None:
         """Makes a round trip on the lock's connection: all that was appended before it was appended under a held lock.
@@ -279,3 +292,13 @@ class LogWriter:
             self.lost.set_exception(error)
             self.lost.exception()  # seen: the runner awaits it, and an error raised directly needs no second report
         return error
+
+
+def _epoch_of(data: bytes | None) -> int:
+    """Returns the epoch of the last WriterStarted, or of the copy that was carried forward; 0 for none."""
+    if data is None:
+        return 0
+    started = msgspec.json.decode(data, type=WriterStarted | CarriedForward)
+    if isinstance(started, CarriedForward):
+        started = msgspec.json.decode(started.event, type=WriterStarted)
+    return started.epoch

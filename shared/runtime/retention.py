@@ -1,20 +1,23 @@
 """The writer's retention: how long its context is kept, and how much of it.
 
-Live objects are carried forward before their partition is dropped, unless the service declares that old events have no
-use. The first bound that is set applies: the setting of this service, its declaration, the setting for all.
+Events that still hold are carried forward before their partition is dropped (`shared/log/carry_forward.py`). A context
+whose service declares no rule for that is never cut, whatever its age and size. The first bound that is set applies: the
+setting of this service, its declaration, the setting for all.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from msgspec import Meta
 
-from shared.kube.instants import SECOND
+from shared.events import Draft
+from shared.log.carry_forward import Candidate, CarryForward, Kept, candidates, causes_of, copies, kept_events
 from shared.log.database import FAILURES
-from shared.log.partition_retention import PartitionInUse, carried_forward, drop, expired
+from shared.log.partition_retention import PartitionInUse, drop, expired
 from shared.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,12 +39,10 @@ class Retention(NamedTuple):
     Attributes:
         days: how long its events are kept.
         gigabytes: how much they may take on disk.
-        carries_forward: live objects outlast their partition.
     """
 
     days: float = 0.0
     gigabytes: float = 0.0
-    carries_forward: bool = True
 
 
 class RetentionSettings(Settings, frozen=True, kw_only=True):
@@ -66,7 +67,6 @@ class RetentionSettings(Settings, frozen=True, kw_only=True):
         return Retention(
             own.retention_days or declared.days or for_all.retention_days or DAYS,
             own.retention_gb or declared.gigabytes or for_all.retention_gb,
-            declared.carries_forward,
         )
 
 
@@ -80,25 +80,33 @@ async def watch_retention(runtime: "Runtime") -> None:
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def retain(runtime: "Runtime") -> int:
-    """Drops partitions that are too old, or beyond the size. Returns how many."""
-    context, kept = runtime.service.writes, runtime.retention
-    now = datetime.fromtimestamp(runtime.now_ns() / SECOND, UTC)
+async def retain(runtime: "Runtime") -> bool:
+    """Drops the oldest partition if it is too old, or the context too large. Returns whether it was dropped."""
+    context, kept, rule = runtime.service.writes, runtime.retention, runtime.service.carry_forward
+    if rule is None:
+        return False
     most_bytes = int(kept.gigabytes * GB) or None
-    gone = 0
-    for partition in await expired(runtime.database, context, now - timedelta(days=kept.days), most_bytes):
-        drafts = []
-        if kept.carries_forward:
-            drafts = await carried_forward(runtime.log, context, partition, runtime.service.carries_forward)
-        for start in range(0, len(drafts), CHUNK):
-            await runtime.append(drafts[start : start + CHUNK], now_ns=runtime.now_ns())
-        try:
-            await drop(runtime.database, context, partition)
-        except PartitionInUse as error:
-            log.warning(str(error), extra={"context": context})
-            break
-        log.info(
-            "partition dropped", extra={"context": context, "table": partition.table, "carried_forward": len(drafts)}
-        )
-        gone += 1
-    return gone
+    partition = await expired(runtime.database, context, timedelta(days=kept.days), most_bytes)
+    if partition is None:
+        return False
+    found = await candidates(runtime.log, context, partition.low - 1, partition.high - 1, rule)
+    kept_elsewhere = await kept_events(runtime.log, causes_of(found))
+    carried = 0
+    every = list(found.values())
+    for start in range(0, len(every), CHUNK):
+        build = partial(_copies, runtime, rule, kept_elsewhere, every[start : start + CHUNK])
+        seen = dict(runtime.state.positions)
+        records = await runtime.writer.append_from(build, now_ns=runtime.now_ns(), seen=seen)
+        carried += len(records)
+    try:
+        await drop(runtime.database, context, partition)
+    except PartitionInUse as error:
+        log.warning(str(error), extra={"context": context})
+        return False
+    log.info("partition dropped", extra={"context": context, "table": partition.table, "carried_forward": carried})
+    return True
+
+
+def _copies(runtime: "Runtime", rule: CarryForward, kept: Kept, found: Sequence[Candidate]) -> list[Draft]:
+    """Returns the copies of what holds by the State as it is now: the writer calls this where it appends them."""
+    return copies(found, rule.holds(runtime.state, kept))

@@ -20,6 +20,7 @@ from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Event, RecordedEvent
 from shared.fold import State
+from shared.log.carry_forward import CarryForward
 from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.projection import BeforeFold
@@ -54,7 +55,7 @@ class Service(NamedTuple):
         emits: every type it may append.
         lead: runs while this replica is the writer; returns when `runtime.draining` is set.
         serves: bus subject in the manifest -> responder; every replica responds, from followed state.
-        carries_forward: type that records an object -> type that records its end; a live object outlasts its partition.
+        carry_forward: which of its events outlast their partition; without it no partition is ever dropped.
         lifespan: context manager around all of it, whether this replica leads or not; it yields `runtime.resources`.
         retention: how long its events are kept, where that differs from the default.
         stand_by: runs while the replica has read everything and waits for the lock, and is cancelled when it gets it:
@@ -68,7 +69,7 @@ class Service(NamedTuple):
     new_state: Callable[[], State]
     lead: Lead
     serves: Mapping[str, Responder | SubjectResponder] = {}
-    carries_forward: Mapping[type[Event], type[Event]] = {}
+    carry_forward: CarryForward | None = None
     lifespan: Lifespan | None = None
     retention: Retention = Retention()
     stand_by: StandBy | None = None

@@ -16,6 +16,7 @@ from services.metrics_ingest.agent_actions.action_ingest_state import (
     is_recorded,
     with_number,
 )
+from services.metrics_ingest.agent_actions.carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_actions.decide import action_events, removed_topologies
 from services.metrics_ingest.agent_actions.manifest import MANIFEST
 from services.metrics_ingest.agent_actions.node_pods_publisher import NodePodsPublisher
@@ -120,4 +121,5 @@ SERVICE = Service(
     settings=ActionIngestSettings,
     new_state=ActionIngestState,
     lead=lead,
+    carry_forward=CARRY_FORWARD,
 )

@@ -198,7 +198,7 @@ class ReportIngestState:
 
     def _status_desired(self, event: FieldsDesired) -> None:
         if (event.resource, event.fields) == (NODE_METRICS, STATUS):
-            self.status_desired_ns[event.name] = _readable_ns(event.patch["status"]["updateTime"])
+            self.status_desired_ns[event.name] = status_time_ns(event)
 
     def _write_outcome(
         self,
@@ -249,6 +249,11 @@ class ReportIngestState:
             "last_recorded_ns",
         ):
             setattr(self, name, getattr(stored, name))
+
+
+def status_time_ns(event: FieldsDesired) -> int:
+    """Returns the `updateTime` of a desired status, nanoseconds since the epoch."""
+    return _readable_ns(event.patch["status"]["updateTime"])
 
 
 def _memory_policy(spec: NodeMetricSpec) -> str:

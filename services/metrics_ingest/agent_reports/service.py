@@ -13,6 +13,7 @@ from prometheus_client import Counter, Gauge
 
 from services.metrics_ingest.agent_inbox import AgentInbox, Incoming
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
+from services.metrics_ingest.agent_reports.carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_reports.decide import (
     check_time,
     expired_reports,
@@ -165,7 +166,7 @@ class Ingest:
         return windows.last_report_ns if windows else self._began_ns
 
 
-RETENTION = Retention(days=0.25, gigabytes=5.0, carries_forward=False)
+RETENTION = Retention(days=0.25, gigabytes=5.0)
 """Old reports are of no use, so `metrics-*` is trimmed by age and size, whichever nodes there are."""
 
 
@@ -184,5 +185,6 @@ SERVICE = Service(
     settings=IngestSettings,
     new_state=ReportIngestState,
     lead=lead,
+    carry_forward=CARRY_FORWARD,
     retention=RETENTION,
 )

@@ -4,6 +4,7 @@ Each context writes fields of its own. Values that need two contexts (the pods t
 made) are computed on demand, in caches that are not part of the stored State.
 """
 
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import msgspec
@@ -17,6 +18,7 @@ from services.slo_controller.state.slim_nodes import SlimNodes
 from services.slo_controller.state.snapshot_schema import DECODER, ENCODER, FIELDS
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport, report_of_event, report_of_node_metric
 from shared.events import Event, RecordedEvent
+from shared.events.base import without_basis
 from shared.events.cluster import (
     InitialListCompleted,
     NodeDeleted,
@@ -78,13 +80,14 @@ class SloState:
         decided: node -> the newest decision.
         desired_fields: object -> field group -> its newest desired value.
         cluster_seen: position in `cluster` up to which the controller had read at its newest append.
-        deleted_at: object -> `cluster` seq of its newest deletion, which ends the values desired before it.
+        deleted_at: object -> `cluster` seq of its newest deletion, which ends the values desired before it; until the
+            controller has read that far, for a value that was desired before it may still be folded.
         recommendations: `namespace/name` -> `spec.target` of a Recommendation.
         recommended: `namespace/name` -> the newest recommendation.
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 7
+    SCHEMA: ClassVar[int] = 8
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -137,14 +140,14 @@ class SloState:
             case NodeMetricDeleted(node=node):
                 self.metric_specs.pop(node, None)
                 self.node_metrics.pop(node, None)
-                self.deleted_at[object_key(NODE_METRICS, node)] = record.seq
+                self._end_desired(object_key(NODE_METRICS, node), record.seq)
                 self._invalidate_sums(node)
             case NodeObserved(node=name, object=node):
                 self.nodes[name] = self._slim_nodes.slim(node)
                 self._mark_changed(name)
             case NodeDeleted(node=name):
                 self.nodes.pop(name, None)
-                self.deleted_at[object_key(NODES, name)] = record.seq
+                self._end_desired(object_key(NODES, name), record.seq)
                 self._mark_changed(name)
             case ObjectObserved() as event:
                 self._apply_object(event)
@@ -174,7 +177,7 @@ class SloState:
     def _apply_own(self, record: RecordedEvent) -> None:
         event = record.event
         if event.seen:
-            self.cluster_seen = event.seen.get("cluster", 0)
+            self._has_seen(event.seen.get("cluster", 0))
         match event:
             case ConfigApplied(text=text, digest=digest):
                 self.texts, self.config_digest, self.rejected_digest = msgspec.json.decode(text), digest, ""
@@ -182,13 +185,13 @@ class SloState:
             case ConfigRejected(digest=digest):
                 self.rejected_digest = digest
             case NodeOvercommitted(node=name, why=why):
-                self.decided[name] = event
+                self.decided[name] = without_basis(event)
                 if why == GONE:
                     del self.decided[name]
                     for resource in (NODES, NODE_METRICS, NODE_TOPOLOGIES):
                         self.desired_fields.pop(object_key(resource, name), None)
             case RecommendationUpdated(name=name):
-                self.recommended[name] = event
+                self.recommended[name] = without_basis(event)
             case RecommendationEnded(name=name):
                 self.recommended.pop(name, None)
                 self.desired_fields.pop(object_key(RECOMMENDATIONS, name), None)
@@ -209,6 +212,27 @@ class SloState:
         key = object_key(resource, name)
         newest = self.desired_fields.get(key, {}).get(fields)
         return None if newest is None or self.deleted_at.get(key, 0) > newest.seen else newest.value
+
+    def _end_desired(self, key: str, seq: int) -> None:
+        """Ends the values that were desired before an object was deleted."""
+        self.deleted_at.pop(key, None)
+        if seq > self.cluster_seen:
+            self.deleted_at[key] = seq
+        else:
+            self._forget_desired(key, seq)
+
+    def _has_seen(self, seq: int) -> None:
+        """Moves the position to which the controller has read, and forgets deletions up to it."""
+        self.cluster_seen = max(self.cluster_seen, seq)
+        while self.deleted_at and self.deleted_at[first := next(iter(self.deleted_at))] <= self.cluster_seen:
+            self._forget_desired(first, self.deleted_at.pop(first))
+
+    def _forget_desired(self, key: str, deleted_seq: int) -> None:
+        groups = self.desired_fields.get(key, {})
+        for fields in [fields for fields, desired in groups.items() if desired.seen < deleted_seq]:
+            del groups[fields]
+        if not groups:
+            self.desired_fields.pop(key, None)
 
     def usage_report(self, node: str) -> tuple[UsageReport, str]:
         """Returns the report in force of a node and its source: the newest by the instant that it is about.
@@ -281,7 +305,7 @@ class SloState:
     def _apply_object_deleted(self, resource: str, name: str, seq: int) -> None:
         if resource == RECOMMENDATIONS:
             self.recommendations.pop(name, None)
-            self.deleted_at[object_key(resource, name)] = seq
+            self._end_desired(object_key(resource, name), seq)
             return
         if resource == NODE_SLOS:
             self.node_slos.pop(name, None)
@@ -292,7 +316,7 @@ class SloState:
             self.devices.pop(name, None)
         else:
             return
-        self.deleted_at[object_key(resource, name)] = seq
+        self._end_desired(object_key(resource, name), seq)
         self._mark_changed(name)
 
     def _invalidate_sums(self, node: str) -> None:
@@ -320,6 +344,7 @@ class SloState:
         for name in FIELDS:
             setattr(self, name, getattr(stored, name))
         self.nodes = {name: self._slim_nodes.slim(node) for name, node in self.nodes.items()}
+        self.deleted_at = dict(sorted(self.deleted_at.items(), key=itemgetter(1)))
         self.pods.restore(stored.pods)
         for reports in (self.node_metrics, self.reports):
             for node, report in reports.items():

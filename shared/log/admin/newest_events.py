@@ -11,7 +11,7 @@ from shared.events import Event, RecordedEvent
 from shared.events.log import CarriedForward, WriterStarted
 from shared.log.codec import Codec
 from shared.log.database import Database
-from shared.log.reader import Row, recorded
+from shared.log.reader import Row, read_record
 from shared.log.tables import log_of
 
 WRITER_KEY = "writer"
@@ -28,8 +28,8 @@ class Found(NamedTuple):
 async def newest(
     database: Database, context: str, kinds: Sequence[type[Event]], count: int = 1, *, key: str | None = None
 ) -> list[Found]:
-    """Returns the newest events of these types, the newest first; one that retention has carried forward counts where
-    it was carried to.
+    """Returns the newest events of these types, the newest first; where all have left the log, those that were carried
+    forward, as they were recorded.
 
     Without a key, types that are not in tables.RARE are searched backwards from the head.
     """
@@ -47,8 +47,7 @@ async def newest(
             rows = [Row(*row) for row in await connection.execute(query)]
         if rows:
             break  # an event is carried forward only if no newer one of its object exists
-    decoded = ((row, codec.one(row.type, row.data)) for row in rows)
-    return [Found(recorded(row, event), row.actor) for row, event in decoded if event is not None]
+    return [Found(record, row.actor) for row in rows if (record := read_record(row, codec)) is not None]
 
 
 async def writer_of(database: Database, context: str) -> Found | None:

@@ -193,9 +193,7 @@ async def test_a_stored_old_version_is_read_through_its_upcaster(
     await until(lambda: received.state.met == expected)
     read = await Following(url, None, new_state=MetState, reads=reads).start()
     assert read.state.met == expected
-    assert read.follower.readable == {
-        "source": ["koord.log.CarriedForward.v1", "koord.source.Met.v1", "koord.source.Met.v2", "koord.source.Seen.v1"]
-    }
+    assert read.follower.readable == {"source": ["koord.source.Met.v1", "koord.source.Met.v2", "koord.source.Seen.v1"]}
     stored = [row async for row in read.reader.rows(context="source", kind="Met.v1")]
     assert stored[-1].data == b'{"type":"koord.source.Met.v1","name":"clara"}', "what is stored is not rewritten"
     await received.close()

@@ -1,226 +1,261 @@
-"""Old partitions are dropped; live objects are carried forward first, so a fold that begins later has the same objects."""
+"""Old partitions are dropped, by the server's clock, and a fold that begins later has the State of the live writer."""
 
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from datetime import timedelta
 
-import msgspec
+import asyncpg
 import pytest
-from sqlalchemy import text
 
 from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.agent_reports.service import SERVICE as METRICS
-from shared.events import Draft, RecordedEvent
-from shared.events.cluster import DELETED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
-from shared.events.log import ConfigApplied
-from shared.kube.instants import SECOND
+from shared.events import Cause, Draft
+from shared.events.cluster import (
+    EvictionRejected,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodBound,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import EvictionRequested
+from shared.events.log import CarriedForward, WriterStarted
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
+from shared.kube.pod import Pod, PodSpec
+from shared.log.admin.newest_events import newest
 from shared.log.admin.verify import verify
 from shared.log.database import Database
-from shared.log.follower import Follower
-from shared.log.partition_retention import Partition, carried_forward, drop, expired
-from shared.log.reader import LogReader
+from shared.log.partition_retention import drop, expired
+from shared.log.tables import table_of
 from shared.log.writer import LogWriter
-from shared.runtime.retention import Retention, RetentionSettings, retain
-from shared.runtime.service import Service
+from shared.runtime.retention import Retention, RetentionSettings
 from shared.settings import BadSetting
+from tests.support.retention import DAY_NS, Retaining, grow_old, narrow, partitions
 
-if TYPE_CHECKING:
-    from shared.runtime.service import Runtime
-
-DAY_NS = 86_400 * SECOND
-CUTOFF = timedelta(days=30)
-
-
-class Known:
-    """A State of the live objects and the configuration."""
-
-    SCHEMA: ClassVar[int] = 1
-
-    def __init__(self) -> None:
-        self.positions: dict[str, int] = {}
-        self.objects: dict[str, str] = {}
-
-    def apply(self, record: RecordedEvent) -> None:
-        match record.event:
-            case NodeObserved(node=name, object=node):
-                self.objects[f"node/{name}"] = node.metadata.uid
-            case NodeDeleted(node=name):
-                self.objects.pop(f"node/{name}", None)
-            case ObjectObserved(resource=resource, name=name, uid=uid):
-                self.objects[f"{resource}/{name}"] = uid
-            case ObjectDeleted(resource=resource, name=name):
-                self.objects.pop(f"{resource}/{name}", None)
-            case ConfigApplied(digest=digest):
-                self.objects["config"] = digest
-
-    def encode(self) -> bytes:
-        return msgspec.msgpack.encode(self.objects, order="sorted")
-
-    def restore(self, data: bytes) -> None:
-        self.objects = msgspec.msgpack.decode(data)
-
-
-READS = {"cluster": (NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, ConfigApplied)}
+ROWS = 50
+MONTH = timedelta(days=30)
 
 
 @pytest.fixture
 async def opened(database: str) -> AsyncIterator[Database]:
     one = Database(database)
-    async with one.engine.begin() as connection:
-        await connection.execute(text("update contexts set partition_rows = 50 where context = 'cluster'"))
-        await connection.execute(text("drop table events_cluster_p0, events_cluster_p1, events_cluster_p2"))
-        await connection.execute(text("select koord_extend('cluster', 0)"))
+    await narrow(one, "cluster", ROWS)
     yield one
     await one.close()
 
 
-def node(name: str, uid: str) -> Draft:
-    return Draft(NodeObserved(node=name, object=Node(metadata=Metadata(name=name, uid=uid))))
+@pytest.fixture
+async def gateway(database: str, opened: Database) -> AsyncIterator[Retaining]:
+    one = Retaining(database, GATEWAY)
+    yield await one.start(time.time_ns() - 90 * DAY_NS)
+    await one.close()
 
 
-def thing(resource: str, name: str, uid: str) -> Draft:
-    return Draft(ObjectObserved(resource=resource, name=name, uid=uid, object={"metadata": {"name": name}}))
+def node(name: str, uid: str) -> NodeObserved:
+    return NodeObserved(node=name, object=Node(metadata=Metadata(name=name, uid=uid)))
 
 
-async def fold(database: Database) -> Known:
-    follower = Follower("retention", LogReader(database), None, READS, Known)
-    await follower.start()
-    await follower.stop()
-    assert isinstance(follower.state, Known)
-    return follower.state
+def pod(name: str, node_name: str = "") -> PodObserved:
+    uid = f"uid-of-{name}"
+    metadata = Metadata(name=name, namespace="a", uid=uid)
+    return PodObserved(pod=f"a/{name}", pod_uid=uid, object=Pod(metadata=metadata, spec=PodSpec(node_name=node_name)))
 
 
-async def test_a_live_object_outlasts_its_partition_and_a_deleted_one_does_not(opened: Database) -> None:
-    now = time.time_ns()
-    writer = LogWriter(opened, None, "cluster", "test")
-    await writer.acquire()
-    await writer.begin("1", (), now_ns=now - 90 * DAY_NS, seen={})
-    old = [
-        node("stays", "1"), node("goes-at-once", "2"), node("goes-later", "3"), node("changes-later", "4"),
-        thing("namespaces", "shared-name", "5"), thing("priorityclasses", "shared-name", "6"),
-        Draft(NodeDeleted(node="goes-at-once", node_uid="2")), Draft(ConfigApplied(source="file", digest="d", text="t")),
-    ]  # fmt: skip
-    await writer.append(old, now_ns=now - 80 * DAY_NS)
-    await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 60 * DAY_NS)
-    young = [
-        Draft(NodeDeleted(node="goes-later", node_uid="3")), node("changes-later", "7"),
-        Draft(ObjectDeleted(resource="namespaces", name="shared-name", uid="5")),
-    ]  # fmt: skip
-    await writer.append([*young, *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - DAY_NS)
-    before = await fold(opened)
-
-    reader = LogReader(opened)
-    cutoff = datetime.fromtimestamp(now / SECOND, UTC) - CUTOFF
-    found = await expired(opened, "cluster", cutoff)
-    assert found == [Partition("events_cluster_p0", 0, 50)], "the second holds young events too, the third the head"
-    drafts = await carried_forward(reader, "cluster", found[0], DELETED_BY)
-    assert [draft.event.key for draft in drafts] == ["stays", "shared-name", "file"]
-    await writer.append(drafts, now_ns=now)
-    await drop(opened, "cluster", found[0])
-
-    after = await fold(opened)
-    assert after.objects == before.objects == {
-        "node/stays": "1", "node/changes-later": "7", "priorityclasses/shared-name": "6", "config": "d",
-    }  # fmt: skip
-    verified = await verify(reader, "cluster")
-    assert verified.ok, verified
-    assert verified.first == 50
-    await writer.close()
+def thing(resource: str, name: str, uid: str) -> ObjectObserved:
+    return ObjectObserved(resource=resource, name=name, uid=uid, object={"metadata": {"name": name, "uid": uid}})
 
 
-async def test_an_event_that_was_carried_forward_is_carried_forward_again(opened: Database) -> None:
-    now = time.time_ns()
-    writer = LogWriter(opened, None, "cluster", "test")
-    await writer.acquire()
-    await writer.begin("1", (), now_ns=now - 90 * DAY_NS, seen={})
-    reader = LogReader(opened)
-    await writer.append([node("stays", "1"), *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - 90 * DAY_NS)
-    for _ in range(3):
-        [oldest, *_] = await expired(opened, "cluster", datetime.fromtimestamp(now / SECOND, UTC))
-        await writer.append(await carried_forward(reader, "cluster", oldest, DELETED_BY), now_ns=now - 80 * DAY_NS)
-        await drop(opened, "cluster", oldest)
-        await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 80 * DAY_NS)
-    assert (await fold(opened)).objects == {"node/stays": "1"}
-    await writer.close()
+FILLER = PodBound("a/b", "u", "n")
 
 
-async def sizes(database: Database, context: str) -> list[int]:
-    """Returns the bytes of each partition with events, the oldest first."""
-    query = text(
-        "select pg_total_relation_size(c.oid) from pg_inherits i join pg_class c on c.oid = i.inhrelid "
-        "where i.inhparent = to_regclass(:parent) order by substring(c.relname from '[0-9]+$')::bigint"
-    )
-    async with database.reading() as connection:
-        return list(await connection.scalars(query, {"parent": f"events_{context}"}))
-
-
-async def test_a_context_beyond_its_size_loses_its_oldest_partitions(opened: Database) -> None:
-    now = time.time_ns()
-    writer = LogWriter(opened, None, "cluster", "test")
-    await writer.acquire()
-    await writer.begin("1", (), now_ns=now, seen={})
-    for _ in range(6):
-        await writer.append([Draft(PodBound("a/" + "b" * 500, "u", "n" * 3_000))] * 50, now_ns=now)
-    long_ago = datetime.fromtimestamp(now / SECOND, UTC) - CUTOFF
-    assert await expired(opened, "cluster", long_ago) == []
-    found = await sizes(opened, "cluster")
-    most = sum(found) - found[0] - found[1] - 1
-    gone = await expired(opened, "cluster", long_ago, most)
-    assert [partition.table for partition in gone] == [f"events_cluster_p{n}" for n in range(3)]
-    everything = await expired(opened, "cluster", long_ago, 0)
-    assert everything[-1].high <= writer.head.seq, "the partition that is being written stays"
-    assert len(everything) == 6
-    for partition in gone:
-        await drop(opened, "cluster", partition)
-    assert sum(await sizes(opened, "cluster")) <= most
-    await writer.close()
-
-
-class Kept(NamedTuple):
-    """The part of a runtime that `retain` needs."""
-
-    service: Service
-    retention: Retention
-    database: Database
-    log: LogReader
-    writer: LogWriter
-
-    def now_ns(self) -> int:
-        return time.time_ns()
-
-    async def append(self, drafts: list[Draft], *, now_ns: int) -> None:
-        await self.writer.append(drafts, now_ns=now_ns)
-
-
-@pytest.mark.parametrize(("carries_forward", "left"), [(True, {"node/stays": "1"}), (False, {})])
-async def test_old_events_are_dropped_and_carried_forward_if_the_service_declares_it(
-    opened: Database, carries_forward: bool, left: dict[str, str]
+async def test_live_objects_outlast_their_partition_and_deleted_ones_do_not(
+    opened: Database, gateway: Retaining
 ) -> None:
     now = time.time_ns()
-    writer = LogWriter(opened, None, "cluster", "test")
-    await writer.acquire()
-    await writer.begin("1", (), now_ns=now - DAY_NS, seen={})
-    await writer.append([node("stays", "1"), *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - DAY_NS)
-    declared = Retention(days=0.25, carries_forward=carries_forward)
-    kept = Kept(GATEWAY._replace(retention=declared), declared, opened, LogReader(opened), writer)
-    assert await retain(cast("Runtime", kept)) == 1
-    assert (await fold(opened)).objects == left
-    await writer.close()
+    await gateway.append(
+        node("stays", "1"), node("goes-at-once", "2"), node("goes-later", "3"), node("changes-later", "4"),
+        thing("namespaces", "shared-name", "5"), thing("priorityclasses", "shared-name", "6"),
+        NodeDeleted(node="goes-at-once", node_uid="2"),
+        now_ns=now - 80 * DAY_NS,
+    )  # fmt: skip
+    await gateway.append(*[FILLER] * 60, now_ns=now - 60 * DAY_NS)
+    await gateway.append(
+        NodeDeleted(node="goes-later", node_uid="3"), node("changes-later", "7"),
+        ObjectDeleted(resource="namespaces", name="shared-name", uid="5"), *[FILLER] * 60,
+        now_ns=now - DAY_NS,
+    )  # fmt: skip
+    await grow_old(opened, "cluster")
+    assert await gateway.retain() == 1, "the second holds young events too, the third the head"
+    copies = await gateway.rows(CarriedForward)
+    assert sorted(row.key for row in copies) == ["shared-name", "stays", "writer"]
+    assert sorted(gateway.state.known["nodes"]) == ["changes-later", "stays"]
+    assert (await gateway.folded_anew()).encode() == gateway.state.encode()
+    verified = await verify(gateway.log, "cluster")
+    assert verified.ok, verified
+    assert verified.first == ROWS
+
+
+@pytest.mark.parametrize("change", ["deleted", "bound"])
+async def test_a_change_that_is_appended_during_retention_wins(
+    opened: Database, gateway: Retaining, change: str
+) -> None:
+    """Faults 03 and 03b: deleted pods came back in every State, and bound pods were without a node."""
+    now = time.time_ns()
+    names = [f"p-{number}" for number in range(40)]
+    await gateway.append(*map(pod, names), now_ns=now - 80 * DAY_NS)
+    await gateway.append(*[FILLER] * 60, now_ns=now - 60 * DAY_NS)
+    await gateway.append(FILLER, now_ns=now)
+    await grow_old(opened, "cluster")
+    gateway.meanwhile = [
+        Draft(PodDeleted(pod=f"a/{name}", pod_uid=f"uid-of-{name}") if change == "deleted" else pod(name, "n-0"))
+        for name in names[:30]
+    ]
+    assert await gateway.retain() == 2
+    anew = await gateway.folded_anew()
+    assert anew.encode() == gateway.state.encode()
+    assert sorted(anew.pods) == sorted(f"a/{name}" for name in (names[30:] if change == "deleted" else names))
+    assert [one.node for one in anew.pods.values()].count("n-0") == (0 if change == "deleted" else 30)
+    carried = {row.key for row in await gateway.rows(CarriedForward)}
+    assert not carried & {f"a/{name}" for name in names[:30]}
+
+
+async def test_an_event_that_was_carried_forward_is_carried_forward_again(opened: Database, gateway: Retaining) -> None:
+    now = time.time_ns()
+    await gateway.append(node("stays", "1"), *[FILLER] * 60, now_ns=now - 90 * DAY_NS)
+    for days in (80, 70, 60):
+        await gateway.append(*[FILLER] * 60, now_ns=now - days * DAY_NS)
+        await gateway.append(FILLER, now_ns=now)
+        await grow_old(opened, "cluster")
+        assert await gateway.retain()
+        anew = await gateway.folded_anew()
+        assert anew.encode() == gateway.state.encode()
+        assert list(anew.known["nodes"]) == ["stays"]
+    [started] = await newest(opened, "cluster", [WriterStarted])
+    assert started.record.seq == 1, "as it was recorded"
+    again = LogWriter(opened, None, "cluster", "test")
+    await gateway.close()
+    await again.acquire()
+    await again.begin("2", (), now_ns=now, seen={})
+    assert again.epoch > started.record.event.epoch  # type: ignore[attr-defined]
+    await again.close()
+
+
+async def test_an_intent_and_its_outcome_leave_together(opened: Database, gateway: Retaining) -> None:
+    """Fault 04: an eviction that was refused long ago was carried out after the State had been folded anew."""
+    now = time.time_ns()
+    slo = LogWriter(opened, None, "slo", "test")
+    await slo.acquire()
+    await slo.begin("1", (), now_ns=now - 80 * DAY_NS, seen={})
+    asked = EvictionRequested(pod_uid="uid-of-guarded", pod="a/guarded", reason="once")
+    [intent] = await slo.append([Draft(asked)], now_ns=now - 80 * DAY_NS, seen={})
+    await gateway.follower.caught_up({"slo": intent.seq})
+    refused = EvictionRejected(pod="a/guarded", pod_uid="uid-of-guarded", reason="budget")
+    await gateway.append(pod("guarded"), Draft(refused, Cause("slo", intent.seq)), now_ns=now - 80 * DAY_NS)
+    assert not gateway.state.intents.one_shots
+    await gateway.append(*[FILLER] * 60, now_ns=now - 80 * DAY_NS)
+    await gateway.append(FILLER, now_ns=now)
+    await grow_old(opened, "cluster")
+    assert await gateway.retain() == 1
+    anew = await gateway.folded_anew()
+    assert anew.encode() == gateway.state.encode()
+    assert not anew.intents.one_shots, "the outcome is there as long as the intent is"
+    await slo.close()
+
+
+async def test_the_age_of_a_partition_is_judged_by_the_servers_clock_and_the_logs(
+    opened: Database, gateway: Retaining
+) -> None:
+    """Fault 05: one start of a writer with a clock a month ahead dropped the history."""
+    now = time.time_ns()
+    await gateway.append(*[FILLER] * 120, now_ns=now)
+    await gateway.append(FILLER, now_ns=now + 31 * DAY_NS)  # the writer's clock is ahead
+    assert await gateway.retain() == 0
+    await gateway.append(FILLER, now_ns=now)
+    await grow_old(opened, "cluster")  # the server's clock is ahead
+    assert await gateway.retain() == 0
+    assert len(await partitions(opened, "cluster")) == 3
+
+
+async def test_a_partition_whose_writers_clock_was_behind_is_as_old_as_the_server_knows(
+    opened: Database, gateway: Retaining
+) -> None:
+    now = time.time_ns()
+    await gateway.append(*[FILLER] * 120, now_ns=now - 40 * DAY_NS)
+    await gateway.append(FILLER, now_ns=now)
+    assert await gateway.retain() == 0
+    await grow_old(opened, "cluster", days=20)
+    assert await gateway.retain() == 0
+    await grow_old(opened, "cluster", days=11)
+    assert await gateway.retain() == 2, "one at a time, and never the one that is being written"
+
+
+async def test_the_newest_days_and_later_partitions_are_dropped_for_no_caller(
+    database: str, opened: Database, gateway: Retaining
+) -> None:
+    now = time.time_ns()
+    await gateway.append(*[FILLER] * 120, now_ns=now - 36 * 3600 * 10**9)
+    await gateway.append(FILLER, now_ns=now)
+    await grow_old(opened, "cluster")
+    connection = await asyncpg.connect(database)
+    for name in ("events_cluster_p0", "events_cluster_p1", "events_cluster_p2"):
+        with pytest.raises(asyncpg.InvalidParameterValueError, match=r"not the oldest .* or is too young"):
+            await connection.execute("select koord_drop_partition('cluster', $1)", name)
+    assert await expired(opened, "cluster", timedelta(0), most_bytes=0) is None
+    await connection.execute("update contexts set kept_at_least = '1 day' where context = 'cluster'")
+    found = await expired(opened, "cluster", MONTH, most_bytes=0)
+    assert found is not None, "beyond its size"
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="not the oldest"):
+        await connection.execute("select koord_drop_partition('cluster', 'events_cluster_p1')")
+    await drop(opened, "cluster", found)
+    assert await connection.fetchval("select count(*) from full_partitions where name = $1", found.table) == 0
+    await connection.close()
+
+
+async def test_a_context_beyond_its_size_loses_its_oldest_partitions(opened: Database, gateway: Retaining) -> None:
+    now = time.time_ns()
+    large = PodBound("a/" + "b" * 500, "u", "n" * 3_000)
+    for _ in range(6):
+        await gateway.append(*[large] * 50, now_ns=now - 3 * DAY_NS)
+    await gateway.append(FILLER, now_ns=now)
+    await grow_old(opened, "cluster")
+    assert await expired(opened, "cluster", MONTH) is None
+    async with opened.reading() as connection:
+        size = (
+            "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'events_cluster'::regclass"
+        )
+        total = int((await connection.exec_driver_sql(size)).scalar_one())
+    assert await expired(opened, "cluster", MONTH, total) is None
+    found = await expired(opened, "cluster", MONTH, total - 1)
+    assert found is not None
+    assert found.table == "events_cluster_p0"
+
+
+async def test_a_context_without_a_rule_is_never_cut(database: str, opened: Database) -> None:
+    """A size limit for all would otherwise cut a log whose State is a sum over all of it."""
+    now = time.time_ns()
+    one = Retaining(database, GATEWAY._replace(carry_forward=None), Retention(days=0.1, gigabytes=1e-9))
+    await one.start(now - 90 * DAY_NS)
+    await one.append(*[FILLER] * 120, now_ns=now - 80 * DAY_NS)
+    await one.append(FILLER, now_ns=now)
+    await grow_old(opened, "cluster")
+    assert await one.retain() == 0
+    await one.close()
 
 
 def test_a_services_setting_precedes_its_declaration_which_precedes_the_common_setting() -> None:
-    declared = Retention(days=0.25, gigabytes=5.0, carries_forward=False)
+    declared = Retention(days=0.25, gigabytes=5.0)
     assert RetentionSettings.of("metrics-ingest", declared, {}) == declared
     environment = {"KOORD_RETENTION_DAYS": "7", "KOORD_METRICS_INGEST_RETENTION_GB": "2"}
-    assert RetentionSettings.of("metrics-ingest", declared, environment) == Retention(0.25, 2.0, carries_forward=False)
+    assert RetentionSettings.of("metrics-ingest", declared, environment) == Retention(0.25, 2.0)
     assert RetentionSettings.of("scheduler", Retention(), environment) == Retention(7.0)
     assert RetentionSettings.of("scheduler", Retention(), {}) == Retention(30.0)
     with pytest.raises(BadSetting, match="KOORD_RETENTION_DAYS"):
         RetentionSettings.of("scheduler", Retention(), {"KOORD_RETENTION_DAYS": "-1"})
 
 
-def test_reports_are_dropped_after_six_hours_or_five_gigabytes_even_of_live_nodes() -> None:
-    assert METRICS.retention == Retention(days=0.25, gigabytes=5.0, carries_forward=False)
+def test_reports_are_dropped_after_six_hours_or_five_gigabytes() -> None:
+    assert METRICS.retention == Retention(days=0.25, gigabytes=5.0)
+    assert table_of("metrics-0") == "events_metrics_0"

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 import asyncpg
@@ -125,12 +125,16 @@ async def test_retention_drops_a_partition_under_the_writers_role_beside_readers
         async with writing(one, "nodes-1") as writer:
             old = time.time_ns() - 90 * 86_400 * 10**9
             await writer.append([Draft(ConfigApplied(source="x", digest="d", text="t"))] * 60, now_ns=old)
-            found = await expired(one.database, "nodes-1", datetime.now(UTC) - timedelta(days=30))
-            assert [partition.table for partition in found] == ["events_nodes_1_p0"]
+            await writer.append([Draft(ConfigApplied(source="x", digest="d", text="t"))], now_ns=time.time_ns())
+            assert await expired(one.database, "nodes-1", timedelta(days=30)) is None, "full since a moment ago"
+            await owner.execute("update full_partitions set at = at - interval '40 days'")
+            found = await expired(one.database, "nodes-1", timedelta(days=30))
+            assert found is not None
+            assert found.table == "events_nodes_1_p0"
             reading = owner.transaction()
             await reading.start()
             await owner.fetch("select * from events_nodes_1")
-            dropping = asyncio.create_task(drop(one.database, "nodes-1", found[0]))
+            dropping = asyncio.create_task(drop(one.database, "nodes-1", found))
             await asyncio.sleep(0.5)
             began = time.monotonic()
             await writer.append([Draft(ConfigApplied(source="x", digest="d", text="t"))], now_ns=time.time_ns())

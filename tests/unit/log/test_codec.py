@@ -5,11 +5,9 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from shared.events import UPCASTERS, Event, Upcaster
+from shared.events import UPCASTERS, Cause, Event, RecordedEvent, Upcaster
 from shared.events.log import CarriedForward
 from shared.log.codec import Codec
-
-RESTATED = CarriedForward.type_name()
 
 
 class Grew(Event, frozen=True, tag="koord.test.Grew.v2"):
@@ -40,31 +38,33 @@ OTHER = b'{"type":"koord.test.Shrank.v1","name":"c"}'
 
 def test_what_is_not_declared_is_not_decoded() -> None:
     codec = Codec((Grew,))
-    assert codec.names == [RESTATED, "koord.test.Grew.v2"]
+    assert codec.names == ["koord.test.Grew.v2"]
     assert codec.one("koord.test.Shrank.v1", b"whatever") is None
     assert codec.one("koord.test.Grew.v2", NEW) == Grew(name="b", by_milli=5)
-    assert Codec(()).names == [RESTATED]
+    assert Codec(()).names == []
 
 
 @pytest.mark.usefixtures("_upcaster")
 def test_an_old_version_is_read_alone_and_in_a_page() -> None:
     codec = Codec((Grew, Shrank))
-    assert codec.names == [RESTATED, "koord.test.Grew.v1", "koord.test.Grew.v2", "koord.test.Shrank.v1"]
+    assert codec.names == ["koord.test.Grew.v1", "koord.test.Grew.v2", "koord.test.Shrank.v1"]
     assert codec.one("koord.test.Grew.v1", OLD) == Grew(name="a", by_milli=2000)
     expected = [Grew(name="b", by_milli=5), Grew(name="a", by_milli=2000), Shrank(name="c")]
     assert codec.page(b",".join((NEW, OLD, OTHER))) == expected
-    assert Codec((Shrank,)).names == [RESTATED, "koord.test.Shrank.v1"], (
+    assert Codec((Shrank,)).names == ["koord.test.Shrank.v1"], (
         "the upcaster of a type that is not declared is not asked"
     )
 
 
-def test_a_carried_forward_event_is_read_as_itself_or_passes() -> None:
-    def restated(event: bytes) -> bytes:
-        return msgspec.json.encode(CarriedForward(name="b", original="test/1", event=msgspec.Raw(event)))
+def test_a_copy_of_an_event_is_read_as_it_was_recorded_and_passes_where_events_are_read() -> None:
+    def copy(event: bytes) -> CarriedForward:
+        return CarriedForward(name="b", original="test/4", event=msgspec.Raw(event), at_us=7, cause="other/3")
 
     codec = Codec((Grew,))
-    assert codec.one(RESTATED, restated(NEW)) == Grew(name="b", by_milli=5)
-    assert codec.page(b",".join((NEW, restated(NEW), restated(OTHER)))) == [Grew(name="b", by_milli=5)] * 2 + [None]
+    expected = RecordedEvent("test", 4, Grew(name="b", by_milli=5), 7_000, Cause("other", 3))
+    assert codec.original(copy(NEW)) == expected
+    assert codec.original(copy(OTHER)) is None
+    assert codec.one(CarriedForward.type_name(), msgspec.json.encode(copy(NEW))) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""What outlasts its partition in `cluster`: live objects, and the outcomes of intents that are still in their logs.
+
+An intent and its outcome leave together: a fold that found the intent alone would carry it out again.
+"""
+
+from collections.abc import Hashable
+
+from services.gateway.known_objects import KnownObject, identity_of
+from services.gateway.kube_api.decoding import KeptObject
+from services.gateway.kube_api.resources import NODE_METRICS, NODES
+from services.gateway.state import GatewayState
+from shared.events import RecordedEvent
+from shared.events.cluster import (
+    DELETED_BY,
+    OUTCOMES,
+    AdmissionMissed,
+    InitialListCompleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectObserved,
+    PodObserved,
+)
+from shared.events.log import WriterStarted
+from shared.log.carry_forward import CarryForward, Holds, Kept
+from shared.log.cluster_subjects import subject
+
+
+def holds(state: GatewayState, kept: Kept) -> Holds:
+    """Returns the judge of what still holds: an object as the State has it, an outcome whose intent is kept."""
+
+    def is_known(found: KnownObject | None, uid: str, kept_object: KeptObject) -> bool:
+        return found is not None and found.identity == identity_of(uid, kept_object)
+
+    def judge(record: RecordedEvent) -> bool:
+        match record.event:
+            case PodObserved(pod=key, pod_uid=uid, object=pod):
+                return is_known(state.pods.get(key), uid, pod)
+            case NodeObserved(node=name, object=node):
+                return is_known(state.known.get(NODES.name, {}).get(name), node.metadata.uid, node)
+            case NodeMetricObserved(node=name, object=metric):
+                return is_known(state.known.get(NODE_METRICS.name, {}).get(name), metric.metadata.uid, metric)
+            case ObjectObserved(resource=resource, name=name, uid=uid, object=body):
+                return is_known(state.known.get(resource, {}).get(name), uid, body)
+            case AdmissionMissed(uid=uid):
+                return uid in state.late_admitted
+            case _ if isinstance(record.event, OUTCOMES):
+                return record.cause is not None and kept(record.cause)
+        return True
+
+    return judge
+
+
+def _subject(record: RecordedEvent) -> Hashable:
+    if isinstance(record.event, AdmissionMissed):
+        return AdmissionMissed, record.event.uid
+    return subject(record)
+
+
+CARRY_FORWARD = CarryForward(
+    kinds=(*DELETED_BY, *OUTCOMES, AdmissionMissed, InitialListCompleted, WriterStarted),
+    ends=tuple(DELETED_BY.values()),
+    subject=_subject,
+    holds=holds,
+)

@@ -1,0 +1,74 @@
+"""What outlasts its partition in `nodes-*`: the numbers by which a repeated action is recognised, node topologies, and
+evictions of pods that still run.
+"""
+
+from collections.abc import Hashable
+
+from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState, digest_of
+from shared.events import RecordedEvent
+from shared.events.intents import EvictionRequested
+from shared.events.log import WriterStarted
+from shared.events.nodes import (
+    AGENT_ACTIONS,
+    AgentEvictionRequested,
+    BestEffortSuppressed,
+    NodeTopologyRemoved,
+    NodeTopologyReported,
+    PodBurst,
+    PodKilled,
+)
+from shared.log.carry_forward import CarryForward, Holds, Kept
+
+
+def subject(record: RecordedEvent) -> Hashable:
+    """Returns an action by its number, the node of a removed topology, or the pod of an eviction."""
+    match record.event:
+        case (
+            BestEffortSuppressed(node=node, boot=boot, number=number)
+            | PodBurst(node=node, boot=boot, number=number)
+            | PodKilled(node=node, boot=boot, number=number)
+            | AgentEvictionRequested(node=node, boot=boot, number=number)
+            | NodeTopologyReported(node=node, boot=boot, number=number)
+        ):
+            return node, boot, number
+        case NodeTopologyRemoved(node=node):
+            return NodeTopologyRemoved, node
+        case EvictionRequested(pod_uid=uid):
+            return EvictionRequested, uid
+    return type(record.event)
+
+
+def holds(state: ActionIngestState, _: Kept) -> Holds:
+    """Returns the judge of what still holds: actions among the newest of their agent, topologies in force."""
+
+    def judge(record: RecordedEvent) -> bool:
+        match record.event:
+            case NodeTopologyReported(node=node, boot=boot, number=number) as event:
+                return state.topologies.get(node) == digest_of(event) or _is_counted(state, node, boot, number)
+            case (
+                BestEffortSuppressed(node=node, boot=boot, number=number)
+                | PodBurst(node=node, boot=boot, number=number)
+                | PodKilled(node=node, boot=boot, number=number)
+                | AgentEvictionRequested(node=node, boot=boot, number=number)
+            ):
+                return _is_counted(state, node, boot, number)
+            case NodeTopologyRemoved(node=node):
+                # A topology that was reported before it may be carried forward for its number.
+                return node not in state.topologies and node in state.recorded_actions
+            case EvictionRequested(pod_uid=uid):
+                return uid in state.pods
+        return True
+
+    return judge
+
+
+def _is_counted(state: ActionIngestState, node: str, boot: str, number: int) -> bool:
+    recorded = state.recorded_actions.get(node)
+    return recorded is not None and recorded.boot == boot and number in recorded.numbers
+
+
+CARRY_FORWARD = CarryForward(
+    kinds=(*AGENT_ACTIONS, NodeTopologyRemoved, EvictionRequested, WriterStarted),
+    subject=subject,
+    holds=holds,
+)

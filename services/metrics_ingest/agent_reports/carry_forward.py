@@ -1,0 +1,53 @@
+"""What outlasts its partition in `metrics-*`: newest desired states, and the last report of a node that fell silent.
+
+Agents report all the time, so of a partition that is hours old mostly nothing holds: dropping it takes no room.
+"""
+
+from collections.abc import Hashable
+
+from services.metrics_ingest.agent_reports.report_ingest_state import STATUS, ReportIngestState, status_time_ns
+from shared.events import RecordedEvent
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import WriterStarted
+from shared.events.metrics import NodeReported, NodeReportsExpired
+from shared.kube.resource_names import NODE_METRICS
+from shared.log.carry_forward import CarryForward, Holds, Kept
+
+
+def subject(record: RecordedEvent) -> Hashable:
+    """Returns the node of a report, or the field group of a desired state."""
+    match record.event:
+        case NodeReported(node=node) | NodeReportsExpired(node=node):
+            return NodeReported, node
+        case FieldsDesired(resource=resource, name=name, fields=fields):
+            return resource, name, fields
+        case ObjectDesired(resource=resource, name=name):
+            return resource, name, ""
+    return type(record.event)
+
+
+def holds(state: ReportIngestState, _: Kept) -> Holds:
+    """Returns the judge of what still holds: a report that is the newest, a status that no later one replaces."""
+
+    def judge(record: RecordedEvent) -> bool:
+        match record.event:
+            case NodeReported(node=node, at_ns=at_ns):
+                return state.last_recorded_ns.get(node) == at_ns
+            case FieldsDesired(resource=resource, name=name, fields=fields) as event if (resource, fields) == (
+                NODE_METRICS,
+                STATUS,
+            ):
+                return state.status_desired_ns.get(name) == status_time_ns(event)
+            case ObjectDesired(name=node, body=body):
+                return (node in state.specs) == (body is not None)
+        return True
+
+    return judge
+
+
+CARRY_FORWARD = CarryForward(
+    kinds=(NodeReported, FieldsDesired, ObjectDesired, WriterStarted),
+    ends=(NodeReportsExpired,),
+    subject=subject,
+    holds=holds,
+)

@@ -1,0 +1,83 @@
+"""What outlasts its partition in `scheduling`: of each pod that is there the newest decisions, and what is in force."""
+
+from collections.abc import Hashable
+
+from services.scheduler.explain.schedule_explanation import FIELDS as ANSWER
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.explanation_requests import EXPLANATIONS
+from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
+from shared.events import RecordedEvent
+from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
+from shared.log.carry_forward import CarryForward, Holds, Kept
+
+_OF_PODS = (PodPlaced, PodUnschedulable, PodNominated, EvictionRequested, PlacementCompared)
+
+
+def subject(record: RecordedEvent) -> Hashable:
+    """Returns what a decision is about: each cycle by itself, a pod for each type of decision about it."""
+    event = record.event
+    match event:
+        case CycleDecided():
+            return CycleDecided, record.seq
+        case FieldsDesired(resource=resource, name=name, fields=fields):
+            return resource, name, fields
+        case _ if isinstance(event, _OF_PODS):
+            return type(event), event.pod_uid
+    return type(event)
+
+
+def holds(view: ClusterView, _: Kept) -> Holds:
+    """Returns the judge of what still holds: decisions by which the State is as it is."""
+    cycles = {pod.tried_seq for pod in view.pods.values()}
+
+    def judge(record: RecordedEvent) -> bool:
+        event = record.event
+        match event:
+            case CycleDecided(cycle=cycle):
+                return record.seq in cycles or cycle == view.cycle
+            case FieldsDesired():
+                return _is_desired(view, record, event)
+            case ConfigApplied(digest=digest):
+                return digest == view.config_digest
+            case ConfigRejected(digest=digest):
+                return digest == view.refused_digest
+            case _ if isinstance(event, _OF_PODS):
+                pod = view.pods.get(event.pod_uid)
+                if pod is None:
+                    return False
+                match event:
+                    case PodPlaced():
+                        return pod.placed_seq == record.seq
+                    case EvictionRequested():
+                        return pod.eviction_seq == record.seq
+                    case PodNominated(node=node):
+                        return pod.nominated == node
+                    case PodUnschedulable(code=code):
+                        return pod.condition_code == code
+        return True
+
+    return judge
+
+
+def _is_desired(view: ClusterView, record: RecordedEvent, event: FieldsDesired) -> bool:
+    """Reports whether the object is there of which the fields are desired; what it is now, the gateway compares."""
+    match event.resource:
+        case "pods":
+            return event.uid in view.pods
+        case resource if resource == EXPLANATIONS and event.fields == ANSWER:
+            answer = view.explanation_answers.get(event.name)
+            return answer is not None and answer.at_ns == record.at_ns
+        case resource if resource in (CLAIMS, VOLUMES):
+            there = view.objects.get(resource, {}).get(event.name)
+            return there is not None and there["metadata"].get("uid", "") == event.uid
+    return True
+
+
+CARRY_FORWARD = CarryForward(
+    kinds=(CycleDecided, *_OF_PODS, FieldsDesired, ConfigApplied, ConfigRejected, WriterStarted),
+    subject=subject,
+    holds=holds,
+    with_positions=True,
+)

@@ -1,0 +1,67 @@
+"""What outlasts its partition in `slo`: the newest decision on each node, newest desired states, the configuration."""
+
+from collections.abc import Hashable
+
+from services.slo_controller.state.object_records import object_key
+from services.slo_controller.state.slo_state import SloState
+from shared.events import RecordedEvent
+from shared.events.base import without_basis
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
+from shared.log.carry_forward import CarryForward, Holds, Kept
+
+
+def subject(record: RecordedEvent) -> Hashable:
+    """Returns what a decision is about: a node, a recommendation, a field group of an object."""
+    match record.event:
+        case NodeOvercommitted(node=node):
+            return NodeOvercommitted, node
+        case RecommendationUpdated(name=name) | RecommendationEnded(name=name):
+            return RecommendationUpdated, name
+        case FieldsDesired(resource=resource, name=name, fields=fields):
+            return resource, name, fields
+        case ObjectDesired(resource=resource, name=name):
+            return resource, name, ""
+    return type(record.event)
+
+
+def holds(state: SloState, _: Kept) -> Holds:
+    """Returns the judge of what still holds: decisions as the State has them."""
+
+    def judge(record: RecordedEvent) -> bool:
+        match record.event:
+            case NodeOvercommitted(node=node) as event:
+                return state.decided.get(node) == without_basis(event)
+            case RecommendationUpdated(name=name) as event:
+                return state.recommended.get(name) == without_basis(event)
+            case FieldsDesired(resource=resource, name=name, fields=fields, patch=value):
+                found = state.desired_fields.get(object_key(resource, name), {}).get(fields)
+                return found is not None and found.value == value
+            case ObjectDesired(resource=resource, name=name, body=body):
+                found = state.desired_fields.get(object_key(resource, name), {}).get("")
+                return found is not None and found.value == body
+            case ConfigApplied(digest=digest):
+                return digest == state.config_digest
+            case ConfigRejected(digest=digest):
+                return digest == state.rejected_digest
+        return True
+
+    return judge
+
+
+CARRY_FORWARD = CarryForward(
+    kinds=(
+        NodeOvercommitted,
+        RecommendationUpdated,
+        FieldsDesired,
+        ObjectDesired,
+        ConfigApplied,
+        ConfigRejected,
+        WriterStarted,
+    ),
+    ends=(RecommendationEnded,),
+    subject=subject,
+    holds=holds,
+    with_positions=True,
+)

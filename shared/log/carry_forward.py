@@ -1,0 +1,139 @@
+"""Chooses the events that outlast their partition, and makes the copies that are appended before it is dropped.
+
+A State is a fold from the oldest kept event. What it owes to older events comes from copies of those that still hold:
+live objects, open intents, newest desired states. Which those are is judged by the writer's State as it is where the
+copies are appended, so that a change or a deletion that was appended meanwhile wins. A fold that begins late reads the
+copies first, as they were recorded (`LogReader.carried_forward`); a State that has folded the events ignores them.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import func, select
+
+from shared.events import Cause, Draft, Event, RecordedEvent
+from shared.events.log import CarriedForward
+from shared.log.codec import Codec
+from shared.log.reader import PAGE, LogReader, Row, read_record
+from shared.log.tables import log_of
+
+Kept = Callable[[Cause], bool]
+"""Reports whether an event of another context is still in its log, itself or as a copy."""
+
+Holds = Callable[[RecordedEvent], bool]
+
+
+class CarryForward(NamedTuple):
+    """Events of a context that may outlast their partition.
+
+    Attributes:
+        kinds: the types that are considered.
+        subject: what an event is about; of one subject only the newest event is carried forward.
+        holds: makes, of the writer's State, the judge of what still holds.
+        ends: types that end their subject; they are not carried forward themselves.
+        with_positions: each copy gets the positions that its append rested on, of which only the first event has them.
+    """
+
+    kinds: tuple[type[Event], ...]
+    subject: Callable[[RecordedEvent], Hashable]
+    holds: Callable[[Any, Kept], Holds]
+    ends: tuple[type[Event], ...] = ()
+    with_positions: bool = False
+
+
+class Candidate(NamedTuple):
+    """An event of the partition that is dropped: the newest of its subject there."""
+
+    record: RecordedEvent
+    correlation: str | None
+
+
+async def candidates(
+    reader: LogReader, context: str, after: int, upto: int, rule: CarryForward
+) -> Mapping[Hashable, Candidate]:
+    """Returns the newest event of each subject with `after < seq <= upto`, as it was recorded.
+
+    An event that was carried forward into that range counts as itself.
+    """
+    codec = Codec((*rule.kinds, *rule.ends))
+    found = Newest(rule)
+    while after < upto:
+        kinds = [*codec.names, CarriedForward.type_name()]
+        for row in await _page(reader, context, after, min(after + PAGE, upto), kinds):
+            if (record := read_record(row, codec)) is not None:
+                found.add(record, row.correlation, is_copy=row.type == CarriedForward.type_name())
+        after += PAGE
+    return found.candidates()
+
+
+class Newest:
+    """The newest event of each subject among events that are added in the order of the log."""
+
+    def __init__(self, rule: CarryForward) -> None:
+        self._rule = rule
+        self._newest: dict[Hashable, Candidate] = {}
+        self._seen: dict[str, int] | None = None
+
+    def add(self, record: RecordedEvent, correlation: str | None = None, *, is_copy: bool = False) -> None:
+        """Adds an event, or one of which the row is a copy."""
+        if self._rule.with_positions and not is_copy:
+            self._seen = record.event.seen or self._seen
+            if self._seen and not record.event.seen:
+                event = msgspec.structs.replace(record.event, seen=self._seen)
+                record = msgspec.structs.replace(record, event=event)
+        subject = self._rule.subject(record)
+        before = self._newest.get(subject)
+        if before is None or before.record.seq <= record.seq:
+            self._newest[subject] = Candidate(record, correlation)
+
+    def candidates(self) -> Mapping[Hashable, Candidate]:
+        """Returns those whose subject has not ended."""
+        ends = self._rule.ends
+        return {subject: one for subject, one in self._newest.items() if not isinstance(one.record.event, ends)}
+
+
+def copies(found: Sequence[Candidate], holds: Holds) -> list[Draft]:
+    """Returns the copies to append of those that still hold."""
+    return [
+        Draft(
+            CarriedForward(
+                name=one.record.event.key,
+                original=f"{one.record.context}/{one.record.seq}",
+                event=msgspec.Raw(msgspec.json.encode(one.record.event)),
+                at_us=one.record.at_ns // 1000,
+                cause=str(one.record.cause or ""),
+            ),
+            correlation=one.correlation,
+        )
+        for one in found
+        if holds(one.record)
+    ]
+
+
+async def kept_events(reader: LogReader, contexts: Sequence[str]) -> Kept:
+    """Returns whether events of these contexts are still in their logs."""
+    oldest: dict[str, int] = {}
+    originals: set[str] = set()
+    for context in contexts:
+        events = log_of(context)
+        original = func.convert_from(events.c.data, "UTF8").op("::json ->>")("original")
+        async with reader.database.reading() as connection:
+            first = select(func.min(events.c.seq)).where(events.c.context == context)
+            oldest[context] = await connection.scalar(first) or 0
+            copied = select(original).where(events.c.type == CarriedForward.type_name())
+            originals.update(await connection.scalars(copied))
+    return lambda cause: cause.seq >= oldest.get(cause.context, 0) or str(cause) in originals
+
+
+def causes_of(found: Mapping[Hashable, Candidate]) -> list[str]:
+    """Returns the other contexts in which the causes of these events lie."""
+    return sorted({one.record.cause.context for one in found.values() if one.record.cause is not None})
+
+
+async def _page(reader: LogReader, context: str, after: int, upto: int, kinds: list[str]) -> list[Row]:
+    events = log_of(context)
+    inside = (events.c.context == context, events.c.seq > after, events.c.seq <= upto)
+    query = select(events).where(*inside, events.c.type.in_(kinds)).order_by(events.c.seq)
+    async with reader.database.reading() as connection:
+        return [Row(*row) for row in await connection.execute(query)]
