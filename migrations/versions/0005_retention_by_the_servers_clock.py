@@ -1,4 +1,4 @@
-"""Retention is judged here, by the server's clock and the log's own times: one partition at a time, never the newest days.
+"""Age is measured here, by the server's clock and the log's own times: one partition at a time, never the newest days.
 
 A service whose clock is wrong by a month could otherwise drop a log: it chose the partitions itself.
 

@@ -1,4 +1,6 @@
-"""What outlasts its partition in `audit`: the last checkpoint, and the newest desired states that copy it."""
+"""The events that outlast their partition in `audit`: the last checkpoint, and the newest desired states that copy
+it.
+"""
 
 from collections.abc import Hashable
 
@@ -17,7 +19,7 @@ def subject(record: RecordedEvent) -> Hashable:
 
 
 def holds(state: AuditState, _: Kept) -> Holds:
-    """Returns the judge of what still holds: the checkpoint that the State has."""
+    """Returns the test of an event by the State: the checkpoint that the State has."""
     return lambda record: not isinstance(record.event, CheckpointSigned) or record.seq == state.signed_seq
 
 

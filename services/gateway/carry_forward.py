@@ -1,4 +1,5 @@
-"""What outlasts its partition in `cluster`: live objects, and the outcomes of intents that are still in their logs.
+"""The events that outlast their partition in `cluster`: live objects, and the outcomes of intents that are still in
+their logs.
 
 An intent and its outcome leave together: a fold that found the intent alone would carry it out again.
 """
@@ -26,12 +27,12 @@ from shared.log.cluster_subjects import subject
 
 
 def holds(state: GatewayState, kept: Kept) -> Holds:
-    """Returns the judge of what still holds: an object as the State has it, an outcome whose intent is kept."""
+    """Returns the test of an event by the State: an object as the State has it, an outcome whose intent is kept."""
 
     def is_known(found: KnownObject | None, uid: str, kept_object: KeptObject) -> bool:
         return found is not None and found.identity == identity_of(uid, kept_object)
 
-    def judge(record: RecordedEvent) -> bool:
+    def still_holds(record: RecordedEvent) -> bool:
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
                 return is_known(state.pods.get(key), uid, pod)
@@ -47,7 +48,7 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
                 return record.cause is not None and kept(record.cause)
         return True
 
-    return judge
+    return still_holds
 
 
 def _subject(record: RecordedEvent) -> Hashable:

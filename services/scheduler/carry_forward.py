@@ -1,15 +1,17 @@
-"""What outlasts its partition in `scheduling`: of each pod that is there the newest decisions, and what is in force."""
+"""The events that outlast their partition in `scheduling`: of each pod that is there the newest decisions, and what
+is in force.
+"""
 
 from collections.abc import Hashable
 
 from services.scheduler.explain.schedule_explanation import FIELDS as ANSWER
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.explanation_requests import EXPLANATIONS
 from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
+from shared.kube.resource_names import EXPLANATIONS
 from shared.log.carry_forward import CarryForward, Holds, Kept
 
 _OF_PODS = (PodPlaced, PodUnschedulable, PodNominated, EvictionRequested, PlacementCompared)
@@ -29,10 +31,10 @@ def subject(record: RecordedEvent) -> Hashable:
 
 
 def holds(view: ClusterView, _: Kept) -> Holds:
-    """Returns the judge of what still holds: decisions by which the State is as it is."""
+    """Returns the test of an event by the State: decisions by which the State is as it is."""
     cycles = {pod.tried_seq for pod in view.pods.values()}
 
-    def judge(record: RecordedEvent) -> bool:
+    def still_holds(record: RecordedEvent) -> bool:
         event = record.event
         match event:
             case CycleDecided(cycle=cycle):
@@ -58,7 +60,7 @@ def holds(view: ClusterView, _: Kept) -> Holds:
                         return pod.condition_code == code
         return True
 
-    return judge
+    return still_holds
 
 
 def _is_desired(view: ClusterView, record: RecordedEvent, event: FieldsDesired) -> bool:

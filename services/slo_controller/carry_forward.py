@@ -1,4 +1,6 @@
-"""What outlasts its partition in `slo`: the newest decision on each node, newest desired states, the configuration."""
+"""The events that outlast their partition in `slo`: the newest decision on each node, newest desired states, the
+configuration.
+"""
 
 from collections.abc import Hashable
 
@@ -27,9 +29,9 @@ def subject(record: RecordedEvent) -> Hashable:
 
 
 def holds(state: SloState, _: Kept) -> Holds:
-    """Returns the judge of what still holds: decisions as the State has them."""
+    """Returns the test of an event by the State: decisions as the State has them."""
 
-    def judge(record: RecordedEvent) -> bool:
+    def still_holds(record: RecordedEvent) -> bool:
         match record.event:
             case NodeOvercommitted(node=node) as event:
                 return state.decided.get(node) == without_basis(event)
@@ -47,7 +49,7 @@ def holds(state: SloState, _: Kept) -> Holds:
                 return digest == state.rejected_digest
         return True
 
-    return judge
+    return still_holds
 
 
 CARRY_FORWARD = CarryForward(

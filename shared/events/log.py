@@ -61,7 +61,7 @@ class CarriedForward(Event, frozen=True, tag="koord.log.CarriedForward.v1"):
     """An event that still holds, appended again because the partition that held it is dropped.
 
     A fold that begins at the oldest kept event gets these events first, as they were: with their own seq, instant and
-    cause. Whoever has folded the event itself ignores this copy.
+    cause. A State that has folded the event itself ignores this copy.
 
     Attributes:
         name: key of the event.

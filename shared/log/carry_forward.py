@@ -1,7 +1,7 @@
 """Chooses the events that outlast their partition, and makes the copies that are appended before it is dropped.
 
 A State is a fold from the oldest kept event. What it owes to older events comes from copies of those that still hold:
-live objects, open intents, newest desired states. Which those are is judged by the writer's State as it is where the
+live objects, open intents, newest desired states. Those are chosen by the writer's State as it is where the
 copies are appended, so that a change or a deletion that was appended meanwhile wins. A fold that begins late reads the
 copies first, as they were recorded (`LogReader.carried_forward`); a State that has folded the events ignores them.
 """
@@ -30,7 +30,7 @@ class CarryForward(NamedTuple):
     Attributes:
         kinds: the types that are considered.
         subject: what an event is about; of one subject only the newest event is carried forward.
-        holds: makes, of the writer's State, the judge of what still holds.
+        holds: makes, of the writer's State, the test whether an event still holds.
         ends: types that end their subject; they are not carried forward themselves.
         with_positions: each copy gets the positions that its append rested on, of which only the first event has them.
     """

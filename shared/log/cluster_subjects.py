@@ -1,4 +1,4 @@
-"""What the events of `cluster` are about, for the rules by which they outlast their partition."""
+"""The subjects of the events of `cluster`, for the rules by which they outlast their partition."""
 
 from collections.abc import Hashable
 

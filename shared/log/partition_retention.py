@@ -1,8 +1,8 @@
 """Finds the partition of a context that may be dropped, and drops it.
 
-Postgres judges its age, by its own clock and by the log's times, one partition at a time; no caller can make it drop one
-of the newest days (migration 0005). A role that writes a context does not own its tables, so a function of the database
-drops the partition on its behalf.
+Postgres measures its age, by its own clock and by the log's times, one partition at a time; no caller can make it drop
+one of the newest days (migration 0005). A role that writes a context does not own its tables, so a function of the
+database drops the partition on its behalf.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ async def expired(database: Database, context: str, keep: timedelta, most_bytes:
 
     Args:
         keep: counted by the clock of Postgres and up to the head's time, whichever is less.
-        most_bytes: in a context that takes more on disk, indexes included, a younger one may be dropped too, but none of
-            the newest days.
+        most_bytes: in a context that takes more on disk, indexes included, a younger one may be dropped too, but none
+            of the newest days.
     """
     note = text("select koord_extend(:context, 0)")  # notes which partitions are full
     query = text("select name, low, high from koord_expired_partition(:context, :keep, :most_bytes)")

@@ -1,8 +1,8 @@
 """The writer's retention: how long its context is kept, and how much of it.
 
 Events that still hold are carried forward before their partition is dropped (`shared/log/carry_forward.py`). A context
-whose service declares no rule for that is never cut, whatever its age and size. The first bound that is set applies: the
-setting of this service, its declaration, the setting for all.
+whose service declares no rule for that is never cut, whatever its age and size. The first bound that is set applies:
+the setting of this service, its declaration, the setting for all.
 """
 
 import asyncio
@@ -90,11 +90,11 @@ async def retain(runtime: "Runtime") -> bool:
     if partition is None:
         return False
     found = await candidates(runtime.log, context, partition.low - 1, partition.high - 1, rule)
-    kept_elsewhere = await kept_events(runtime.log, causes_of(found))
+    kept_causes = await kept_events(runtime.log, causes_of(found))
     carried = 0
     every = list(found.values())
     for start in range(0, len(every), CHUNK):
-        build = partial(_copies, runtime, rule, kept_elsewhere, every[start : start + CHUNK])
+        build = partial(_copies, runtime, rule, kept_causes, every[start : start + CHUNK])
         seen = dict(runtime.state.positions)
         records = await runtime.writer.append_from(build, now_ns=runtime.now_ns(), seen=seen)
         carried += len(records)

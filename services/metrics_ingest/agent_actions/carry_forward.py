@@ -1,5 +1,5 @@
-"""What outlasts its partition in `nodes-*`: the numbers by which a repeated action is recognised, node topologies, and
-evictions of pods that still run.
+"""The events that outlast their partition in `nodes-*`: the numbers by which a repeated action is recognised, node
+topologies, and evictions of pods that still run.
 """
 
 from collections.abc import Hashable
@@ -39,9 +39,9 @@ def subject(record: RecordedEvent) -> Hashable:
 
 
 def holds(state: ActionIngestState, _: Kept) -> Holds:
-    """Returns the judge of what still holds: actions among the newest of their agent, topologies in force."""
+    """Returns the test of an event by the State: actions among the newest of their agent, topologies in force."""
 
-    def judge(record: RecordedEvent) -> bool:
+    def still_holds(record: RecordedEvent) -> bool:
         match record.event:
             case NodeTopologyReported(node=node, boot=boot, number=number) as event:
                 return state.topologies.get(node) == digest_of(event) or _is_counted(state, node, boot, number)
@@ -59,7 +59,7 @@ def holds(state: ActionIngestState, _: Kept) -> Holds:
                 return uid in state.pods
         return True
 
-    return judge
+    return still_holds
 
 
 def _is_counted(state: ActionIngestState, node: str, boot: str, number: int) -> bool:

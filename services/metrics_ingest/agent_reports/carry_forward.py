@@ -1,4 +1,5 @@
-"""What outlasts its partition in `metrics-*`: newest desired states, and the last report of a node that fell silent.
+"""The events that outlast their partition in `metrics-*`: newest desired states, and the last report of a node that
+fell silent.
 
 Agents report all the time, so of a partition that is hours old mostly nothing holds: dropping it takes no room.
 """
@@ -27,9 +28,9 @@ def subject(record: RecordedEvent) -> Hashable:
 
 
 def holds(state: ReportIngestState, _: Kept) -> Holds:
-    """Returns the judge of what still holds: a report that is the newest, a status that no later one replaces."""
+    """Returns the test of an event by the State: a report that is the newest, a status that no later one replaces."""
 
-    def judge(record: RecordedEvent) -> bool:
+    def still_holds(record: RecordedEvent) -> bool:
         match record.event:
             case NodeReported(node=node, at_ns=at_ns):
                 return state.last_recorded_ns.get(node) == at_ns
@@ -42,7 +43,7 @@ def holds(state: ReportIngestState, _: Kept) -> Holds:
                 return (node in state.specs) == (body is not None)
         return True
 
-    return judge
+    return still_holds
 
 
 CARRY_FORWARD = CarryForward(

@@ -149,8 +149,8 @@ async def test_an_intent_and_its_outcome_leave_together(opened: Database, gatewa
     slo = LogWriter(opened, None, "slo", "test")
     await slo.acquire()
     await slo.begin("1", (), now_ns=now - 80 * DAY_NS, seen={})
-    asked = EvictionRequested(pod_uid="uid-of-guarded", pod="a/guarded", reason="once")
-    [intent] = await slo.append([Draft(asked)], now_ns=now - 80 * DAY_NS, seen={})
+    eviction = EvictionRequested(pod_uid="uid-of-guarded", pod="a/guarded", reason="once")
+    [intent] = await slo.append([Draft(eviction)], now_ns=now - 80 * DAY_NS, seen={})
     await gateway.follower.caught_up({"slo": intent.seq})
     refused = EvictionRejected(pod="a/guarded", pod_uid="uid-of-guarded", reason="budget")
     await gateway.append(pod("guarded"), Draft(refused, Cause("slo", intent.seq)), now_ns=now - 80 * DAY_NS)
@@ -165,7 +165,7 @@ async def test_an_intent_and_its_outcome_leave_together(opened: Database, gatewa
     await slo.close()
 
 
-async def test_the_age_of_a_partition_is_judged_by_the_servers_clock_and_the_logs(
+async def test_the_age_of_a_partition_is_measured_by_the_servers_clock_and_the_logs(
     opened: Database, gateway: Retaining
 ) -> None:
     """Fault 05: one start of a writer with a clock a month ahead dropped the history."""
@@ -179,7 +179,7 @@ async def test_the_age_of_a_partition_is_judged_by_the_servers_clock_and_the_log
     assert len(await partitions(opened, "cluster")) == 3
 
 
-async def test_a_partition_whose_writers_clock_was_behind_is_as_old_as_the_server_knows(
+async def test_a_partition_whose_writers_clock_was_behind_has_the_age_that_the_server_measured(
     opened: Database, gateway: Retaining
 ) -> None:
     now = time.time_ns()
