@@ -1,7 +1,8 @@
-"""Documents generated from the event types: docs/asyncapi.json and docs/schemas/<type>.json.
+"""Files generated from the event types and the manifests: docs/asyncapi.json, docs/schemas/<type>.json and
+shared/runtime/declared_intents.py.
 
 python -m tools.generate            writes them
-python -m tools.generate --check    fails when they differ from the types
+python -m tools.generate --check    fails when they differ from their sources
 """
 
 import sys
@@ -13,17 +14,20 @@ import msgspec
 
 from shared.events import CONTEXT_MODULES, EVENT_TYPES
 from shared.events.base import Event
+from tools.intent_declarations import declared_intents
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+SCHEMAS = Path("docs/schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 JsonObject = dict[str, Any]
 
 
 def documents() -> dict[Path, str]:
-    """Every generated file below docs/: path -> text. The same types give the same bytes."""
+    """Every generated file: path from the repository's root -> text. The same sources give the same bytes."""
     schemas = {name: schema(kind) for name, kind in sorted(EVENT_TYPES.items())}
-    found = {Path("schemas") / f"{name}.json": _text(document) for name, document in schemas.items()}
-    found[Path("asyncapi.json")] = _text(asyncapi())
+    found = {SCHEMAS / f"{name}.json": _text(document) for name, document in schemas.items()}
+    found[Path("docs/asyncapi.json")] = _text(asyncapi())
+    found[Path("shared/runtime/declared_intents.py")] = declared_intents()
     return found
 
 
@@ -104,21 +108,19 @@ def _text(document: JsonObject) -> str:
 def main(arguments: list[str]) -> str | None:
     """Writes, or compares; the text of what differs, None when nothing does."""
     expected = documents()
-    present = {
-        path.relative_to(DOCS) for path in [DOCS / "asyncapi.json", *(DOCS / "schemas").glob("*.json")] if path.exists()
-    }
+    stale = {path.relative_to(ROOT) for path in (ROOT / SCHEMAS).glob("*.json")} - expected.keys()
     if arguments == ["--check"]:
         differing = [
-            path for path, text in expected.items() if path not in present or (DOCS / path).read_text() != text
+            path for path, text in expected.items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text
         ]
-        differing += sorted(present - expected.keys())
+        differing += sorted(stale)
         names = ", ".join(str(path) for path in differing)
-        return f"docs/: {names} differ from the event types; run `make generate` and commit" if differing else None
-    (DOCS / "schemas").mkdir(parents=True, exist_ok=True)
-    for path in present - expected.keys():
-        (DOCS / path).unlink()
+        return f"{names} differ from what they are made from; run `make generate` and commit" if differing else None
+    (ROOT / SCHEMAS).mkdir(parents=True, exist_ok=True)
+    for path in stale:
+        (ROOT / path).unlink()
     for path, text in expected.items():
-        (DOCS / path).write_text(text)
+        (ROOT / path).write_text(text)
     return None
 
 

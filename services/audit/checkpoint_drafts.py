@@ -3,6 +3,7 @@
 from typing import Any
 
 from services.audit.checkpoint_state import AuditState
+from services.audit.manifest import CHECKPOINT_FILE
 from shared.events import Draft
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired
@@ -25,6 +26,6 @@ def checkpoint_drafts(signed: CheckpointSigned, config_map: str, text: str) -> l
     """
     drafts = [Draft(signed)]
     if config_map:
-        body: dict[str, Any] = {"data": {"checkpoint.json": text}}
+        body: dict[str, Any] = {"data": {CHECKPOINT_FILE: text}}
         drafts.append(Draft(ObjectDesired(resource=CONFIG_MAPS, name=config_map, body=body)))
     return drafts

@@ -1,5 +1,7 @@
-"""The contexts, subjects and streams of the audit service."""
+"""The contexts, subjects, streams and intents of the audit service."""
 
+from shared.events.intents import ObjectDesired
+from shared.runtime.intent_rights import IntentRight
 from shared.runtime.manifest import Manifest
 
 SUBJECT = "koord.event"
@@ -9,6 +11,10 @@ READ = "koord.log.read"
 
 CONTEXTS = ("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*")
 """Contexts whose events are relayed, besides its own."""
+
+CHECKPOINT_CONFIG_MAP = "koordinator-system/koordstream-checkpoint"
+"""The only ConfigMap that may carry the newest checkpoint out of the database."""
+CHECKPOINT_FILE = "checkpoint.json"
 
 
 def stream_of(context: str) -> str:
@@ -23,5 +29,8 @@ MANIFEST = Manifest(
     serves=(f"{READ}.*",),
     publishes=(f"{SUBJECT}.>",),
     streams=tuple(map(stream_of, (*CONTEXTS, "audit"))),
+    intents=(
+        IntentRight(ObjectDesired, "configmaps", fields=(f"data.{CHECKPOINT_FILE}",), name=CHECKPOINT_CONFIG_MAP),
+    ),
 )
 """Add new contexts to `CONTEXTS`."""

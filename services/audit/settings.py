@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from services.audit.manifest import CHECKPOINT_CONFIG_MAP
 from shared.settings import Settings
 
 
@@ -29,5 +30,6 @@ class AuditSettings(Settings, frozen=True, kw_only=True):
         400.0
     )
     config_map: Annotated[
-        str, Meta(description="ConfigMap that carries the newest checkpoint, namespace/name; empty: none")
-    ] = "koordinator-system/koordstream-checkpoint"
+        str,
+        Meta(description="ConfigMap that carries the newest checkpoint; the gateway writes no other; empty: none"),
+    ] = CHECKPOINT_CONFIG_MAP

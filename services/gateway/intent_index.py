@@ -16,6 +16,7 @@ from services.gateway.intent_results import APPLIED, ENDED, EarlyOutcome, Suppre
 from services.gateway.kube_api.resources import PODS
 from services.gateway.stored_state import StoredIntents, by_cause, by_context
 from shared.events import Cause
+from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 
@@ -35,6 +36,7 @@ class IntentIndex:
         applied: the newest desired states that were written; they are written again after drift.
         suppressed: the newest desired states that shadow mode did not write; due again after a start without shadow
             mode.
+        refused: the outcomes of intents that their contexts may not carry, until they are recorded.
         early_outcomes: outcomes read before their intents.
         field_groups: derived from `newest`: its field groups by object.
         queues: derived from `one_shots` and `desired`: intents by object; those of one context run in this order.
@@ -47,6 +49,7 @@ class IntentIndex:
         self.newest: dict[FieldGroup, Cause] = {}
         self.applied: dict[Cause, FieldsDesired | ObjectDesired] = {}
         self.suppressed: dict[Cause, Suppressed] = {}
+        self.refused: dict[Cause, IntentRefused] = {}
         self.early_outcomes: dict[Cause, EarlyOutcome] = {}
         self.field_groups: dict[ObjectRef, dict[FieldGroup, None]] = {}
         self.queues: dict[ObjectRef, dict[Cause, None]] = {}
@@ -71,6 +74,11 @@ class IntentIndex:
             self._enqueue(cause, event)
         else:
             self._set_result(cause, event, ENDED if early.applied and _ends_once_applied(event) else early.result)
+
+    def add_refused(self, cause: Cause, outcome: IntentRefused) -> None:
+        """Adds an intent that its context may not carry, unless its outcome was read before. It is never due."""
+        if self.early_outcomes.pop(cause, None) is None:
+            self.refused[cause] = outcome
 
     def _supersede(self, group: FieldGroup) -> None:
         older = self.newest.get(group)
@@ -98,6 +106,7 @@ class IntentIndex:
             )
             return
         self.superseded.pop(cause, None)
+        self.refused.pop(cause, None)
         intent = self.one_shots.pop(cause, None) or self.desired.pop(cause, None)
         if intent is not None:
             self._dequeue(cause, intent)
@@ -153,6 +162,7 @@ class IntentIndex:
             superseded=by_context(self.superseded),
             applied=by_context(self.applied),
             suppressed=by_context(self.suppressed),
+            refused=by_context(self.refused),
             early_outcomes=by_context(self.early_outcomes),
         )
 
@@ -161,6 +171,7 @@ class IntentIndex:
         self.one_shots, self.desired = by_cause(stored.one_shots), by_cause(stored.desired)
         self.superseded = by_cause(stored.superseded)
         self.applied, self.suppressed = by_cause(stored.applied), by_cause(stored.suppressed)
+        self.refused = by_cause(stored.refused)
         self.early_outcomes = by_cause(stored.early_outcomes)
         suppressed = [(cause, each.desired) for cause, each in self.suppressed.items()]
         for cause, desired in (*self.desired.items(), *self.applied.items(), *suppressed):

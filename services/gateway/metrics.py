@@ -13,6 +13,12 @@ class GatewayMetrics:
         self._outcomes = Counter(
             "koord_gateway_outcomes", "Intents that have ended", ("intent", "outcome"), registry=registry
         )
+        self._refused = Counter(
+            "koord_gateway_refused_intents",
+            "Intents that their context may not carry; any but 0 is a fault or a forgery",
+            ("context", "intent"),
+            registry=registry,
+        )
         self._lists = Counter(
             "koord_gateway_lists",
             "Complete lists; more than one a resource means a watch was too old",
@@ -23,6 +29,10 @@ class GatewayMetrics:
     def outcome(self, intent: Intent, outcome: Event) -> None:
         """Counts the outcome of an intent."""
         self._outcomes.labels(type(intent).__name__, type(outcome).__name__).inc()
+
+    def refused(self, context: str, intent: str) -> None:
+        """Counts an intent that its context may not carry."""
+        self._refused.labels(context, intent).inc()
 
     def listed(self, resource: str) -> None:
         """Counts a complete list of a resource."""

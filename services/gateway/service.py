@@ -10,7 +10,6 @@ from services.gateway.carry_forward import CARRY_FORWARD
 from services.gateway.effects import outcome_events, outcomes_from_state
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
-from services.gateway.effects.intent_types import ANY_INTENTS, SCHEDULING_INTENTS
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
 from services.gateway.manifest import MANIFEST
@@ -32,6 +31,7 @@ from shared.events.cluster import (
 from shared.events.log import WriterStarted
 from shared.kube.rbac_permissions import SUBJECT
 from shared.runtime import failpoints
+from shared.runtime.intent_rights import INTENTS
 from shared.runtime.rate_limit import RateLimit
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
@@ -145,7 +145,8 @@ class Gateway:
         while not self._runtime.draining.is_set():
             await rate_limit.wait()
             self._to_start.clear()
-            if await self._effect_runner.start(self._state) or self._state.intents.superseded:
+            intents = self._state.intents
+            if await self._effect_runner.start(self._state) or intents.superseded or intents.refused:
                 self._to_append.set()
             try:
                 async with asyncio.timeout(POLL_INTERVAL_S):
@@ -175,12 +176,21 @@ class Gateway:
         drafts += ended
         if self._listed.is_set() and self._state.intents.superseded:
             drafts += outcomes_from_state.superseded_outcomes(self._state, self._effect_runner.in_flight)
+        if self._listed.is_set() and self._state.intents.refused:
+            drafts += self._refused_outcomes()
         if not drafts:
             return
         failpoints.hit("gateway.before-append")
         await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
         failpoints.hit("gateway.after-commit")
         self._effect_runner.forget(outcome.cause for outcome in ended if outcome.cause)
+
+    def _refused_outcomes(self) -> list[Draft]:
+        drafts = outcomes_from_state.refused_outcomes(self._state)
+        for cause, outcome in self._state.intents.refused.items():
+            self._metrics.refused(cause.context, outcome.intent)
+            log.error("refused an intent", extra={"intent": str(cause), "reason": outcome.reason})
+        return drafts
 
     async def _end_without_object(self) -> None:
         """Ends desired states whose object does not exist.
@@ -219,12 +229,12 @@ SERVICE = Service(
     manifest=MANIFEST,
     follows={
         "cluster": (*OBSERVATIONS, *OUTCOMES, InitialListCompleted, AdmissionMissed, WriterStarted),
-        "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
-        "quota": ANY_INTENTS,
-        "slo": ANY_INTENTS,
-        "metrics-*": ANY_INTENTS,
-        "nodes-*": ANY_INTENTS,
-        "audit": ANY_INTENTS,
+        "scheduling": INTENTS,
+        "quota": INTENTS,
+        "slo": INTENTS,
+        "metrics-*": INTENTS,
+        "nodes-*": INTENTS,
+        "audit": INTENTS,
     },
     emits=(*OBSERVATIONS, *OUTCOMES, InitialListCompleted, WatchResumed, AdmissionMissed, WriterStarted),
     settings=GatewaySettings,
@@ -234,4 +244,4 @@ SERVICE = Service(
     carry_forward=CARRY_FORWARD,
     lifespan=lifespan,
 )
-"""The gateway. A context that begins to append intents is declared, and added to `follows` with `ANY_INTENTS`."""
+"""The gateway. A context that begins to append intents is declared, and added to `follows` with `INTENTS`."""

@@ -6,7 +6,7 @@ Objects themselves stay in the API and in the log; a digest of each is enough to
 from sys import intern
 from typing import ClassVar, cast
 
-from services.gateway.effects.intent_types import POD_SCHEDULED
+from services.gateway.effects.intent_types import POD_SCHEDULED, Intent, OneShot
 from services.gateway.intent_index import IntentIndex
 from services.gateway.intent_results import result_of
 from services.gateway.known_objects import TERMINATING, UNSCHEDULABLE, KnownObject, ObservedPod, identity_of
@@ -32,6 +32,8 @@ from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
+from shared.runtime.declared_intents import declared_refusal
+from shared.runtime.intent_rights import Refusal, refused_outcome
 
 
 class GatewayState:
@@ -46,9 +48,12 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 9
+    SCHEMA: ClassVar[int] = 10
+    """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusal: Refusal = declared_refusal) -> None:
+        """Starts empty; `refusal` is the check of each intent."""
+        self._refusal = refusal
         self.positions: dict[str, int] = {}
         self.pods: dict[str, ObservedPod] = {}
         self.known: dict[str, dict[str, KnownObject]] = self._known_with_pods({})
@@ -78,10 +83,8 @@ class GatewayState:
                 self._deleted(NODE_METRICS.name, name)
             case ObjectDeleted(resource=resource, name=name, uid=uid):
                 self._deleted(resource, name, uid)
-            case PodPlaced() | EvictionRequested():
-                self.intents.add_one_shot(Cause(record.context, record.seq), event)
-            case PodUnschedulable() | FieldsDesired() | ObjectDesired():
-                self.intents.add_desired(Cause(record.context, record.seq), event)
+            case PodPlaced() | EvictionRequested() | PodUnschedulable() | FieldsDesired() | ObjectDesired():
+                self._intent(Cause(record.context, record.seq), event)
             case _ if record.cause and isinstance(event, OUTCOMES):
                 self.intents.add_outcome(record.cause, result_of(record), self.positions.get(record.cause.context, 0))
             case WriterStarted():
@@ -94,6 +97,14 @@ class GatewayState:
     def history_begins(self, context: str, seq: int) -> None:
         """Forgets outcomes of intents that have left their log: see `shared.fold.BeginsLate`."""
         self.intents.forget_early_outcomes(context, seq)
+
+    def _intent(self, cause: Cause, intent: Intent) -> None:
+        if reason := self._refusal(cause.context, intent):
+            self.intents.add_refused(cause, refused_outcome(intent, reason))
+        elif isinstance(intent, OneShot):
+            self.intents.add_one_shot(cause, intent)
+        else:
+            self.intents.add_desired(cause, intent)
 
     # -- observations
 

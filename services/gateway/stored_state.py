@@ -12,6 +12,7 @@ from services.gateway.intent_results import EarlyOutcome, Suppressed
 from services.gateway.known_objects import KnownObject, ObservedPod
 from services.gateway.webhooks.admission_state import StoredAdmission
 from shared.events import Cause
+from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class StoredIntents(msgspec.Struct):
     superseded: ByContext[DesiredState]
     applied: ByContext[FieldsDesired | ObjectDesired]
     suppressed: ByContext[Suppressed]
+    refused: ByContext[IntentRefused]
     early_outcomes: ByContext[EarlyOutcome]
 
 

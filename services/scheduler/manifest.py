@@ -1,6 +1,10 @@
-"""The manifest of the scheduler."""
+"""The manifest of the scheduler: its contexts, its requests, and the intents that it may record."""
 
 from shared.domain.quota_charge import SUBJECT as CHARGE
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.kube.resource_names import CLAIMS, EXPLANATIONS, VOLUMES
+from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
+from shared.runtime.intent_rights import BIND, EVICT, MARK_UNSCHEDULABLE, IntentRight
 from shared.runtime.manifest import Manifest
 
 MANIFEST = Manifest(
@@ -8,4 +12,14 @@ MANIFEST = Manifest(
     writes="scheduling",
     follows=("cluster", "scheduling", "quota", "metrics-*"),
     requests=(CHARGE,),
+    intents=(
+        BIND,
+        MARK_UNSCHEDULABLE,
+        EVICT,
+        IntentRight(FieldsDesired, "pods", "status", ("status.nominatedNodeName",)),
+        IntentRight(FieldsDesired, CLAIMS, fields=(f"metadata.annotations.{SELECTED_NODE}",)),
+        IntentRight(FieldsDesired, VOLUMES, fields=(f"metadata.annotations.{BOUND_BY_CONTROLLER}", "spec.claimRef")),
+        IntentRight(FieldsDesired, EXPLANATIONS, "status", ("status",)),
+        IntentRight(ObjectDesired, EXPLANATIONS, deletes=True),
+    ),
 )

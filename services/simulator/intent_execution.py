@@ -20,6 +20,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.pod import PodCondition
+from shared.runtime.intent_rights import refused_outcome
 
 INTENTS_PER_STEP = 1_000
 """Intents that one step executes: a step must not block the event loop for long. The rest follow in the next step."""
@@ -51,6 +52,10 @@ def _newest_decisions(intents: Mapping[int, Intent]) -> dict[str, int]:
 def _execute(
     api: ApiTransaction, state: SimulatorState, cause: Cause, intent: Intent, newest: Mapping[str, int]
 ) -> None:
+    if reason := state.refusal(cause.context, intent):
+        refused = refused_outcome(intent, reason)
+        api.record_outcome(refused, cause, refused.pod_uid or None)
+        return
     match intent:
         case PodPlaced():
             bind(api, cause, intent)

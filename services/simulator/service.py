@@ -14,10 +14,11 @@ from services.simulator.clock import Clock
 from services.simulator.decide import DueObjects, Step, decide, is_begun, next_arrival_ns
 from services.simulator.manifest import CHANGES, MANIFEST, SUBJECT
 from services.simulator.settings import SimulatorSettings
-from services.simulator.state import ANY_INTENTS, INTENTS, SimulatorState
+from services.simulator.state import SimulatorState
 from services.simulator.timers import Timers
 from shared.events.cluster import OBSERVATIONS, OUTCOMES
 from shared.events.log import WriterStarted
+from shared.runtime.intent_rights import INTENTS
 from shared.runtime.service import Runtime, Service
 
 REQUEST_BYTES = 512 * 1024
@@ -124,11 +125,11 @@ def simulator() -> Service:
         follows={
             "cluster": (*OBSERVATIONS, *OUTCOMES),
             "scheduling": INTENTS,
-            "quota": ANY_INTENTS,
-            "slo": ANY_INTENTS,
-            "metrics-*": ANY_INTENTS,
-            "nodes-*": ANY_INTENTS,
-            "audit": ANY_INTENTS,
+            "quota": INTENTS,
+            "slo": INTENTS,
+            "metrics-*": INTENTS,
+            "nodes-*": INTENTS,
+            "audit": INTENTS,
         },
         emits=(*OBSERVATIONS, *OUTCOMES, WriterStarted),
         settings=SimulatorSettings,

@@ -29,6 +29,8 @@ from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import instant_ns
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
+from shared.runtime.declared_intents import declared_refusal
+from shared.runtime.intent_rights import Refusal
 
 Object = Pod | Node | NodeMetric | dict[str, Any]
 """An object as its events hold it."""
@@ -52,11 +54,6 @@ class _Stored(msgspec.Struct):
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 _DECODER = msgspec.msgpack.Decoder(_Stored)
-
-ANY_INTENTS = (EvictionRequested, FieldsDesired, ObjectDesired)
-"""Intents that every context may append."""
-
-INTENTS = (PodPlaced, PodUnschedulable, *ANY_INTENTS)
 
 ARRIVAL = "simulator.koordinator.sh/arrival"
 """Annotation of a generated pod: its number, from 0."""
@@ -84,9 +81,11 @@ class SimulatorState:
         desired_states: (resource, name) -> (context, field group) -> the newest desired state.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
-    def __init__(self) -> None:
+    def __init__(self, refusal: Refusal = declared_refusal) -> None:
+        """Starts empty; `refusal` is the check of each intent."""
+        self.refusal = refusal
         self.positions: dict[str, int] = {}
         self.objects: dict[str, dict[str, Object]] = {}
         self.pods_on: dict[str, dict[str, None]] = {}
@@ -109,7 +108,7 @@ class SimulatorState:
                 self._apply_outcome(record.cause, is_applied=isinstance(event, DesiredStateApplied))
             else:
                 self._apply_observation(event)
-        elif isinstance(event, INTENTS):
+        elif isinstance(event, PodPlaced | PodUnschedulable | EvictionRequested | FieldsDesired | ObjectDesired):
             self._apply_intent(record.context, record.seq, event)
         self.positions[record.context] = record.seq
 
@@ -221,7 +220,8 @@ class SimulatorState:
         is_applied = self.early_outcomes.get(context, {}).pop(seq, None)
         if is_applied is None:
             self.open_intents.setdefault(context, {})[seq] = intent
-        if isinstance(intent, FieldsDesired | ObjectDesired):
+        # A refused desired state is open until its outcome is recorded, and never in force.
+        if isinstance(intent, FieldsDesired | ObjectDesired) and not self.refusal(context, intent):
             place, group = (intent.resource, intent.name), (context, fields_of(intent))
             older = self.desired_states.get(place, {}).get(group)
             if older:

@@ -286,6 +286,27 @@ class MissingPermission(Event, frozen=True, tag="koord.cluster.MissingPermission
     pod_uid: str = ""
 
 
+class IntentRefused(Event, frozen=True, tag="koord.cluster.IntentRefused.v1"):
+    """Outcome of any intent that its context may not carry: nothing was written.
+
+    No service acts on it: a service records the intents that it declares, so this one is a fault or a forgery.
+
+    Attributes:
+        intent: type of the intent.
+        resource, name: the object that the intent is about.
+        reason: the declaration that is missing.
+        pod_uid: the pod, when the intent was about one.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    intent: str
+    resource: str
+    name: str
+    reason: str
+    pod_uid: str = ""
+
+
 DELETED_BY: Mapping[type[Event], type[Event]] = {
     NodeObserved: NodeDeleted,
     PodObserved: PodDeleted,
@@ -314,5 +335,6 @@ OUTCOMES: tuple[type[Event], ...] = (
     DesiredStateFailed,
     DesiredStateSuppressed,
     MissingPermission,
+    IntentRefused,
 )
 """Outcomes of intents."""

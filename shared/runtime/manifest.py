@@ -1,12 +1,14 @@
 """Manifest of a service: its rights on the bus and in the log, importable without the service.
 
-Rights are generated from this alone (`cli/credentials/permissions.py`).
+Rights are generated from this alone: on the bus and in the log by `cli/credentials/permissions.py`, in the cluster by
+`tools/generate.py`.
 """
 
 from typing import NamedTuple, Self
 
 from shared.errors import KoordError
 from shared.runtime import sharding
+from shared.runtime.intent_rights import IntentRight
 
 
 class Manifest(NamedTuple):
@@ -20,6 +22,7 @@ class Manifest(NamedTuple):
         publishes: bus subjects it publishes on besides those of the log it writes; with wildcards.
         requests: subjects of the requests it sends.
         streams: JetStream streams it creates and fills.
+        intents: the intents that its context may carry; the gateway refuses any other.
 
     `writes` and the contexts of `follows` may be sharded names (`metrics-*`, see shared/runtime/sharding.py); `member`
     replaces them by their members.
@@ -33,6 +36,7 @@ class Manifest(NamedTuple):
     publishes: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    intents: tuple[IntentRight, ...] = ()
 
     def member(self, shard: int, shards: int) -> Self:
         """Returns this service with sharded names replaced by their members; a sharded service becomes the given shard.

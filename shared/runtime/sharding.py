@@ -41,6 +41,12 @@ def is_sharded(context: str) -> bool:
     return context.endswith(SUFFIX)
 
 
+def declared_name(context: str) -> str:
+    """`metrics-2` -> `metrics-*`: the name in a manifest of a context."""
+    stem, _, shard = context.rpartition("-")
+    return f"{stem}{SUFFIX}" if stem and shard.isdigit() else context
+
+
 def member(sharded: str, shard: int) -> str:
     """`metrics-*`, 2 -> `metrics-2`."""
     return sharded.removesuffix("*") + str(shard)

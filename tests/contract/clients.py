@@ -13,6 +13,7 @@ PLURALS = {
     "ConfigMap": "configmaps",
     "NodeMetric": "nodemetrics",
     "Reservation": "reservations",
+    "NodeSLO": "nodeslos",
     "PriorityClass": "priorityclasses",
 }
 

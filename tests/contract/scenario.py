@@ -16,6 +16,8 @@ from shared.events.log import WriterStarted
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
+from shared.runtime.declared_intents import declared_refusal
+from tests.support.intents import CONTEXTS
 from tests.support.pods import written_pod
 from tests.support.waiting import until
 
@@ -60,30 +62,34 @@ class Client(Protocol):
 
 
 class Log:
-    """Reads `cluster`, written by the gateway or the simulator, and writes `scheduling` for the scheduler."""
+    """Reads `cluster`, written by the gateway or the simulator, and writes the contexts of all other services."""
 
     def __init__(self, postgres: str, nats: str) -> None:
         self._database = Database(postgres, application="contract")
         self._reader = LogReader(self._database)
         self._bus = Bus(nats, name="contract")
-        self._writer = LogWriter(self._database, self._bus, "scheduling", "contract")
+        self._writers = {context: LogWriter(self._database, self._bus, context, "contract") for context in CONTEXTS}
 
     async def open(self) -> None:
-        """Becomes the writer of `scheduling`."""
+        """Becomes the writer of each context with intents."""
         await self._bus.start()
-        await self._writer.acquire()
-        await self._writer.begin("contract", [WriterStarted], now_ns=time.time_ns(), seen={})
+        for writer in self._writers.values():
+            await writer.acquire()
+            await writer.begin("contract", [WriterStarted], now_ns=time.time_ns(), seen={})
 
     async def close(self) -> None:
         """Stops writing."""
-        await self._writer.close()
+        for writer in self._writers.values():
+            await writer.close()
         await self._bus.close()
         await self._database.close()
 
-    async def append_intents(self, *events: Event) -> list[Cause]:
-        """Appends intents to `scheduling` in one transaction."""
-        records = await self._writer.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
-        return [Cause("scheduling", record.seq) for record in records]
+    async def append_intents(self, *events: Event, context: str = "") -> list[Cause]:
+        """Appends intents in one transaction; by default to the first context that declares them."""
+        named = context or next(one for one in CONTEXTS if not any(declared_refusal(one, event) for event in events))
+        writer = self._writers[named]
+        records = await writer.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
+        return [Cause(named, record.seq) for record in records]
 
     async def all(self, kind: type[Kind], key: str) -> list[Kind]:
         """Returns the events of an object in `cluster`, in order."""

@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-RESERVATIONS = "reservations.scheduling.koordinator.sh"
+NODE_SLOS = "nodeslos.slo.koordinator.sh"
 
 
 def placed(scenario: Scenario, uid: str, node: str, name: str = "web") -> PodPlaced:
@@ -171,13 +171,13 @@ async def test_a_bound_pod_that_is_evicted_is_observed_as_terminating(scenario: 
 
 
 def desired(scenario: Scenario, value: str, group: str = "load") -> FieldsDesired:
-    patch = {"metadata": {"labels": {f"koordinator.sh/{group}": value}}}
+    patch = {"metadata": {"labels": {f"node.koordinator.sh/{group}": value}}}
     return FieldsDesired(resource="nodes", name=scenario.name("n"), fields=group, patch=patch)
 
 
 async def labels(scenario: Scenario) -> dict[str, str]:
     found = (await scenario.client.get(scenario.node("n")))["metadata"].get("labels", {})
-    return {name: value for name, value in found.items() if name.startswith("koordinator.sh/")}
+    return {name: value for name, value in found.items() if name.startswith("node.koordinator.sh/")}
 
 
 async def test_a_desired_state_is_written_and_fields_of_another_group_stay(scenario: Scenario) -> None:
@@ -186,11 +186,11 @@ async def test_a_desired_state_is_written_and_fields_of_another_group_stay(scena
         outcome = await scenario.log.outcome(event)
         assert isinstance(outcome, DesiredStateApplied)
         assert (outcome.resource, outcome.name, outcome.fields) == ("nodes", scenario.name("n"), event.fields)
-    assert await labels(scenario) == {"koordinator.sh/load": "high", "koordinator.sh/age": "old"}
+    assert await labels(scenario) == {"node.koordinator.sh/load": "high", "node.koordinator.sh/age": "old"}
     await scenario.log.wait_for(
         NodeObserved,
         scenario.name("n"),
-        lambda event: (event.object.metadata.labels or {}).get("koordinator.sh/age") == "old",
+        lambda event: (event.object.metadata.labels or {}).get("node.koordinator.sh/age") == "old",
     )
 
 
@@ -199,14 +199,14 @@ async def test_of_concurrent_desired_states_the_newest_is_written(scenario: Scen
     causes = await scenario.log.append_intents(*(desired(scenario, value) for value in ("low", "high", "higher")))
     kinds = [type((await scenario.log.outcomes(cause))[0]) for cause in causes]
     assert kinds == [DesiredStateSuperseded, DesiredStateSuperseded, DesiredStateApplied]
-    assert await labels(scenario) == {"koordinator.sh/load": "higher"}
+    assert await labels(scenario) == {"node.koordinator.sh/load": "higher"}
 
 
 async def test_a_desired_state_is_written_again_after_drift(scenario: Scenario) -> None:
     await scenario.create_node("n")
     await scenario.log.outcome(desired(scenario, "high"))
-    await scenario.client.patch(scenario.node("n"), {"metadata": {"labels": {"koordinator.sh/load": "mine"}}})
-    await until(lambda: labels(scenario), holds=lambda found: found == {"koordinator.sh/load": "high"})
+    await scenario.client.patch(scenario.node("n"), {"metadata": {"labels": {"node.koordinator.sh/load": "mine"}}})
+    await until(lambda: labels(scenario), holds=lambda found: found == {"node.koordinator.sh/load": "high"})
 
 
 async def test_desired_status_is_written_to_the_status(scenario: Scenario) -> None:
@@ -234,12 +234,12 @@ async def test_a_desired_state_of_another_uid_is_superseded(scenario: Scenario) 
 
 async def test_a_desired_state_that_the_api_refuses_is_rejected(scenario: Scenario) -> None:
     await scenario.create_node("n")
-    patch = {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}}
+    patch = {"metadata": {"labels": {"node.koordinator.sh/load": ["high"]}}}
     outcome = await scenario.log.outcome(
-        FieldsDesired(resource="nodes", name=scenario.name("n"), fields="taints", patch=patch)
+        FieldsDesired(resource="nodes", name=scenario.name("n"), fields="load", patch=patch)
     )
     assert isinstance(outcome, DesiredStateRejected)
-    assert "effect" in outcome.reason
+    assert "string" in outcome.reason or "str" in outcome.reason
 
 
 async def test_a_desired_state_ends_when_its_object_is_deleted(scenario: Scenario) -> None:
@@ -253,24 +253,18 @@ async def test_a_desired_state_ends_when_its_object_is_deleted(scenario: Scenari
 
 
 async def test_a_custom_resource_is_created_updated_and_deleted(scenario: Scenario) -> None:
-    name = scenario.name("slot")
-    head = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": name}}
-    owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
-
-    def spec(ttl: str) -> dict[str, object]:
-        return {"ttl": ttl, "owners": owners, "template": {"spec": {"containers": []}}}
-
-    for ttl in ("1h", "2h"):
-        outcome = await scenario.log.outcome(
-            ObjectDesired(resource=RESERVATIONS, name=name, body=head | {"spec": spec(ttl)})
-        )
+    name = scenario.name("n")
+    head = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": name}}
+    for percent in (60, 70):
+        spec = {"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": percent}}
+        outcome = await scenario.log.outcome(ObjectDesired(resource=NODE_SLOS, name=name, body={"spec": spec}))
         assert isinstance(outcome, DesiredStateApplied)
-        assert (await scenario.client.get(head))["spec"]["ttl"] == ttl
-        await scenario.log.wait_for(ObjectObserved, name, lambda event, ttl=ttl: event.object["spec"]["ttl"] == ttl)  # type: ignore[misc]
+        assert (await scenario.client.get(head))["spec"] == spec
+        await scenario.log.wait_for(ObjectObserved, name, lambda event, spec=spec: event.object["spec"] == spec)  # type: ignore[misc]
     assert isinstance(
-        await scenario.log.outcome(ObjectDesired(resource=RESERVATIONS, name=name, body=None)), DesiredStateApplied
+        await scenario.log.outcome(ObjectDesired(resource=NODE_SLOS, name=name, body=None)), DesiredStateApplied
     )
     await scenario.log.wait_for(ObjectDeleted, name)
     assert isinstance(
-        await scenario.log.outcome(ObjectDesired(resource=RESERVATIONS, name=name, body=None)), DesiredStateApplied
+        await scenario.log.outcome(ObjectDesired(resource=NODE_SLOS, name=name, body=None)), DesiredStateApplied
     )

@@ -12,6 +12,7 @@ from services.gateway.state import GatewayState
 from services.gateway.watch.observed_changes import observed
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved
+from tests.support.intents import anything
 
 TOKEN_VOLUME = {
     "name": "kube-api-access-x7k2p",
@@ -113,7 +114,7 @@ class Log:
 
 def state_after(records: Sequence[RecordedEvent]) -> GatewayState:
     """Folds the records."""
-    state = GatewayState()
+    state = GatewayState(anything)
     for record in records:
         state.apply(record)
     return state

@@ -22,20 +22,20 @@ SCHEDULING = ("koord.scheduling.PodPlaced.v1", "koord.scheduling.PodUnschedulabl
 
 
 class System:
-    """A gateway process, a writer of `scheduling`, and reads of `cluster`.
+    """A gateway process, writers of `scheduling` and `slo`, and reads of `cluster`.
 
     Attributes:
         gateway: the process; a test may kill it and start it again.
     """
 
-    def __init__(self, gateway: Process, reader: LogReader, scheduling: LogWriter) -> None:
+    def __init__(self, gateway: Process, reader: LogReader, writers: Mapping[str, LogWriter]) -> None:
         self.gateway = gateway
         self._reader = reader
-        self._scheduling = scheduling
+        self._writers = writers
 
-    async def decide(self, *intents: Event) -> list[RecordedEvent]:
-        """Appends intents to `scheduling`."""
-        return await self._scheduling.append([Draft(intent) for intent in intents], now_ns=time.time_ns())
+    async def decide(self, *intents: Event, context: str = "scheduling") -> list[RecordedEvent]:
+        """Appends intents to a context."""
+        return await self._writers[context].append([Draft(intent) for intent in intents], now_ns=time.time_ns())
 
     async def rows(self, kind: str = "", key: str = "") -> list[Row]:
         """Returns events of `cluster`, by the end of their type name and their key."""
@@ -68,14 +68,16 @@ async def running(
         database = Database(postgres)
         bus = Bus(nats.url, name="scheduling")
         await bus.start()
-        scheduling = LogWriter(database, bus, "scheduling", "test@1")
+        writers = {context: LogWriter(database, bus, context, "test@1") for context in ("scheduling", "slo")}
         try:
-            await scheduling.acquire()
-            await scheduling.begin("test", (), now_ns=time.time_ns(), seen={})
+            for writer in writers.values():
+                await writer.acquire()
+                await writer.begin("test", (), now_ns=time.time_ns(), seen={})
             gateway.start()
-            yield System(gateway, LogReader(database), scheduling)
+            yield System(gateway, LogReader(database), writers)
         finally:
             await asyncio.to_thread(gateway.stop)
-            await scheduling.close()
+            for writer in writers.values():
+                await writer.close()
             await bus.close()
             await database.close()

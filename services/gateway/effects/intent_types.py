@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from services.gateway.kube_api.resources import PODS
-from shared.events import Event
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 
@@ -18,10 +17,6 @@ Intent = OneShot | DesiredState
 
 POD_SCHEDULED = "PodScheduled"
 """Field group of PodUnschedulable: the pod's condition of that type."""
-
-SCHEDULING_INTENTS: tuple[type[Event], ...] = (PodPlaced, PodUnschedulable)
-ANY_INTENTS: tuple[type[Event], ...] = (EvictionRequested, FieldsDesired, ObjectDesired)
-"""Intents that every context may append."""
 
 
 class ObjectRef(NamedTuple):

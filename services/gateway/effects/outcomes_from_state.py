@@ -53,6 +53,11 @@ def superseded_outcomes(state: GatewayState, in_flight: Collection[Cause]) -> li
     ]
 
 
+def refused_outcomes(state: GatewayState) -> list[Draft]:
+    """Returns the outcomes of intents that their contexts may not carry."""
+    return [Draft(outcome, cause, outcome.pod_uid or None) for cause, outcome in state.intents.refused.items()]
+
+
 def without_object(state: GatewayState, watched: Collection[str]) -> set[Cause]:
     """Returns the applied and suppressed desired states whose object, of a watched resource, does not exist."""
     # A suppressed ObjectDesired would create its object, so the object's absence does not end it.

@@ -1,6 +1,7 @@
-"""Permissions of action ingest: contexts, subjects, streams."""
+"""Permissions of action ingest: contexts, subjects, streams, intents."""
 
 from shared.agents import subjects
+from shared.runtime.intent_rights import EVICT
 from shared.runtime.manifest import Manifest
 
 MANIFEST = Manifest(
@@ -9,4 +10,5 @@ MANIFEST = Manifest(
     follows=("cluster", "nodes-*"),
     subscribes=(subjects.every_subject(subjects.ACTION),),
     publishes=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.PODS)),
+    intents=(EVICT,),
 )

@@ -16,6 +16,7 @@ from services.gateway.watch.observed_changes import differences
 from shared.events import Cause, Draft, Event
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.gateway_objects import Log
+from tests.support.intents import anything
 
 QUICK = GatewaySettings(deadline_s=4, tries=4, backoff_s=0.02, backoff_max_s=0.1)
 
@@ -27,7 +28,7 @@ class EffectHarness:
         self.api = api
         self.settings = settings
         self.log = Log()
-        self.state = GatewayState()
+        self.state = GatewayState(anything)
         self.drift_tracker = DriftTracker()
         self.outcomes: list[Draft] = []
         self.checks = 0

@@ -150,7 +150,9 @@ async def test_a_desired_state_is_rewritten_after_drift_until_its_object_is_dele
     kube_nodes("gw-desired")
     patch = {"metadata": {"labels": {"node.koordinator.sh/desired": "ours"}}}
     async with running(kubeconfig, database, tmp_path, {"KOORD_GATEWAY_SWEEP_INTERVAL_S": "0.3"}) as system:
-        await system.decide(FieldsDesired(resource="nodes", name="gw-desired", fields="labels", patch=patch))
+        await system.decide(
+            FieldsDesired(resource="nodes", name="gw-desired", fields="labels", patch=patch), context="slo"
+        )
         await system.until(lambda rows: len(outcome_rows(rows, "DesiredStateApplied")) == 1)
         theirs = {"metadata": {"labels": {"node.koordinator.sh/desired": "theirs", "other": "theirs"}}}
         cluster.api.call("PATCH", "/api/v1/nodes/gw-desired", theirs)

@@ -19,7 +19,7 @@ from tests.integration.gateway.fault_proxy import FaultProxy
 from tests.support.gateway_process import running
 
 ACCOUNT = ("koordinator-system", "koordstream-shadow")
-RESERVATIONS = "reservations.scheduling.koordinator.sh"
+NODE_SLOS = "nodeslos.slo.koordinator.sh"
 SHADOW = {"KOORD_GATEWAY_SHADOW": "true", "KOORD_GATEWAY_SWEEP_INTERVAL_S": "0.2"}
 
 
@@ -55,10 +55,13 @@ async def test_every_intent_is_suppressed_and_a_gateway_outside_shadow_mode_appl
             placed(bind, "sh-1"),
             EvictionRequested(pod=f"{namespace}/evict", pod_uid=evict["metadata"]["uid"], reason="too hot"),
             unschedulable(report),
-            FieldsDesired(resource="nodes", name="sh-1", fields="labels", patch=label),
-            ObjectDesired(resource=RESERVATIONS, name="sh-1", body=None),
         )
-        causes = [f"scheduling/{record.seq}" for record in records]
+        records += await system.decide(
+            FieldsDesired(resource="nodes", name="sh-1", fields="labels", patch=label),
+            ObjectDesired(resource=NODE_SLOS, name="sh-1", body=None),
+            context="slo",
+        )
+        causes = [f"{record.context}/{record.seq}" for record in records]
         kinds = ["BindSuppressed", "EvictionSuppressed", *["DesiredStateSuppressed"] * 3]
         rows = await system.until(lambda rows: len(suppressed(rows)) == len(causes))
         assert suppressed(rows) == dict(zip(causes, kinds, strict=True))

@@ -1,5 +1,6 @@
 """The gateway's State: due intents, in any order of the contexts."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from services.gateway.effects.outcome_events import (
     superseded,
     suppressed,
 )
-from services.gateway.effects.outcomes_from_state import without_object
+from services.gateway.effects.outcomes_from_state import refused_outcomes, without_object
 from services.gateway.known_objects import KnownObject, identity_of
 from services.gateway.state import GatewayState
-from shared.events import Cause, Draft
+from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import (
     NodeObserved,
     ObjectDeleted,
@@ -31,6 +32,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesire
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.gateway_objects import Log, kept, node, pod, state_after
+from tests.support.intents import anything
 
 RESERVATIONS = "reservations.scheduling.koordinator.sh"
 
@@ -279,7 +281,7 @@ def test_any_interleaving_folds_to_the_same_state(log: Log, order: list[str], st
 @holds_for(histories(), st.lists(st.sampled_from(["cluster", "scheduling", "slo"])), st.integers(0, 60))
 def test_a_restored_state_continues_like_the_stored_one(log: Log, order: list[str], stored_at: int) -> None:
     records = log.in_order(order)
-    restored = GatewayState()
+    restored = GatewayState(anything)
     restored.restore(state_after(records[:stored_at]).encode())
     for record in records[stored_at:]:
         restored.apply(record)
@@ -290,3 +292,39 @@ def test_a_restored_state_continues_like_the_stored_one(log: Log, order: list[st
     assert {place: sorted(line) for place, line in restored.intents.queues.items()} == {
         place: sorted(line) for place, line in whole.intents.queues.items()
     }
+
+
+def test_an_intent_that_its_context_does_not_declare_is_refused_and_never_due() -> None:
+    log = Log()
+    cordon = FieldsDesired(resource="nodes", name="n1", fields="x", patch={"spec": {"unschedulable": True}})
+    cordoned = log.append("metrics-0", cordon)
+    evicted = log.append("metrics-0", EvictionRequested(pod="shop/a", pod_uid="uid-of-a", reason="forged"))
+    state = declared_state_after(log.in_order([]))
+    intents = state.intents
+    assert not any((intents.desired, intents.one_shots, intents.queues, intents.newest))
+    drafts = refused_outcomes(state)
+    assert [(draft.cause, draft.event.key, draft.correlation) for draft in drafts] == [
+        (cordoned, "n1", None),
+        (evicted, "shop/a", "uid-of-a"),
+    ]
+    restored = GatewayState()
+    restored.restore(state.encode())
+    assert refused_outcomes(restored) == drafts
+
+
+@pytest.mark.parametrize("order", [["cluster"], ["metrics-0"]])
+def test_a_refused_intent_has_one_outcome_whichever_context_is_read_first(order: list[str]) -> None:
+    log = Log()
+    cause = log.append("metrics-0", EvictionRequested(pod="shop/a", pod_uid="uid-of-a", reason="forged"))
+    (draft,) = refused_outcomes(declared_state_after(log.in_order([])))
+    log.append("cluster", Draft(draft.event, cause))
+    state = declared_state_after(log.in_order(order))
+    assert not any((state.intents.refused, state.intents.early_outcomes))
+
+
+def declared_state_after(records: Iterable[RecordedEvent]) -> GatewayState:
+    """Returns the State that checks the intents of each context."""
+    state = GatewayState()
+    for record in records:
+        state.apply(record)
+    return state

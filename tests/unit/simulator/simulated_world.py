@@ -13,6 +13,7 @@ from services.simulator.state import SimulatorState
 from services.simulator.timers import Timers
 from shared.events import Cause, Event, RecordedEvent
 from shared.kube.instants import SECOND
+from tests.support.intents import anything
 from tests.support.pods import written_pod
 
 START_NS = 1_800_000_000 * SECOND
@@ -23,7 +24,7 @@ class World:
 
     def __init__(self, **settings: Any) -> None:
         self.settings = SimulatorSettings(**({"report_interval_s": 0} | settings))
-        self.state = SimulatorState()
+        self.state = SimulatorState(anything)
         self.timers = Timers(self.settings)
         self.now_ns = START_NS
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}

@@ -10,6 +10,7 @@ from shared.events.cluster import DesiredStateApplied, DesiredStateSuperseded
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.hypothesis_examples import examples
+from tests.support.intents import anything
 from tests.unit.simulator.simulated_world import World, node, pod, shuffled
 
 
@@ -44,7 +45,7 @@ HISTORY = a_history()
 
 
 def test_a_snapshot_holds_everything() -> None:
-    restored = SimulatorState()
+    restored = SimulatorState(anything)
     restored.restore(HISTORY.state.encode())
     assert restored.encode() == HISTORY.state.encode()
     assert restored.pods_on == HISTORY.state.pods_on
@@ -56,7 +57,7 @@ def test_a_snapshot_holds_everything() -> None:
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(0, 2), max_size=60))
 def test_any_interleaving_of_the_contexts_ends_in_the_same_state(order: list[int]) -> None:
-    state = SimulatorState()
+    state = SimulatorState(anything)
     for record in shuffled(HISTORY.logs, order):
         state.apply(record)
     assert state.encode() == HISTORY.state.encode()

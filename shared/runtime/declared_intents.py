@@ -1,0 +1,125 @@
+"""The intents that each context may carry, by its name in a manifest.
+
+Generated from the manifests by `python -m tools.generate`; edit those.
+"""
+
+from collections.abc import Mapping
+
+from shared.events import Event
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.runtime.intent_rights import IntentRight, refusal
+from shared.runtime.sharding import declared_name
+
+DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
+    "audit": (
+        IntentRight(
+            ObjectDesired,
+            resource="configmaps",
+            fields=("data.checkpoint.json",),
+            name="koordinator-system/koordstream-checkpoint",
+        ),
+    ),
+    "metrics-*": (
+        IntentRight(ObjectDesired, resource="nodemetrics.slo.koordinator.sh"),
+        IntentRight(FieldsDesired, resource="nodemetrics.slo.koordinator.sh", subresource="status", fields=("status",)),
+        IntentRight(ObjectDesired, resource="nodemetrics.slo.koordinator.sh", deletes=True),
+    ),
+    "nodes-*": (IntentRight(EvictionRequested, resource="pods", subresource="eviction"),),
+    "quota": (
+        IntentRight(EvictionRequested, resource="pods", subresource="eviction"),
+        IntentRight(
+            FieldsDesired,
+            resource="elasticquotas.scheduling.sigs.k8s.io",
+            fields=("metadata.annotations.quota.scheduling.koordinator.sh/*", "status.used"),
+        ),
+        IntentRight(
+            FieldsDesired,
+            resource="elasticquotas.koordinator.sh",
+            fields=("metadata.annotations.quota.scheduling.koordinator.sh/*", "status.used"),
+        ),
+        IntentRight(
+            FieldsDesired,
+            resource="elasticquotaprofiles.quota.koordinator.sh",
+            fields=("metadata.labels.quota.scheduling.koordinator.sh/tree-id",),
+        ),
+        IntentRight(
+            ObjectDesired,
+            resource="elasticquotas.scheduling.sigs.k8s.io",
+            fields=(
+                "metadata.labels",
+                "metadata.annotations.quota.scheduling.koordinator.sh/*",
+                "spec.min",
+                "spec.max",
+            ),
+        ),
+    ),
+    "scheduling": (
+        IntentRight(PodPlaced, resource="pods", subresource="binding"),
+        IntentRight(PodUnschedulable, resource="pods", subresource="status"),
+        IntentRight(EvictionRequested, resource="pods", subresource="eviction"),
+        IntentRight(FieldsDesired, resource="pods", subresource="status", fields=("status.nominatedNodeName",)),
+        IntentRight(
+            FieldsDesired,
+            resource="persistentvolumeclaims",
+            fields=("metadata.annotations.volume.kubernetes.io/selected-node",),
+        ),
+        IntentRight(
+            FieldsDesired,
+            resource="persistentvolumes",
+            fields=("metadata.annotations.pv.kubernetes.io/bound-by-controller", "spec.claimRef"),
+        ),
+        IntentRight(
+            FieldsDesired,
+            resource="scheduleexplanations.scheduling.koordinator.sh",
+            subresource="status",
+            fields=("status",),
+        ),
+        IntentRight(ObjectDesired, resource="scheduleexplanations.scheduling.koordinator.sh", deletes=True),
+    ),
+    "slo": (
+        IntentRight(
+            FieldsDesired,
+            resource="nodes",
+            subresource="status",
+            fields=(
+                "status.capacity.kubernetes.io/batch-*",
+                "status.capacity.kubernetes.io/mid-*",
+                "status.capacity.koordinator.sh/*",
+                "status.capacity.huawei.com/npu-*",
+                "status.allocatable.kubernetes.io/batch-*",
+                "status.allocatable.kubernetes.io/mid-*",
+                "status.allocatable.koordinator.sh/*",
+                "status.allocatable.huawei.com/npu-*",
+            ),
+        ),
+        IntentRight(
+            FieldsDesired,
+            resource="nodes",
+            fields=("metadata.annotations.node.koordinator.sh/*", "metadata.labels.node.koordinator.sh/*"),
+        ),
+        IntentRight(ObjectDesired, resource="nodeslos.slo.koordinator.sh", fields=("spec",)),
+        IntentRight(ObjectDesired, resource="nodeslos.slo.koordinator.sh", deletes=True),
+        IntentRight(FieldsDesired, resource="nodemetrics.slo.koordinator.sh", fields=("spec",)),
+        IntentRight(ObjectDesired, resource="nodemetrics.slo.koordinator.sh", deletes=True),
+        IntentRight(
+            FieldsDesired,
+            resource="noderesourcetopologies.topology.node.k8s.io",
+            fields=("metadata.annotations", "metadata.labels", "topologyPolicies", "zones"),
+        ),
+        IntentRight(
+            ObjectDesired,
+            resource="noderesourcetopologies.topology.node.k8s.io",
+            fields=("metadata.ownerReferences", "metadata.annotations", "metadata.labels", "topologyPolicies", "zones"),
+        ),
+        IntentRight(ObjectDesired, resource="noderesourcetopologies.topology.node.k8s.io", deletes=True),
+        IntentRight(
+            FieldsDesired, resource="recommendations.analysis.koordinator.sh", subresource="status", fields=("status",)
+        ),
+    ),
+}
+
+
+def declared_refusal(context: str, event: Event) -> str:
+    """Returns why a context may not carry an intent; empty for one that its service declares."""
+    return refusal(context, DECLARED.get(declared_name(context), ()), event)
