@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeGuard
 
 from services.scheduler.carry_forward import CARRY_FORWARD
 from services.scheduler.configuration import config_drafts, config_of
-from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.explain.schedule_explanation import explanation_drafts
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
@@ -19,7 +20,6 @@ from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.manifest import MANIFEST
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.cluster_view import FOLDED, ClusterView
@@ -119,8 +119,8 @@ async def lead(runtime: Runtime) -> None:
             # inputs, and neither records that arrive nor requests over HTTP, which settle the cache, change them.
             with runtime.hold():
                 seen, now_ns = dict(view.positions), runtime.now_ns()
-                drafts = decide(cache, now_ns, prepared.settings.batch_size)
-                drafts = await charge_client.charge(drafts, seen, QuotaPreemptor(cache))
+                plan = plan_cycle(cache, now_ns, prepared.settings.batch_size)
+                drafts = drafts_of(await charge_client.charge(plan, cache, seen))
                 shadow.use_cache(cache, prepared.config_digest, prepared.settings.shadow_scheduler)
                 drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.

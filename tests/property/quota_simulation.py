@@ -20,11 +20,14 @@ from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from services.scheduler.configuration import config_drafts, config_of
-from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.quota.charge_result import PendingCondition, apply_charge_result, pods_to_charge
-from services.scheduler.quota.preemption import QuotaPreemptor
+from services.scheduler.cycle.plan import CyclePlan
+from services.scheduler.cycle.plan_events import drafts_of
+from services.scheduler.plugins.elastic_quota.kept_capacity import refused_for_nominated
+from services.scheduler.quota.charge_result import charged_plan, groups_to_charge
 from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.pod_class import PodClass
 from shared.domain.amounts import exceeding
 from shared.domain.quota_charge import (
     ChargeRequest,
@@ -34,7 +37,7 @@ from shared.domain.quota_charge import (
     decode_response,
     encode,
 )
-from shared.events import Cause, Draft, Event, RecordedEvent
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
     EvictionRejected,
@@ -48,7 +51,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import PodCharged
-from shared.events.scheduling import CycleDecided, PodNominated, PodPlaced
+from shared.events.scheduling import PodNominated, PodPlaced
 from shared.kube.elastic_quota import RESERVED
 from shared.kube.instants import SECOND
 from tests.support.quota_logs import pod, quota
@@ -63,7 +66,7 @@ SETTINGS = LedgerSettings()
 class Waiting(NamedTuple):
     """A cycle of the scheduler between its request and its append."""
 
-    drafts: tuple[Draft, ...]
+    plan: CyclePlan
     seen: dict[str, int]
     request: ChargeRequest
     kept: dict[str, QuotaShort]
@@ -195,7 +198,9 @@ class World:
                 self.answers.append(decode_response(encode(replace(answer, charged_at=len(self.logs["quota"])))))
 
     def lag(self, state: LedgerState | ClusterView) -> None:
-        """Reads a little of the other contexts, or nothing."""
+        """Reads a little of the other contexts, or nothing; the scheduler holds its State while it awaits a charge."""
+        if state is self.view and self.waiting is not None:
+            return
         for context in CONTEXTS:
             if self.chance.random() < 0.6:
                 self.read(state, context, self.chance.randrange(12))
@@ -229,28 +234,25 @@ class World:
             return
         view = self.view
         seen = dict(view.positions)
-        drafts = decide(self.cache, self.now_ns, self.chance.randrange(1, 9))
-        groups = pods_to_charge(drafts, self._needs_charge)
-        kept = QuotaPreemptor(self.cache).refused_for_nominated(groups)
+        plan = plan_cycle(self.cache, self.now_ns, self.chance.randrange(1, 9))
+        groups = groups_to_charge(plan, self._needs_charge)
+        kept = refused_for_nominated(view, self.cache.nominated.values(), groups)
         self.kept += len(kept)
-        groups = tuple(group for group in groups if group[0] not in kept)
-        if not groups:
-            after = apply_charge_result(drafts, kept, self._reported, 0)
-            self.sync_scheduler(*(draft.event for draft in after), seen=seen)
+        uids = tuple(tuple(pod.uid for pod in group) for group in groups if group[0].uid not in kept)
+        if not uids:
+            self._record(charged_plan(self.cache, plan, kept, 0), seen)
             return
-        if len(groups) > 1 and self.chance.random() < 0.3:
-            groups = (groups[0] + groups[1], *groups[2:])  # a gang
-        decided = drafts[0].event
-        assert isinstance(decided, CycleDecided)
-        request = ChargeRequest(epoch=self.epoch, cycle=decided.cycle, seen=seen, groups=groups)
-        self.waiting = Waiting(drafts, seen, request, kept)
+        if len(uids) > 1 and self.chance.random() < 0.3:
+            uids = (uids[0] + uids[1], *uids[2:])  # a gang
+        request = ChargeRequest(epoch=self.epoch, cycle=plan.cycle, seen=seen, groups=uids)
+        self.waiting = Waiting(plan, seen, request, kept)
         self.bus.append(encode(request))
 
     def end_cycle(self) -> None:
         """Takes the response if it has arrived; else repeats the request, waits, or gives up."""
         if self.waiting is None:
             return
-        drafts, seen, request, kept = self.waiting
+        plan, seen, request, kept = self.waiting
         mine = [
             one for one in self.answers if (one.epoch, one.cycle) == (request.epoch, request.cycle) and not one.late
         ]
@@ -267,28 +269,16 @@ class World:
         self.waiting = None
         self.answers.clear()
         refused |= kept
-        after = apply_charge_result(drafts, refused, self._reported, at)
-        made = [draft.event for draft in QuotaPreemptor(self.cache).preempt(drafts, after, refused)]
-        self._check_preempted(made)
-        events = [*(draft.event for draft in after), *made]
         self.requested |= {(request.cycle, uid) for group in request.groups for uid in group}
+        self._record(charged_plan(self.cache, plan, refused, at), seen)
+
+    def _record(self, plan: CyclePlan, seen: dict[str, int]) -> None:
+        events = [draft.event for draft in drafts_of(plan)]
+        self._check_preempted(events)
         self.sync_scheduler(*events, seen=seen)
 
-    def _needs_charge(self, uid: str) -> bool:
-        pod_record = self.view.pods.get(uid)
-        return (
-            pod_record is not None
-            and pod_record.pod_class is not None
-            and self.view.quota.needs_charge(pod_record.pod_class.namespace, pod_record.pod_class.labels)
-        )
-
-    def _reported(self, uid: str) -> PendingCondition:
-        pod_record = self.view.pods.get(uid)
-        return (
-            PendingCondition(pod_record.condition_code, pod_record.attempts + 1)
-            if pod_record
-            else PendingCondition("", 1)
-        )
+    def _needs_charge(self, pod_class: PodClass) -> bool:
+        return self.view.quota.needs_charge(pod_class.namespace, pod_class.labels)
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
         """Victims are of the same quota, of lower priority, preemptible and charged in the scheduler's view."""

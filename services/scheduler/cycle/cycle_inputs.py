@@ -74,7 +74,9 @@ class CycleInputs(ClusterCache):
         else:
             self.nominated.pop(uid, None)
         refused_at = self._eviction_refused_at(pod_record) if uid in self.nominated and pod_record is not None else 0
-        queued, refused_at = self.gate.place(uid, pod_record, refused_at)
+        pod_class = pod_record.pod_class if pod_record is not None else None
+        in_group = pod_class is not None and self.queue.is_grouped(pod_class)
+        queued, refused_at = self.gate.place(uid, pod_record, refused_at, in_group=in_group)
         self.queue.put(uid, queued, gateway_since, self.view.config_seq, refused_at)
         if pod_record is not None and pod_record.eviction_refused_at:
             self._requeue_nominated(pod_record)

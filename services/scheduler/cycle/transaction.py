@@ -10,7 +10,7 @@ instead (Kubernetes pkg/scheduler/framework/preemption).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, NewType
+from typing import NamedTuple
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins
@@ -19,12 +19,10 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.row_changes import RowChange, RowChanges
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState, Preparation
+from services.scheduler.framework.post_filter import Mark
 from services.scheduler.framework.profile import Profile
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
-
-Mark = NewType("Mark", int)
-"""A point of a transaction to which it can be undone: the number of its steps."""
 
 
 class Placement(NamedTuple):

@@ -7,9 +7,8 @@ of a cycle: capacity that is kept for a nominated pod is free for pods of higher
 from collections.abc import Iterable
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
-from services.scheduler.cycle.preemption_events import least_first
 from services.scheduler.cycle.transaction import CycleTransaction
+from services.scheduler.framework.nomination import CyclePreemptions, least_first
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN
 from services.scheduler.kernels.select import NO_NODE
@@ -48,7 +47,7 @@ class EvaluationQuery:
 
     def _count_nominated(self, uid: str) -> None:
         """Counts the nominated pods of the pod's own and of higher priority on their nodes, the pod itself excepted."""
-        cache, cycle = self._cache, CyclePreemptions(self._cache)
+        cache, cycle = self._cache, CyclePreemptions(self._cache, self._cache.nominated)
         for nominated in reversed(least_first(cache.nominated.values())):
             pod_class, row = nominated.pod_class, cache.table.rows.get(nominated.nominated)
             if pod_class is None or row is None or nominated.uid == uid or pod_class.priority < self.pod_class.priority:

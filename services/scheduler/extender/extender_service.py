@@ -10,16 +10,17 @@ from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.plan import CyclePlan, PlacedPod
+from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 from services.scheduler.extender.pending_evictions import PendingEvictions
 from services.scheduler.extender.verbs import cheapest, feasible_candidates, names_of
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Cause, Draft
 from shared.events.intents import EvictionRequested
-from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
+from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
 from shared.runtime.service import Runtime
 
@@ -176,21 +177,10 @@ class ExtenderService:
             return f"node {args.node} does not take pod {pod}: {query.rejection(args.node)[0]}"
         seen, number = dict(view.positions), view.cycle + 1
         evaluated = query.evaluation.record(name_hash(pod_record.uid))
-        outcome = PodOutcome(pod_uid=pod_record.uid, class_index=0, node=args.node)
-        decided = CycleDecided(cycle=number, pods=(outcome,), classes=(evaluated,), by=EXTENDER)
-        placed = PodPlaced(
-            pod_uid=pod_record.uid,
-            pod=pod_record.name,
-            node=args.node,
-            cycle=number,
-            request=pod_record.pod_class.request,
-            score=query.score(args.node),
-            annotations=allocation,
-        )
-        drafts = (Draft(decided), Draft(placed, Cause("cluster", pod_record.since), pod_record.uid))
-        preemptor = QuotaPreemptor(self.cache)
-        charged = await self.charge_client.charge(drafts, seen, preemptor, preempts=False)
-        return _ChargedCycle(charged, now_ns, seen, self.config_digest)
+        placed = PlacedPod(pod_record, pod_record.pod_class, args.node, query.score(args.node), 0, allocation)
+        plan = CyclePlan(number, (placed,), (evaluated,), self.cache.profiles, by=EXTENDER)
+        charged = await self.charge_client.charge(plan, self.cache, seen)
+        return _ChargedCycle(drafts_of(charged), now_ns, seen, self.config_digest)
 
     async def _evict(self, pod: Pod, candidates: dict[str, MetaVictims]) -> str:
         """Requests the evictions on the node that loses least, of the victims that are not leaving already; the caller

@@ -19,6 +19,7 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import Normalize, PluginSpec
 from services.scheduler.kernels.tiles import Int64
@@ -68,15 +69,11 @@ class Plugin(ABC):
         """Names of nodes that come before all scores; the first feasible one is chosen. Declared by `prefers_nodes`."""
         return ()
 
-
-class PostFilterPlugin(ABC):
-    """A plugin that runs for pods that fit nowhere: it bounds the search for preemption victims."""
-
-    spec: ClassVar[PluginSpec]
-
-    @abstractmethod
-    def candidates(self, nodes: int) -> int:
-        """The number of candidate nodes, of so many nodes, after which the search for victims may end."""
+    def unit_of(self, pod_class: PodClass) -> str:  # noqa: ARG002
+        """Names the group with which pods of the class are placed as a whole or not at all; empty for none. Declared
+        by `groups_pods`.
+        """
+        return ""
 
 
 def make_plugin(spec: PluginSpec, args: Mapping[str, Any], source: str) -> Plugin | PostFilterPlugin:

@@ -25,10 +25,12 @@ class Preparation(ABC):
     """Writes that a pod needs before it can be bound to a node; it is tried again when they are done.
 
     Attributes:
+        plugin: name of the plugin that requests them.
         node: name of the node.
         reason: code of the reason for which the pod waits.
     """
 
+    plugin: str
     node: str
     reason: str
 
@@ -180,7 +182,7 @@ class PluginCycleState:
         Each is the inverse of the other.
         """
 
-    # Preparation (`prepares`)
+    # Preparation (at the PreBind point)
 
     def prepare(self, pod_class: PodClass, row: int) -> Preparation | None:  # noqa: ARG002
         """Requests what the pod needs before it can be bound to the node; None where nothing is missing."""

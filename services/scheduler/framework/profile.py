@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from services.scheduler.framework.plugin import Plugin, PostFilterPlugin
-from services.scheduler.framework.reasons import FRAMEWORK_REASONS, ReasonTexts
+from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.post_filter import PostFilterPlugin
+from services.scheduler.framework.reasons import FRAMEWORK_REASONS, UNIT_NOT_PLACED, ReasonTexts
 from services.scheduler.state.cluster_event import ClusterEvent
 
 
@@ -24,8 +25,9 @@ class Profile:
         filters: in the order in which they are called.
         scorers: plugins whose weighted scores are summed up.
         plugins: all of them, each once.
-        preparing: those of them that request something before a pod is bound.
-        preemption: bounds the search for preemption victims; None: pods of the profile preempt none.
+        post_filters: in the order in which they make capacity for refused pods.
+        pre_bind: plugins that request what a pod needs before it is bound.
+        grouping: plugins that name groups of pods to place as a whole.
         texts: texts of the reasons of its plugins and of the framework.
     """
 
@@ -34,20 +36,26 @@ class Profile:
         name: str,
         filters: Sequence[Plugin],
         scorers: Sequence[Scorer],
-        preemption: PostFilterPlugin | None = None,
+        post_filters: Sequence[PostFilterPlugin] = (),
+        pre_bind: Sequence[Plugin] = (),
     ) -> None:
         self.name = name
         self.filters = tuple(filters)
         self.scorers = tuple(scorers)
-        self.preemption = preemption
-        self.plugins: tuple[Plugin, ...] = tuple(dict.fromkeys((*filters, *(scorer.plugin for scorer in scorers))))
-        self.preparing = tuple(plugin for plugin in self.plugins if plugin.spec.prepares)
+        self.post_filters = tuple(post_filters)
+        self.pre_bind = tuple(pre_bind)
+        self.plugins: tuple[Plugin, ...] = tuple(
+            dict.fromkeys((*filters, *(scorer.plugin for scorer in scorers), *pre_bind))
+        )
+        self.grouping = tuple(plugin for plugin in self.plugins if plugin.spec.groups_pods)
         self.texts = ReasonTexts(FRAMEWORK_REASONS, *(plugin.spec.reasons for plugin in self.plugins))
         self._queueing_hints = {
             (plugin.name, code): events
             for plugin in self.plugins
             for code, events in plugin.spec.queueing_hints.items()
         }
+        # The unit is tried again with the pod that could not be placed, which waits for reasons of its own.
+        self._queueing_hints |= {(plugin.name, UNIT_NOT_PLACED): frozenset() for plugin in self.grouping}
         self._cross_node = frozenset(plugin.name for plugin in self.plugins if plugin.cross_node)
 
     def reaches_far(self, reasons: Sequence[tuple[str, str]]) -> bool:

@@ -32,6 +32,7 @@ class ReasonText(NamedTuple):
 
 NO_NODES = "NoNodes"
 UNREADABLE_POD = "UnreadablePod"
+UNIT_NOT_PLACED = "UnitNotPlaced"
 NODE_UNKNOWN = "NodeUnknown"
 
 FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
@@ -49,6 +50,10 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
     # Of the pod as a whole.
     NO_NODES: ReasonText("no nodes available to schedule pods", "集群中没有节点"),
     UNREADABLE_POD: ReasonText("the pod's requests cannot be read", "无法解析 Pod 的资源请求"),
+    # Of a pod that is placed together with others or not at all.
+    UNIT_NOT_PLACED: ReasonText(
+        "pod {detail}, which is placed together with it, cannot be placed", "须与其同时调度的 Pod {detail} 无法调度"
+    ),
     # Of a pod that was not attempted.
     "SchedulingGated": ReasonText(
         "Scheduling is blocked due to non-empty scheduling gates", "Pod 带有调度门控，暂不调度"

@@ -20,6 +20,7 @@ class Point(Enum):
     FILTER = "filter"
     POST_FILTER = "postFilter"
     SCORE = "score"
+    PRE_BIND = "preBind"
 
 
 class Normalize(Enum):
@@ -39,9 +40,11 @@ class PluginSpec:
         name: as in KubeSchedulerConfiguration.
         implementation: `module:class` of the plugin. The class is called with the result of `read_args`, or without
             arguments.
-        points: extension points at which it runs. At PRE_FILTER it narrows the nodes down before all filters.
+        points: extension points at which it runs. At PRE_FILTER it narrows the nodes down before all filters; at
+            PRE_BIND `PluginCycleState.prepare` requests what a pod needs before it can be bound.
         read_args: decodes and checks the `args` of its pluginConfig ({} without one); the second argument is the
             path of these in the configuration, for errors. None: it has no arguments.
+        unused_args: arguments of upstream's that it checks and that have no effect.
         reasons: code -> text of each reason for which it rejects a node. A code of several plugins has one text.
         queueing_hints: reason code -> cluster events after which a pod that was rejected for it is tried again.
         normalize: normalization of its raw scores.
@@ -57,7 +60,7 @@ class PluginSpec:
         fit_term: `PluginCycleState.fit_term` describes its filter, which the fused kernel computes. At most one plugin
             of a profile has this.
         prefers_nodes: `Plugin.preferred_nodes` names nodes that come before all scores.
-        prepares: `PluginCycleState.prepare` requests what a pod needs before it can be bound.
+        groups_pods: `Plugin.unit_of` names groups of pods that are placed as a whole or not at all.
         reads: resources that it reads besides nodes, pods and node metrics, as `plural.group`.
         annotations: annotations that its reservations write to a pod.
         view: last part of the route of its debug view below `/apis/v1/plugins/<name>/`; empty without a view.
@@ -67,6 +70,7 @@ class PluginSpec:
     implementation: str
     points: frozenset[Point]
     read_args: Callable[[Mapping[str, Any], str], Any] | None = None
+    unused_args: tuple[str, ...] = ()
     reasons: Mapping[str, ReasonText] = field(default_factory=dict)
     queueing_hints: Mapping[str, frozenset[ClusterEvent]] = field(default_factory=dict)
     normalize: Normalize = Normalize.NONE
@@ -78,7 +82,7 @@ class PluginSpec:
     admits_later: bool = False
     fit_term: bool = False
     prefers_nodes: bool = False
-    prepares: bool = False
+    groups_pods: bool = False
     reads: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     view: str = ""

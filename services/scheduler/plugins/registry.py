@@ -7,6 +7,7 @@ there.
 from services.scheduler.framework.registry import Registry
 from services.scheduler.plugins import (
     default_preemption,
+    elastic_quota,
     image_locality,
     inter_pod_affinity,
     load_aware_scheduling,
@@ -42,6 +43,7 @@ PLUGINS = (
     volume_zone.SPEC,
     pod_topology_spread.SPEC,
     inter_pod_affinity.SPEC,
+    elastic_quota.SPEC,
     default_preemption.SPEC,
     node_resources_balanced_allocation.SPEC,
     image_locality.SPEC,

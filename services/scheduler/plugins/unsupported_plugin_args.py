@@ -13,9 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from services.scheduler.framework.registry import ArgsCheck
+from services.scheduler.plugins.helper.plugin_args import check_duration
 from shared.errors import KoordError
-from shared.kube.instants import BadTime, duration_ns
-from shared.kube.quantity import BadQuantity, nanos
 
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -59,28 +58,6 @@ class _Reservation(_Strict, frozen=True):
     ignored_resources: tuple[str, ...] | None = None
     ignored_resource_groups: tuple[str, ...] | None = None
     reservation_selector_index: _SelectorIndex | None = None
-
-
-class _HookPlugin(_Strict, frozen=True):
-    key: str = ""
-    factory_key: str = ""
-    factory_args: str = ""
-
-
-class _ElasticQuota(_Strict, frozen=True):
-    delay_evict_time: Duration | None = None
-    revoke_pod_interval: Duration | None = None
-    quota_snapshot_update_interval: Duration | None = None
-    default_quota_group_max: dict[str, str | int] | None = None
-    system_quota_group_max: dict[str, str | int] | None = None
-    quota_group_namespace: str | None = None
-    monitor_all_quotas: bool | None = None
-    enable_check_parent_quota: bool | None = None
-    enable_queue_hint: bool | None = None
-    enable_runtime_quota: bool | None = None
-    enable_min_quota_scale: bool | None = None
-    disable_default_quota_preemption: bool | None = None
-    hook_plugins: tuple[_HookPlugin, ...] | None = None
 
 
 class _Coscheduling(_Strict, frozen=True):
@@ -131,7 +108,6 @@ class _DynamicResources(_Strict, frozen=True):
 
 _ARGS: Mapping[str, type[_Strict]] = {
     "Reservation": _Reservation,
-    "ElasticQuota": _ElasticQuota,
     "Coscheduling": _Coscheduling,
     "DeviceShare": _DeviceShare,
     "DynamicResources": _DynamicResources,
@@ -153,16 +129,14 @@ def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
     match args:
         case _Reservation():
             _check_ignored(args, source)
-        case _ElasticQuota():
-            _check_quota(args, given, source)
         case _Coscheduling(default_timeout=text) if text is not None:
-            _check_duration("defaultTimeout", text, source)
+            check_duration("defaultTimeout", text, source, BadArgs)
         case _DeviceShare(scoring_strategy=strategy) if strategy and strategy.type not in ("", *_STRATEGIES):
             raise BadArgs(f"{source}: scoringStrategy.type is {strategy.type!r}; give one of {', '.join(_STRATEGIES)}")
         case _DynamicResources():
             for name in ("filterTimeout", "bindingTimeout"):
                 if name in given:
-                    _check_duration(name, given[name], source)
+                    check_duration(name, given[name], source, BadArgs)
 
 
 def _check_ignored(args: _Reservation, source: str) -> None:
@@ -175,32 +149,6 @@ def _check_ignored(args: _Reservation, source: str) -> None:
             raise BadArgs(
                 f"{source}: ignoredResourceGroups[{number}] is {group!r}; give a group other than kubernetes.io, without a slash"
             )
-
-
-def _check_quota(args: _ElasticQuota, given: Mapping[str, Any], source: str) -> None:
-    for name in ("delayEvictTime", "revokePodInterval", "quotaSnapshotUpdateInterval"):
-        if name in given:
-            _check_duration(name, given[name], source)
-    for name, amounts in (
-        ("defaultQuotaGroupMax", args.default_quota_group_max),
-        ("systemQuotaGroupMax", args.system_quota_group_max),
-    ):
-        for resource, text in (amounts or {}).items():
-            try:
-                negative = nanos(str(text)) < 0
-            except BadQuantity as error:
-                raise BadArgs(f"{source}: {name}[{resource}]: {error}") from error
-            if negative:
-                raise BadArgs(f"{source}: {name}[{resource}] is {text}; give 0 or more")
-
-
-def _check_duration(name: str, text: str, source: str) -> None:
-    try:
-        negative = duration_ns(text) < 0
-    except BadTime as error:
-        raise BadArgs(f"{source}: {name}: {error}") from error
-    if negative:
-        raise BadArgs(f"{source}: {name} is {text}; give 0s or more")
 
 
 UNSUPPORTED: Mapping[str, ArgsCheck | None] = {

@@ -29,19 +29,26 @@ class QuotaGate:
         self._saw: dict[str, int] = {}
         self._stale: dict[str, None] = {}
 
-    def place(self, uid: str, pod_record: PodRecord | None, eviction_refused_at: int) -> tuple[PodRecord | None, int]:
+    def place(
+        self, uid: str, pod_record: PodRecord | None, eviction_refused_at: int, *, in_group: bool = False
+    ) -> tuple[PodRecord | None, int]:
         """Returns what the queue holds of a pod, and the `cluster` seq after which it is tried again.
 
         A pod that waits for capacity is kept from the queue: (None, 0). A pod that may fit, or waits for the ledger, is
-        tried once its backoff is over.
+        tried once its backoff is over; so is one of a group, since capacity for one of them says nothing of the others.
 
         Args:
             pod_record: None when the pod is deleted.
             eviction_refused_at: the seq that holds without the gate: the last refused eviction of a victim of this pod.
+            in_group: the pod is placed together with others.
         """
-        if pod_record is None or not pod_record.attempts or not waits_for_quota(pod_record.reasons):
+        if pod_record is None or not pod_record.attempts:
             self._leave(uid)
-            if pod_record is not None and pod_record.attempts and waits_for_ledger(pod_record.reasons):
+            return pod_record, eviction_refused_at
+        waits = waits_for_quota(pod_record.reasons)
+        if not waits or in_group:
+            self._leave(uid)
+            if waits or waits_for_ledger(pod_record.reasons):
                 return pod_record, pod_record.saw + 1
             return pod_record, eviction_refused_at
         self._enter(uid, pod_record)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, Order, first_of
+from services.scheduler.queue.units import Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PluginReason, PodRecord
@@ -56,20 +57,6 @@ class PoolKey(NamedTuple):
     pod_class: PodClass
 
 
-class Chosen(NamedTuple):
-    """A pod to try.
-
-    Attributes:
-        due: it must be tried. Otherwise an event may have ended its reasons; when another pod of its class is refused
-            in the same cycle, the event has not.
-        order: its order among pods that are nominated alike.
-    """
-
-    pod: PodRecord
-    due: bool
-    order: Order
-
-
 def backoff_ns(attempts: int) -> int:
     """Returns the backoff after a number of attempts: 0, 1, 2, 4, 8, 10, 10 ... s."""
     if attempts <= 0:
@@ -82,6 +69,7 @@ class SchedulingQueue:
 
     def __init__(self, profiles: Mapping[str, Profile]) -> None:
         self._profiles = profiles
+        self._groups = Groups(profiles)
         self._pods: dict[str, PodRecord] = {}
         self._tickets: dict[str, int] = {}
         self._inputs: dict[str, _PlaceInputs] = {}
@@ -118,6 +106,7 @@ class SchedulingQueue:
         ):
             if uid in self._pods:
                 self._leave(uid)
+                self._groups.leave(uid)
                 del self._pods[uid], self._tickets[uid], self._inputs[uid]
             return
         has_changed = _has_changed(pod_record, config_seq) or eviction_refused_at > pod_record.saw
@@ -130,6 +119,7 @@ class SchedulingQueue:
         self._ticket += 1
         ticket = self._tickets[uid] = self._ticket
         self._pods[uid] = pod_record
+        self._groups.enter(uid, pod_record.pod_class)
         if pod_record.attempts:
             self._active.note_refused(pod_record.pod_class, 1)
             heappush(self._backoff, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, has_changed))
@@ -187,9 +177,15 @@ class SchedulingQueue:
         """Returns True when a pod is to be tried whatever the queueing hints say."""
         return next(self._active.in_order(), None) is not None
 
-    def choose(self, limit: int, bins_to_requeue: Iterable[BinKey | PoolKey]) -> list[Chosen]:
-        """Returns the first `limit` pods to try, in order. None is removed: a pod leaves the queue with a change of its
-        record.
+    def is_grouped(self, pod_class: PodClass) -> bool:
+        """Returns True for pods that are placed together with others of their group."""
+        return self._groups.of_class(pod_class) is not None
+
+    def choose(self, limit: int, bins_to_requeue: Iterable[BinKey | PoolKey]) -> list[Unit]:
+        """Returns the first units to try, in order, up to the one that makes `limit` pods. None is removed: a pod
+        leaves the queue with a change of its record.
+
+        A unit is tried when one of its pods is.
 
         Args:
             bins_to_requeue: bins and pools for which an event may have ended a reason.
@@ -200,26 +196,43 @@ class SchedulingQueue:
         ]
         heads = [(head, number) for number, heap in enumerate(heaps) if (head := first_of(heap, self._tickets))]
         heapify(heads)
-        chosen: list[Chosen] = []
+        chosen: list[Unit] = []
         taken: list[tuple[list[Entry], Entry]] = []
         active = self._active.in_order()
         due = next(active, None)
-        while len(chosen) < limit:
+        pods = 0
+        in_groups: set[str] = set()  # uids of the chosen units of several pods
+        while pods < limit:
             if due is not None and (not heads or due < heads[0][0]):
-                chosen.append(Chosen(self._pods[due[0][3]], due=True, order=due[0]))
+                order, is_due = due[0], True
                 due = next(active, None)
             elif heads:
                 entry, number = heappop(heads)
                 heap = heaps[number]
                 taken.append((heap, heappop(heap)))
-                chosen.append(Chosen(self._pods[entry[0][3]], due=False, order=entry[0]))
+                order, is_due = entry[0], False
                 if (head := first_of(heap, self._tickets)) is not None:
                     heappush(heads, (head, number))
             else:
                 break
+            if not self._groups:
+                chosen.append(Unit((self._pods[order[3]],), is_due, order))
+                pods += 1
+            elif order[3] not in in_groups:
+                unit = self._unit(order, is_due=is_due)
+                chosen.append(unit)
+                pods += len(unit.pods)
+                in_groups.update(pod.uid for pod in unit.pods)
         for heap, entry in taken:
             heappush(heap, entry)
         return chosen
+
+    def _unit(self, order: Order, *, is_due: bool) -> Unit:
+        """Returns the unit of the pod with this order; its pods by priority and arrival."""
+        group = self._groups.of(order[3])
+        members = [self._pods[uid] for uid in ((order[3],) if group is None else self._groups.members(group))]
+        members.sort(key=lambda pod: (-self._inputs[pod.uid].pod_class.priority, pod.since, pod.uid))
+        return Unit(tuple(members), is_due, order, group if len(members) > 1 else None)
 
     def _leave(self, uid: str) -> None:
         """Removes a pod from its place."""

@@ -5,11 +5,11 @@ the ledger gets none for a moment, so that it does not hold up every cycle.
 """
 
 import logging
-from collections.abc import Sequence
 
-from services.scheduler.quota.charge_result import PendingCondition, apply_charge_result, pods_to_charge
-from services.scheduler.quota.preemption import QuotaPreemptor
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.plan import CyclePlan
+from services.scheduler.plugins.elastic_quota.kept_capacity import refused_for_nominated
+from services.scheduler.quota.charge_result import charged_plan, groups_to_charge
 from shared.bus import NoResponse, NotPermitted
 from shared.domain.quota_charge import (
     SUBJECT,
@@ -20,8 +20,6 @@ from shared.domain.quota_charge import (
     decode_response,
     encode,
 )
-from shared.events import Draft
-from shared.events.scheduling import CycleDecided
 from shared.runtime import failpoints
 from shared.runtime.service import Runtime
 
@@ -48,39 +46,34 @@ class ChargeClient:
         self.requests = 0
         self.unanswered = 0
 
-    async def charge(
-        self, drafts: Sequence[Draft], seen: dict[str, int], preemptor: QuotaPreemptor, *, preempts: bool = True
-    ) -> tuple[Draft, ...]:
-        """Returns the cycle to record: without the pods that the ledger refused or did not respond for, and with
+    async def charge(self, plan: CyclePlan, cache: CycleInputs, seen: dict[str, int]) -> CyclePlan:
+        """Returns the plan to record: without the units that the ledger refused or did not respond for, and with
         preemption for them.
 
         The caller holds the State: everything but the response is read at `seen`, before the request or after it.
 
         Args:
-            seen: the positions that the cycle rests on.
-            preemptor: keeps capacity in quotas for nominated pods, and frees it for refused ones.
-            preempts: False for pods of other schedulers, which preempt for themselves.
+            cache: that the plan rests on.
+            seen: the positions that it rests on.
         """
-        view: ClusterView = self._runtime.state
-        groups = pods_to_charge(drafts, lambda uid: _needs_charge(view, uid))
+        quota = cache.view.quota
+        groups = groups_to_charge(plan, lambda pod_class: quota.needs_charge(pod_class.namespace, pod_class.labels))
         if not groups:
-            return tuple(drafts)
-        decided = drafts[0].event
-        assert isinstance(decided, CycleDecided)
-        kept = preemptor.refused_for_nominated(groups)
-        groups = tuple(group for group in groups if group[0] not in kept)
-        refused: dict[str, QuotaShort | None] = {**kept}
+            return plan
+        refused: dict[str, QuotaShort | None] = {
+            **refused_for_nominated(cache.view, cache.nominated.values(), groups),
+        }
+        uids = tuple(tuple(pod.uid for pod in group) for group in groups if group[0].uid not in refused)
         charged_at = 0
-        if groups:
+        if uids:
             response = await self._request(
-                ChargeRequest(epoch=self._runtime.writer.epoch, cycle=decided.cycle, seen=seen, groups=groups)
+                ChargeRequest(epoch=self._runtime.writer.epoch, cycle=plan.cycle, seen=seen, groups=uids)
             )
             failpoints.hit("scheduler.charged-before-append")
-            unanswered = dict.fromkeys(uid for group in groups for uid in group)
+            unanswered = dict.fromkeys(uid for group in uids for uid in group)
             refused |= unanswered if response is None else response.refused
             charged_at = response.charged_at if response is not None else 0
-        after = apply_charge_result(drafts, refused, lambda uid: _condition(view, uid), charged_at)
-        return (*after, *preemptor.preempt(drafts, after, refused)) if preempts else after
+        return charged_plan(cache, plan, refused, charged_at)
 
     async def _request(self, request: ChargeRequest) -> ChargeResponse | None:
         """The ledger's response; None without one."""
@@ -104,15 +97,3 @@ class ChargeClient:
         self._unavailable_until_ns = runtime.now_ns() + COOL_DOWN_NS
         log.warning("the quota ledger does not respond", extra={"cycle": request.cycle, "pods": len(request.groups)})
         return None
-
-
-def _needs_charge(view: ClusterView, uid: str) -> bool:
-    pod = view.pods.get(uid)
-    if pod is None or pod.pod_class is None:
-        return False
-    return view.quota.needs_charge(pod.pod_class.namespace, pod.pod_class.labels)
-
-
-def _condition(view: ClusterView, uid: str) -> PendingCondition:
-    pod = view.pods.get(uid)
-    return PendingCondition(pod.condition_code, pod.attempts + 1) if pod is not None else PendingCondition("", 1)

@@ -1,92 +1,111 @@
-"""Applies the ledger's response to a cycle: placements of refused pods are taken back, and what depends on them.
+"""Applies the ledger's response to a plan: placements of refused units are taken back, and what depends on them.
 
-A pod that found no node behind a pod that is taken back may find one without it: it is left out of the cycle, and tried
-in the next.
+A pod that found no node behind a unit that is taken back may find one without it: it is left out of the plan, and tried
+in the next cycle.
 
 Source: architecture.md, Charging quota.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
 
-from msgspec.structs import replace
-
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.framework.nomination import CyclePreemptions, Nomination
+from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByQuota
 from services.scheduler.framework.reasons import text
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import CODE_OF_STAGE, PLUGIN, UNREACHABLE
 from shared.domain.quota_charge import QuotaShort
-from shared.events import Draft, Event
-from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable, Rejections
+from shared.events.scheduling import ClassEvaluated, Rejections
+
+Refused = Mapping[str, QuotaShort | None]
+"""uid -> the shortfall of its quota; None where the ledger did not respond."""
 
 
-class PendingCondition(NamedTuple):
-    """The condition of a pod that waits.
-
-    Attributes:
-        code: as written to the pod last; empty for none.
-        attempt: how many cycles have refused the pod, this one included.
-    """
-
-    code: str
-    attempt: int
-
-
-def pods_to_charge(drafts: Sequence[Draft], needs_charge: Callable[[str], bool]) -> tuple[tuple[str, ...], ...]:
-    """Returns the groups of pods, by uid, that need a charge, in the order in which they were placed."""
-    placed = (draft.event for draft in drafts if isinstance(draft.event, PodPlaced))
-    return tuple((event.pod_uid,) for event in placed if needs_charge(event.pod_uid))
+def groups_to_charge(plan: CyclePlan, needs_charge: Callable[[PodClass], bool]) -> tuple[tuple[PodRecord, ...], ...]:
+    """Returns the pods that need a charge, in the order in which they were placed; those of a unit are one group."""
+    groups: list[list[PodRecord]] = []
+    unit = 0
+    for placed in plan.placed():
+        if not needs_charge(placed.pod_class):
+            continue
+        if placed.unit and placed.unit == unit:
+            groups[-1].append(placed.pod)
+        else:
+            groups.append([placed.pod])
+        unit = placed.unit
+    return tuple(tuple(group) for group in groups)
 
 
-def apply_charge_result(
-    drafts: Sequence[Draft],
-    refused: Mapping[str, QuotaShort | None],
-    condition_of: Callable[[str], PendingCondition],
-    charged_at: int,
-) -> tuple[Draft, ...]:
-    """Returns the cycle without the placements that were refused.
+def charged_plan(cache: CycleInputs, plan: CyclePlan, refused: Refused, charged_at: int) -> CyclePlan:
+    """Returns the plan without the units that were refused, with the preemptions for them.
+
+    The cache must be as it was for the plan.
 
     Args:
-        refused: uid -> shortfall of its quota; None where the ledger did not respond.
-        condition_of: uid -> the pod's condition.
-        charged_at: `quota` seq of the response.
+        charged_at: `quota` seq of the response; 0 without one.
     """
-    if not drafts or not isinstance(drafts[0].event, CycleDecided):
-        return tuple(drafts)
-    decided = drafts[0].event
-    if not refused:
-        if not charged_at:
-            return tuple(drafts)
-        return (drafts[0]._replace(event=replace(decided, charged_at=charged_at)), *drafts[1:])
-    outcomes: list[PodOutcome] = []
-    classes = list(decided.classes)
-    left_out: set[str] = set()
+    after = without_refused(plan, refused, charged_at)
+    if plan.by:  # another scheduler preempts for itself
+        return after
+    return after._replace(nominations=tuple(_nominations(cache, plan, after, refused)))
+
+
+def without_refused(plan: CyclePlan, refused: Refused, charged_at: int) -> CyclePlan:
+    """Returns the plan without the placements of refused units, members that need no charge included."""
+    by_unit = {placed.unit: refused[placed.pod.uid] for placed in plan.placed() if placed.pod.uid in refused}
+    by_unit.pop(0, None)  # pods that are units of their own
+    decisions: list[PlacedPod | RefusedPod] = []
+    evaluations = list(plan.evaluations)
     class_of_reason: dict[tuple[int, str, str], int] = {}
     is_capacity_freed = False
-    for outcome in decided.pods:
-        uid = outcome.pod_uid
-        if outcome.node and uid in refused:
-            is_capacity_freed = True
-            code, detail = _reason(refused[uid])
-            nodes = decided.classes[outcome.class_index].nodes
-            key = (nodes, code, detail)
-            if key not in class_of_reason:
-                class_of_reason[key] = len(classes)
-                rejected = Rejections(plugin=PLUGIN, code=code, nodes=nodes, detail=detail)
-                classes.append(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
-            outcomes.append(PodOutcome(pod_uid=uid, class_index=class_of_reason[key]))
-        elif not outcome.node and is_capacity_freed:
-            left_out.add(uid)
-        else:
-            outcomes.append(outcome)
-    first = replace(decided, pods=tuple(outcomes), classes=tuple(classes), charged_at=charged_at)
-    rest: list[Draft] = []
-    for draft in drafts[1:]:
-        uid = draft.correlation or ""
-        if uid in refused and isinstance(draft.event, PodPlaced):
-            if (event := _unschedulable(draft.event, decided, refused[uid], condition_of(uid))) is not None:
-                rest.append(Draft(event, draft.cause, uid))
-        elif uid not in left_out:
-            rest.append(draft)
-    return (drafts[0]._replace(event=first), *rest)
+    for decision in plan.decisions:
+        if isinstance(decision, RefusedPod):
+            if not is_capacity_freed:
+                decisions.append(decision)
+            continue
+        pod = decision.pod
+        if pod.uid not in refused and decision.unit not in by_unit:
+            decisions.append(decision)
+            continue
+        is_capacity_freed = True
+        short = refused[pod.uid] if pod.uid in refused else by_unit[decision.unit]
+        code, detail = _reason(short)
+        nodes = plan.evaluations[decision.class_index].nodes
+        key = nodes, code, detail
+        if key not in class_of_reason:
+            class_of_reason[key] = len(evaluations)
+            rejected = Rejections(plugin=PLUGIN, code=code, nodes=nodes, detail=detail)
+            evaluations.append(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
+        reason = short.message if short is not None and short.message else text(code, detail)
+        message = f"0/{nodes} nodes are available: {reason}."
+        decisions.append(RefusedPod(pod, class_of_reason[key], message=message))
+    return plan._replace(decisions=tuple(decisions), evaluations=tuple(evaluations), charged_at=charged_at)
+
+
+def _nominations(cache: CycleInputs, plan: CyclePlan, after: CyclePlan, refused: Refused) -> Iterator[Nomination]:
+    """Yields the preemptions for refused pods that are units of their own, the highest priority first.
+
+    Victims for one pod of a unit of several would be evicted in vain where another has no capacity.
+    """
+    preemptions = CyclePreemptions(cache, cache.nominated)
+    for decision in after.decisions:
+        if isinstance(decision, RefusedPod) and decision.nomination is not None:
+            preemptions.count(decision.nomination)
+    cycle = PostFilterCycle(
+        cache, cache.nominated, preemptions, lambda: ((each.pod, each.pod_class) for each in after.placed())
+    )
+    post_filters = PostFilters(cycle)
+    placed = {each.pod.uid: each for each in plan.placed() if not each.unit}
+    short_of = [(placed[uid], short) for uid, short in refused.items() if short is not None and uid in placed]
+    for each, short in sorted(short_of, key=lambda pair: -pair[0].pod_class.priority):
+        profile = cache.profiles.get(each.pod_class.scheduler)
+        if profile is not None:
+            refused_pod = RefusedByQuota(each.pod, each.pod_class, each.node, short)
+            found = post_filters.after_charge(profile.post_filters, refused_pod)
+            if found is not None:
+                yield found
 
 
 def _reason(short: QuotaShort | None) -> tuple[str, str]:
@@ -94,23 +113,3 @@ def _reason(short: QuotaShort | None) -> tuple[str, str]:
         return UNREACHABLE, ""
     resources = " ".join(sorted(short.short))
     return CODE_OF_STAGE.get(short.stage, CODE_OF_STAGE["quota"]), f"{short.quota}, exceedDimensions: [{resources}]"
-
-
-def _unschedulable(
-    placed: PodPlaced, decided: CycleDecided, short: QuotaShort | None, condition: PendingCondition
-) -> Event | None:
-    """The event that writes the pod's condition; None where the condition has the code already."""
-    code, detail = _reason(short)
-    if code == condition.code:
-        return None
-    outcome = next(one for one in decided.pods if one.pod_uid == placed.pod_uid)
-    reason = short.message if short is not None and short.message else text(code, detail)
-    return PodUnschedulable(
-        pod_uid=placed.pod_uid,
-        pod=placed.pod,
-        cycle=placed.cycle,
-        code=code,
-        message=f"0/{decided.classes[outcome.class_index].nodes} nodes are available: {reason}.",
-        plugins=(PLUGIN,),
-        attempt=condition.attempt,
-    )

@@ -72,8 +72,6 @@ SKELETON = {
     "services/scheduler/queue/active_queue.py": "",
     "services/scheduler/quota/charge_result.py": "",
     "services/scheduler/explain/quota_event_text.py": "",
-    "services/scheduler/quota/preemption.py": "",
-    "services/scheduler/quota/victims.py": "",
     "services/scheduler/service.py": "",
     "services/scheduler/settings.py": "",
     "services/scheduler/shadow/compare.py": "",

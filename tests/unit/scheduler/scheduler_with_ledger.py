@@ -9,9 +9,9 @@ from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.next_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
-from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle import plan_cycle
+from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.quota.preemption import QuotaPreemptor
 from shared.domain.quota_charge import decode_request, encode
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
@@ -47,15 +47,15 @@ class Teams(World):
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:
         """One cycle as the service does it: decided, charged, room made, recorded."""
         cache = self.indexed()
-        drafts = decide(cache, self.now_ns, batch)
-        if not drafts:
+        plan = plan_cycle(cache, self.now_ns, batch)
+        if not plan.decisions:
             return []
         runtime = SimpleNamespace(
-            state=self.view, now_ns=lambda: self.now_ns, bus=self, writer=SimpleNamespace(epoch=self.ledger.epoch + 1)
+            now_ns=lambda: self.now_ns, bus=self, writer=SimpleNamespace(epoch=self.ledger.epoch + 1)
         )
         charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
         seen = dict(self.view.positions)
-        recorded = self.append_drafts(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(cache))))
+        recorded = self.append_drafts(drafts_of(asyncio.run(charge_client.charge(plan, cache, seen))))
         self.read()
         return recorded
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Event, RecordedEvent
 from shared.events.intents import EvictionRequested
@@ -65,16 +65,15 @@ def decided_again(world: Teams, runtime: LeadingRuntime) -> list[Event]:
         return runtime.responses[0]
 
     again = SimpleNamespace(
-        state=view,
         now_ns=lambda: 0,
         bus=SimpleNamespace(request=request),
         writer=SimpleNamespace(epoch=runtime.writer.epoch),
     )
     cache = CycleInputs(view, config_of(view).profiles)
     client = ChargeClient(again, 1.0)  # type: ignore[arg-type]  # the parts that it uses
-    drafts = decide(cache, cycle.now_ns, in_force(view.config_settings).batch_size)
-    charged = asyncio.run(client.charge(drafts, dict(cycle.seen), QuotaPreemptor(cache)))
-    return [draft.event for draft in charged]
+    plan = plan_cycle(cache, cycle.now_ns, in_force(view.config_settings).batch_size)
+    charged = asyncio.run(client.charge(plan, cache, dict(cycle.seen)))
+    return [draft.event for draft in drafts_of(charged)]
 
 
 def without_inputs(event: Event) -> Event:

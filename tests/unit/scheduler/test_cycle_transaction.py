@@ -249,7 +249,7 @@ def test_volumes_that_a_preparation_took_are_free_again_once_it_is_undone() -> N
     assert first is not None
     assert second is not None
     profile = cache.profiles[first.scheduler]
-    (plugin,), row = profile.preparing, cache.table.rows["a"]
+    (plugin,), row = profile.pre_bind, cache.table.rows["a"]
     before = decisions(transaction.evaluation(profile, second))
     mark = transaction.mark()
     assert transaction.prepare(plugin, first, row) is not None

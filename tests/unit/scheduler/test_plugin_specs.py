@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from services.scheduler.framework.plugin import Plugin, PostFilterPlugin, make_plugin
+from services.scheduler.framework.plugin import Plugin, make_plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.framework.registry import Registry
 from services.scheduler.framework.spec import PluginSpec, Point

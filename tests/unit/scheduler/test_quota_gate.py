@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.cycle.plan_events import drafts_of
+from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
-from services.scheduler.quota.charge_result import PendingCondition, apply_charge_result, pods_to_charge
+from services.scheduler.quota.charge_result import groups_to_charge, without_refused
+from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.state.quota_view import QuotaView
 from shared.domain.quota_charge import QuotaShort
-from shared.events import Draft, Event, RecordedEvent
+from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
     PodAttached,
@@ -23,8 +27,9 @@ from shared.events.quota import (
     QuotaDeleted,
     RuntimeRecomputed,
 )
-from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable
+from shared.events.scheduling import ClassEvaluated, CycleDecided, PodUnschedulable
 from shared.kube.elastic_quota import QUOTA_NAME, DeclaredQuota
+from tests.support.scheduling_world import pod
 
 LABELED = {QUOTA_NAME: "a"}
 
@@ -120,24 +125,31 @@ def test_a_pod_whose_ledger_did_not_answer_is_tried_again_after_its_backoff() ->
     assert QuotaGate(view_of()).place("p", pod_record, 0) == (pod_record, pod_record.saw + 1)
 
 
-def cycle_of(*outcomes: tuple[str, str]) -> list[Draft]:
-    pods = tuple(PodOutcome(pod_uid=uid, class_index=0, node=node) for uid, node in outcomes)
-    drafts = [Draft(CycleDecided(cycle=7, pods=pods, classes=(ClassEvaluated(nodes=3, feasible=2),)))]
-    for uid, node in outcomes:
-        event: Event = PodPlaced(pod_uid=uid, pod=uid, node=node, cycle=7, request={})
-        if not node:
-            event = PodUnschedulable(pod_uid=uid, pod=uid, cycle=7, code="InsufficientResource", message="")
-        drafts.append(Draft(event, None, uid))
-    return drafts
+def planned(*outcomes: tuple[str, str, int], condition_code: str = "") -> CyclePlan:
+    """A plan of (pod, node, unit) in which every pod has been refused once."""
+    pod_class = PodClass(b"", pod("any"))
+    decisions: list[PlacedPod | RefusedPod] = []
+    for uid, node, unit in outcomes:
+        pod_record = PodRecord(uid)
+        pod_record.name, pod_record.attempts, pod_record.condition_code = uid, 1, condition_code
+        pod_record.pod_class = PodClass(uid.encode(), pod(uid))
+        if node:
+            decisions.append(PlacedPod(pod_record, pod_record.pod_class, node, 0, 0, {}, unit))
+        else:
+            decisions.append(RefusedPod(pod_record, 0))
+    profiles = {pod_class.scheduler: Profile(pod_class.scheduler, (), ())}
+    return CyclePlan(7, tuple(decisions), (ClassEvaluated(nodes=3, feasible=2),), profiles)
+
+
+def needs_charge(pod_class: PodClass) -> bool:
+    return pod_class.key != b"p3"
 
 
 def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_tried_again() -> None:
-    drafts = cycle_of(("p1", ""), ("p2", "n1"), ("p3", "n2"), ("p4", ""))
-    assert pods_to_charge(drafts, lambda uid: uid != "p3") == (("p2",),)
+    plan = planned(("p1", "", 0), ("p2", "n1", 0), ("p3", "n2", 0), ("p4", "", 0))
+    assert [[each.uid for each in group] for group in groups_to_charge(plan, needs_charge)] == [["p2"]]
     short = QuotaShort(quota="a", stage="quota", short={"cpu": 500}, message="Insufficient quotas")
-    decided, *rest = (
-        draft.event for draft in apply_charge_result(drafts, {"p2": short}, lambda _: PendingCondition("", 2), 40)
-    )
+    decided, *rest = (draft.event for draft in drafts_of(without_refused(plan, {"p2": short}, 40)))
     assert isinstance(decided, CycleDecided)
     assert [(outcome.pod_uid, outcome.node) for outcome in decided.pods] == [("p1", ""), ("p2", ""), ("p3", "n2")]
     assert decided.charged_at == 40
@@ -149,14 +161,25 @@ def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_trie
     assert not [event for event in rest if getattr(event, "pod_uid", "") == "p4"]
 
 
+def test_a_unit_is_one_group_and_is_taken_back_whole_members_that_need_no_charge_included() -> None:
+    plan = planned(("p0", "n0", 0), ("p1", "n1", 1), ("p2", "n1", 1), ("p3", "n2", 1), ("p4", "n2", 2), ("p5", "n2", 2))
+    groups = groups_to_charge(plan, needs_charge)
+    assert [[each.uid for each in group] for group in groups] == [["p0"], ["p1", "p2"], ["p4", "p5"]]
+    short = QuotaShort(quota="a", stage="quota", short={"cpu": 500})
+    after = without_refused(plan, {"p1": short, "p2": short}, 40)
+    assert [placed.pod.uid for placed in after.placed()] == ["p0", "p4", "p5"]
+    refused = [each for each in after.decisions if isinstance(each, RefusedPod)]
+    assert [each.pod.uid for each in refused] == ["p1", "p2", "p3"]
+    assert {after.evaluations[each.class_index].rejected[0].code for each in refused} == {EXCEEDED}
+
+
 @pytest.mark.parametrize("stage", ["quota", "nonPreemptible", "ancestor"])
 def test_a_condition_that_a_pod_has_is_not_written_again(stage: str) -> None:
-    drafts = cycle_of(("p1", "n1"))
     short = QuotaShort(quota="a", stage=stage, short={"cpu": 1})
-    [_, first] = apply_charge_result(drafts, {"p1": short}, lambda _: PendingCondition("", 1), 1)
+    [_, first] = drafts_of(without_refused(planned(("p1", "n1", 0)), {"p1": short}, 1))
     assert isinstance(first.event, PodUnschedulable)
-    code = first.event.code
-    assert len(apply_charge_result(drafts, {"p1": short}, lambda _: PendingCondition(code, 1), 1)) == 1
+    plan = planned(("p1", "n1", 0), condition_code=first.event.code)
+    assert len(drafts_of(without_refused(plan, {"p1": short}, 1))) == 1
 
 
 def test_a_restored_view_is_equal() -> None:

@@ -18,7 +18,7 @@ from services.quota_ledger.settings import LedgerSettings
 from services.scheduler.cache.disruption_budgets import Budget, Victim
 from services.scheduler.cache.label_selectors import canonical
 from services.scheduler.explain.explain_pod import explain
-from services.scheduler.quota.victims import eviction_order, select_victims
+from services.scheduler.plugins.elastic_quota.victims import eviction_order, select_victims
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRejected
 from shared.events.intents import EvictionRequested

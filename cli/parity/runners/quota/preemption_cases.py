@@ -12,18 +12,19 @@ from typing import Any, cast
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import shortfall
 from services.quota_ledger.decide.charge import charge
-from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from services.scheduler.plugins.elastic_quota.plugin import ElasticQuota
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
 from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.quota_charge import decode_request, encode
-from shared.events import Draft, Event, RecordedEvent
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import ObjectObserved, PodObserved
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.scheduling import PodNominated, PodPlaced
@@ -86,7 +87,9 @@ class _Cluster:
             for record in ledger.followed
             if isinstance(record.event, PodObserved)
         }
-        profiles = {name: Profile(name, (fit,), (), DefaultPreemption()) for name in sorted(schedulers)}
+        profiles = {
+            name: Profile(name, (fit,), (), (ElasticQuota(), DefaultPreemption())) for name in sorted(schedulers)
+        }
         self._cache = CycleInputs(self.view, profiles)
         self._cache.settle()
 
@@ -108,17 +111,11 @@ class _Cluster:
 
     def cycle(self) -> list[Event]:
         """Decides one round as the scheduler's service does: decided, charged, room made."""
-        drafts = decide(self._cache, self._ledger.now_ns, 256)
-        if not drafts:
-            return []
-        runtime = SimpleNamespace(
-            state=self.view, now_ns=lambda: self._ledger.now_ns, bus=self, writer=SimpleNamespace(epoch=1)
-        )
+        plan = plan_cycle(self._cache, self._ledger.now_ns, 256)
+        runtime = SimpleNamespace(now_ns=lambda: self._ledger.now_ns, bus=self, writer=SimpleNamespace(epoch=1))
         charge_client = ChargeClient(cast("Runtime", runtime), 1.0)
-        after: Sequence[Draft] = asyncio.run(
-            charge_client.charge(drafts, dict(self.view.positions), QuotaPreemptor(self._cache))
-        )
-        return [draft.event for draft in after]
+        charged = asyncio.run(charge_client.charge(plan, self._cache, dict(self.view.positions)))
+        return [draft.event for draft in drafts_of(charged)]
 
     async def request(self, _: str, data: bytes, **__: Any) -> bytes:
         """Answers as the bus does: with what the ledger charges."""

@@ -16,7 +16,8 @@ import yaml
 
 from services.scheduler.framework.config.config_schema import Document, PluginSet, PluginSets, ProfileDocument
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.plugin import Plugin, PostFilterPlugin, make_plugin
+from services.scheduler.framework.plugin import Plugin, make_plugin
+from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.framework.registry import Registry
 from services.scheduler.framework.spec import Point
@@ -144,9 +145,11 @@ def _read_profile(profile: ProfileDocument, registry: Registry, path: str, notes
         for name, weight in at(Point.SCORE, sets.score).items()
         if isinstance(plugin := make(name), Plugin)
     ]
-    preempting = (make(name) for name in at(Point.POST_FILTER, sets.post_filter))
-    preemption = next((plugin for plugin in preempting if isinstance(plugin, PostFilterPlugin)), None)
-    return Profile(profile.scheduler_name, filters, scorers, preemption)
+    post_filters = [
+        plugin for name in at(Point.POST_FILTER, sets.post_filter) if isinstance(plugin := make(name), PostFilterPlugin)
+    ]
+    pre_bind = [plugin for name in at(Point.PRE_BIND, sets.pre_bind) if isinstance(plugin := make(name), Plugin)]
+    return Profile(profile.scheduler_name, filters, scorers, post_filters, pre_bind)
 
 
 def _read_args(
@@ -173,7 +176,7 @@ def _read_args(
             except KoordError as error:
                 raise BadConfig(f"{where}.args", str(error).removeprefix(f"{where}.args: ")) from error
         spec = registry.specs.get(entry.name)
-        if spec is None or spec.read_args is None:
+        if spec is None or spec.read_args is None or not given.keys().isdisjoint(spec.unused_args):
             notes.append(
                 f"profile {profile.scheduler_name}: the arguments of {entry.name} have no effect in this release"
             )

@@ -1,11 +1,12 @@
-"""DefaultPreemption as a plugin of a profile. The selection of victims is in `framework/victim_selection.py`."""
+"""DefaultPreemption as a plugin of a profile; `preemption.py` selects the victims."""
 
 from typing import ClassVar
 
-from services.scheduler.framework.plugin import PostFilterPlugin
+from services.scheduler.framework.post_filter import PostFilterCycle, PostFilterPlugin
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.plugins.default_preemption import SPEC
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
+from services.scheduler.plugins.default_preemption.preemption import NodePreemption
 
 
 class DefaultPreemption(PostFilterPlugin):
@@ -16,6 +17,6 @@ class DefaultPreemption(PostFilterPlugin):
     def __init__(self, args: PreemptionArgs = PreemptionArgs()) -> None:  # noqa: B008 (frozen)
         self.args = args
 
-    def candidates(self, nodes: int) -> int:
-        """The bound by the share and the number in the arguments."""
-        return self.args.candidates(nodes)
+    def new_post_filter(self, cycle: PostFilterCycle) -> NodePreemption:
+        """Makes the search for victims of one cycle."""
+        return NodePreemption(self.args, cycle)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shared.errors import KoordError
+from shared.kube.instants import BadTime, duration_ns
 
 T = TypeVar("T")
 
@@ -24,3 +25,17 @@ def decode_args(raw: Mapping[str, Any], into: type[T], source: str, error: type[
         return msgspec.convert(given, into)
     except msgspec.ValidationError as invalid:
         raise error(f"{source}: {invalid}") from invalid
+
+
+def check_duration(name: str, text: str, source: str, error: type[KoordError]) -> None:
+    """Checks a duration, as `1m30s`.
+
+    Raises:
+        error: it is none, or below 0.
+    """
+    try:
+        negative = duration_ns(text) < 0
+    except BadTime as invalid:
+        raise error(f"{source}: {name}: {invalid}") from invalid
+    if negative:
+        raise error(f"{source}: {name} is {text}; give 0s or more")

@@ -15,7 +15,7 @@ _STORAGE = frozenset(
 SPEC = PluginSpec(
     name="VolumeBinding",
     implementation="services.scheduler.plugins.volume_binding.plugin:VolumeBinding",
-    points=frozenset((Point.FILTER,)),
+    points=frozenset((Point.FILTER, Point.PRE_BIND)),
     reasons={
         "VolumeNodeConflict": ReasonText(
             "node(s) didn't match PersistentVolume's node affinity", "节点不满足持久卷的节点亲和性"
@@ -54,6 +54,5 @@ SPEC = PluginSpec(
         ),
     },
     node_only=True,
-    prepares=True,
     reads=tuple(STORAGE),
 )

@@ -24,6 +24,7 @@ class VolumePreparation(Preparation):
         classes: number of classes that were evaluated before.
     """
 
+    plugin = "VolumeBinding"
     reason = "VolumesPending"
 
     def __init__(self, node: str, classes: int) -> None:

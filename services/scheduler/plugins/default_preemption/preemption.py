@@ -1,4 +1,4 @@
-"""Preemption within a cycle: the choice of victims, by trying nodes without some of their pods.
+"""The choice of victims on a node within a cycle, by trying nodes without some of their pods.
 
 Victims are evicted through the eviction intent, which honours disruption budgets; the pod is nominated for the node and
 placed once they have terminated. Until then the released capacity is kept from pods of the same and of lower priority.
@@ -11,20 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
-from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
-from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.preemption_events import consequences, nomination
-from services.scheduler.cycle.preemptor_quota import PreemptorQuota
-from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.plugin import PostFilterPlugin
+from services.scheduler.framework.nomination import Nomination, victim_of
+from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByNodes
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.select import standings
+from services.scheduler.plugins.default_preemption.args import PreemptionArgs
+from services.scheduler.plugins.default_preemption.preemptor_quota import PreemptorQuota
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from services.scheduler.state.quota_headroom import Entry
 from shared.domain.amounts import Amounts, mask, sub
-from shared.events import Event
 
 MAX_PREEMPTORS = 8
 """Maximum number of pods per cycle for which victims are sought: it must not block the service. Others follow at their
@@ -34,57 +30,38 @@ next attempt.
 _HIGHEST = 1 << 62
 
 
-class Preemptor:
-    """Selects victims for the refused pods of a cycle.
+class NodePreemption(PostFilter):
+    """Selects victims on nodes for the refused pods of a cycle."""
 
-    Attributes:
-        searched: the last call searched for victims rather than putting it off.
-        candidates: number of nodes that it found where evictions help.
-    """
-
-    def __init__(
-        self,
-        cache: CycleInputs,
-        cycle: CyclePreemptions,
-        transaction: CycleTransaction,
-    ) -> None:
-        """Prepares for a cycle.
-
-        Args:
-            cycle: the preemptions of the cycle so far.
-            transaction: the nodes with the steps of the cycle so far; what is tried on them is undone.
-        """
-        self._cache = cache
-        self._cycle = cycle
-        self._transaction = transaction
-        self._tries = 0
-        self.searched = False
-        self.candidates = 0
+    def __init__(self, args: PreemptionArgs, cycle: PostFilterCycle) -> None:
+        self._args = args
+        self._cache = cycle.cache
+        self._placed = cycle.placed
+        self._cycle = cycle.preemptions
         self._lowest: int | None = None  # lowest priority of all assigned pods
+        self._unresolvable: set[PodClass] = set()  # classes for which no eviction helps
 
-    def victims_for(self, pod: PodRecord, evaluation: ClassEvaluation, pod_hash: np.uint64) -> Candidate | None:
+    def after_filters(self, refused: RefusedByNodes) -> Nomination | None:
         """Returns a node and the pods to evict from it; None without one, or when the pod may not or need not
         preempt.
         """
-        post_filter, pod_class, self.searched = evaluation.profile.preemption, evaluation.pod_class, False
-        if post_filter is None or pod_class.pod.spec.preemption_policy == "Never" or self._tries >= MAX_PREEMPTORS:
+        pod, pod_class = refused.pod, refused.pod_class
+        if pod_class in self._unresolvable or pod_class.pod.spec.preemption_policy == "Never":
             return None
-        if self._waits_for_victims(pod, pod_class):
+        if self._cycle.searches >= MAX_PREEMPTORS or self._waits_for_victims(pod, pod_class):
             return None
         if self._lowest is None:
             self._lowest = min(
                 (pod_class.priority for pod_class, _ in self._cache.pod_index.classes()), default=_HIGHEST
             )
-        if self._lowest >= pod_class.priority:
-            self.searched = True
-            return None
-        self._tries += 1
-        self.searched = True
-        for own in self._own(pod, pod_class):
-            candidates = list(self._candidates(evaluation, post_filter, pod_hash, own))
-            self.candidates = len(candidates)
-            if candidates:
-                return pick(candidates)
+        if self._lowest < pod_class.priority:
+            self._cycle.searches += 1
+            for own in self._own(pod, pod_class):
+                candidates = list(self._candidates(refused, own))
+                if (found := pick(candidates)) is not None:
+                    return Nomination(pod, pod_class, found, len(candidates))
+        if not self._cycle.node_of(pod):
+            self._unresolvable.add(pod_class)
         return None
 
     def _own(self, pod: PodRecord, pod_class: PodClass) -> Iterator[PreemptorQuota | None]:
@@ -110,7 +87,7 @@ class Preemptor:
         quota = self._cache.view.quota
         charged: dict[str, Amounts] = {}
         np_charged: dict[str, Amounts] = {}
-        for pod, pod_class in self._transaction.placed():
+        for pod, pod_class in self._placed():
             other = quota.entry_of(pod.uid, pod_class.namespace, pod_class.labels, pod_class.request)
             if other is not None and not other.charged:
                 quota.take(other, charged, np_charged)
@@ -134,21 +111,15 @@ class Preemptor:
         row = self._cache.table.rows.get(node) if node else None
         return row is not None and bool(self._cycle.leaving_from(row, pod_class.priority))
 
-    def _candidates(
-        self,
-        evaluation: ClassEvaluation,
-        post_filter: PostFilterPlugin,
-        pod_hash: np.uint64,
-        own: PreemptorQuota | None,
-    ) -> Iterator[Candidate]:
-        cache, pod_class = self._cache, evaluation.pod_class
-        rows = evaluation.resolvable()
+    def _candidates(self, refused: RefusedByNodes, own: PreemptorQuota | None) -> Iterator[Candidate]:
+        cache, pod_class = self._cache, refused.pod_class
+        rows = refused.resolvable()
         if not len(rows):
             return
-        enough = post_filter.candidates(len(rows))
+        enough = self._args.candidates(len(rows))
         found = clean = 0
         # Each pod starts from another node. The order depends on names: rows differ from process to process.
-        for row in rows[np.argsort(standings(cache.table.hashes[rows], pod_hash), kind="stable")]:
+        for row in rows[np.argsort(standings(cache.table.hashes[rows], refused.pod_hash), kind="stable")]:
             potential: dict[str, Assignment] = {}
             leaving: list[Assignment] = []
             for uid, assignment in cache.on.get(int(row), {}).items():
@@ -158,7 +129,7 @@ class Preemptor:
                     leaving.append(assignment)
                 elif own is None or own.holds(uid):
                     potential[uid] = assignment
-            candidate = self._candidate(evaluation, int(row), potential, leaving, own) if potential or leaving else None
+            candidate = self._candidate(refused, int(row), potential, leaving, own) if potential or leaving else None
             if candidate is None:
                 continue
             yield candidate
@@ -169,7 +140,7 @@ class Preemptor:
 
     def _candidate(
         self,
-        evaluation: ClassEvaluation,
+        refused: RefusedByNodes,
         row: int,
         potential: Mapping[str, Assignment],
         leaving: Sequence[Assignment],
@@ -180,39 +151,31 @@ class Preemptor:
 
         The released capacity counts for this pod only beyond what nominated pods need: they are counted on the node.
         """
-        transaction, view, budgets = self._transaction, self._cache.view, self._cycle.budgets
+        steps, view, budgets = refused.steps, self._cache.view, self._cycle.budgets
         victims = [victim_of(view.pods[uid]) for uid in potential]
         gone: set[str] = set()
 
         def remove(victim: Victim) -> None:
-            transaction.remove(potential[victim.uid], row)
+            steps.remove(potential[victim.uid], row)
             gone.add(victim.uid)
 
         def put_back(victim: Victim) -> None:
-            transaction.put_back(potential[victim.uid], row)
+            steps.put_back(potential[victim.uid], row)
             gone.discard(victim.uid)
 
-        mark = transaction.mark()
+        mark = steps.mark()
         for assignment in leaving:
-            transaction.remove(assignment, row)
+            steps.remove(assignment, row)
         chosen = choose_victims(
             victims,
             budgets,
             remove=remove,
             put_back=put_back,
-            fits=lambda: (
-                (own is None or own.fits_without(gone))
-                and transaction.fits(evaluation.profile, evaluation.pod_class, row)
-            ),
+            fits=lambda: (own is None or own.fits_without(gone)) and refused.fits(row),
         )
-        transaction.undo(mark)
+        steps.undo(mark)
         if chosen is None or not (chosen[0] or leaving):
             return None
         beyond = overdrawn(by_importance(victims), budgets) if chosen[1] else {}
         names = sorted({name for victim in chosen[0] for name in beyond.get(victim.uid, ())})
         return Candidate(self._cache.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
-
-    def events(self, pod: PodRecord, pod_class: PodClass, candidate: Candidate, cycle: int) -> tuple[Event, ...]:
-        """Returns the events of a choice."""
-        event = nomination(pod, candidate, cycle, candidates=self.candidates)
-        return consequences(self._cache, self._cycle, pod, pod_class, event, candidate.victims)

@@ -1,0 +1,113 @@
+"""The plan of a cycle: what it decides about each pod, as a value.
+
+A cycle fills a `PlanInProgress`. The finished plan is charged to the quota ledger, which may refuse placements, and its
+events are created once, from the charged plan (`cycle/plan_events.py`).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from services.scheduler.framework.nomination import Nomination
+from services.scheduler.framework.plugin_cycle_state import Preparation
+from services.scheduler.framework.profile import Profile
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
+from shared.events.scheduling import ClassEvaluated
+
+
+class PlacedPod(NamedTuple):
+    """A pod with a node.
+
+    Attributes:
+        class_index: index of the evaluation of its class in the plan.
+        allocation: annotations of what is reserved for it below the node.
+        unit: number of its unit, if that has several pods; 0 for a pod that is a unit of its own.
+    """
+
+    pod: PodRecord
+    pod_class: PodClass
+    node: str
+    score: int
+    class_index: int
+    allocation: Mapping[str, str]
+    unit: int = 0
+
+
+class RefusedPod(NamedTuple):
+    """A pod without a node.
+
+    Attributes:
+        class_index: index of the evaluation with the reasons.
+        preparation: writes that it waits for.
+        nomination: the node that it is nominated for, with the pods to evict there.
+        message: of its condition; empty for the message that follows from the evaluation.
+    """
+
+    pod: PodRecord
+    class_index: int
+    preparation: Preparation | None = None
+    nomination: Nomination | None = None
+    message: str = ""
+
+
+class CyclePlan(NamedTuple):
+    """The decisions of one cycle.
+
+    Attributes:
+        cycle: number of the cycle.
+        decisions: in the order in which the pods were tried; the pods of a unit are neighbours.
+        evaluations: of classes, in the order in which they were made.
+        profiles: schedulerName -> profile, for the texts of reasons.
+        nominations: those that follow from the charge.
+        by: as in CycleDecided.
+        charged_at: `quota` seq of the ledger's response; 0 without one.
+    """
+
+    cycle: int
+    decisions: tuple[PlacedPod | RefusedPod, ...]
+    evaluations: tuple[ClassEvaluated, ...]
+    profiles: Mapping[str, Profile]
+    nominations: tuple[Nomination, ...] = ()
+    by: str = ""
+    charged_at: int = 0
+
+    def placed(self) -> Iterator[PlacedPod]:
+        """Yields the placements."""
+        return (each for each in self.decisions if isinstance(each, PlacedPod))
+
+
+class PlanMark(NamedTuple):
+    """A point of a plan in progress to which it can be undone."""
+
+    decisions: int
+    evaluations: int
+
+
+class PlanInProgress:
+    """The plan of a cycle that is being decided.
+
+    Attributes:
+        decisions, evaluations: as in CyclePlan, so far.
+    """
+
+    def __init__(self) -> None:
+        self.decisions: list[PlacedPod | RefusedPod] = []
+        self.evaluations: list[ClassEvaluated] = []
+
+    def evaluated(self, evaluation: ClassEvaluated) -> int:
+        """Adds the evaluation of a class; returns the index by which decisions refer to it."""
+        self.evaluations.append(evaluation)
+        return len(self.evaluations) - 1
+
+    def mark(self) -> PlanMark:
+        """Returns the present point of the plan."""
+        return PlanMark(len(self.decisions), len(self.evaluations))
+
+    def undo(self, mark: PlanMark) -> None:
+        """Removes everything behind the mark."""
+        del self.decisions[mark.decisions :]
+        del self.evaluations[mark.evaluations :]
+
+    def finished(self, cycle: int, profiles: Mapping[str, Profile]) -> CyclePlan:
+        """Returns the plan."""
+        return CyclePlan(cycle, tuple(self.decisions), tuple(self.evaluations), profiles)

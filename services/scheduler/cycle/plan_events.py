@@ -1,0 +1,125 @@
+"""The events of a plan: CycleDecided, then those of each pod in the order of the decisions."""
+
+from collections.abc import Iterator
+
+from services.scheduler.cycle.condition_message import main_code, message
+from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.framework.nomination import Nomination
+from services.scheduler.framework.reasons import UNREADABLE_POD, text
+from services.scheduler.state.pod_record import PodRecord
+from shared.events import Cause, Draft, Event
+from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.scheduling import CycleDecided, PodNominated, PodOutcome, PodPlaced, PodUnschedulable
+
+NOMINATED_NODE = "nominated-node"
+"""The field group of `status.nominatedNodeName`."""
+
+
+def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
+    """Returns the events of a plan; none when it decides about no pod."""
+    if not plan.decisions:
+        return ()
+    outcomes: list[PodOutcome] = []
+    drafts: list[Draft] = []
+    for decision in plan.decisions:
+        pod = decision.pod
+        cause = Cause("cluster", pod.since)
+        if isinstance(decision, PlacedPod):
+            outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=decision.class_index, node=decision.node))
+            drafts.append(Draft(_placed(plan, decision), cause, pod.uid))
+        else:
+            outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=decision.class_index))
+            drafts += [Draft(event, cause, pod.uid) for event in _refused(plan, decision)]
+    for nomination in plan.nominations:
+        pod = nomination.pod
+        drafts += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in _nominated(plan, nomination)]
+    decided = CycleDecided(
+        cycle=plan.cycle,
+        pods=tuple(outcomes),
+        classes=plan.evaluations,
+        by=plan.by,
+        charged_at=plan.charged_at,
+    )
+    return (Draft(decided), *drafts)
+
+
+def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced:
+    return PodPlaced(
+        pod_uid=placed.pod.uid,
+        pod=placed.pod.name,
+        node=placed.node,
+        cycle=plan.cycle,
+        request=placed.pod_class.request,
+        score=placed.score,
+        annotations=dict(placed.allocation),
+    )
+
+
+def _refused(plan: CyclePlan, refused: RefusedPod) -> Iterator[Event]:
+    if refused.preparation is not None:
+        yield from refused.preparation.events()
+    condition = _condition(plan, refused)
+    if condition is not None:
+        yield condition
+    if refused.nomination is not None:
+        yield from _nominated(plan, refused.nomination)
+
+
+def _condition(plan: CyclePlan, refused: RefusedPod) -> PodUnschedulable | None:
+    """Returns the event that writes the pod's condition; None where the condition has the code already: other counts
+    of nodes are not worth a write.
+    """
+    pod, evaluation = refused.pod, plan.evaluations[refused.class_index]
+    pod_class = pod.pod_class
+    assert pod_class is not None, "only pods that have been read are tried"
+    code = UNREADABLE_POD if pod_class.fault else main_code(evaluation)
+    if code == pod.condition_code:
+        return None
+    if pod_class.fault:
+        words = f"{text(code)}: {pod_class.fault}"
+    else:
+        words = refused.message or message(evaluation, plan.profiles[pod_class.scheduler].texts)
+    return PodUnschedulable(
+        pod_uid=pod.uid,
+        pod=pod.name,
+        cycle=plan.cycle,
+        code=code,
+        message=words,
+        plugins=tuple(dict.fromkeys(rejected.plugin for rejected in evaluation.rejected)),
+        attempt=pod.attempts + 1,
+    )
+
+
+def _nominated(plan: CyclePlan, nomination: Nomination) -> Iterator[Event]:
+    """Yields the nomination, the eviction requests, and the ends of nominations of lower priority for the node."""
+    pod, candidate = nomination.pod, nomination.candidate
+    victims = candidate.victims
+    yield PodNominated(
+        pod_uid=pod.uid,
+        pod=pod.name,
+        node=candidate.node,
+        cycle=plan.cycle,
+        victims=tuple(victim.uid for victim in victims),
+        violations=candidate.violations,
+        budgets=candidate.budgets,
+        victim_pods=tuple(victim.name for victim in victims),
+        victim_priorities=tuple(victim.priority for victim in victims),
+        candidates=nomination.candidates,
+        quota=nomination.quota,
+    )
+    yield _nominated_node(pod, candidate.node)
+    where = f"in quota {nomination.quota}" if nomination.quota else f"on node {candidate.node}"
+    reason = f"preempted by {pod.name} of priority {nomination.pod_class.priority} {where}"
+    for victim in nomination.evicted:
+        yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
+    for other in nomination.ended:
+        yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=plan.cycle)
+        yield _nominated_node(other, "")
+
+
+def _nominated_node(pod: PodRecord, node: str) -> FieldsDesired:
+    """Returns the desired `status.nominatedNodeName` of a pod."""
+    patch = {"status": {"nominatedNodeName": node or None}}
+    return FieldsDesired(
+        resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid
+    )
