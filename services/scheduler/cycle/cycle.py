@@ -92,10 +92,11 @@ class _Class:
     while it is true for it: its node had passed, or no filter result has changed.
     """
 
-    __slots__ = ("evaluation", "futile", "passed", "recorded_at", "refused_at", "refused_by")
+    __slots__ = ("evaluation", "futile", "is_prepared", "passed", "recorded_at", "refused_at", "refused_by")
 
-    def __init__(self, evaluation: ClassEvaluation) -> None:
+    def __init__(self, evaluation: ClassEvaluation, *, is_prepared: bool) -> None:
         self.evaluation = evaluation
+        self.is_prepared = is_prepared  # a plugin may request something before its pods are bound
         self.recorded_at = -1
         self.refused_at = -1
         self.futile = 0
@@ -220,7 +221,7 @@ class _Cycle:
             self._refuse(pod, class_, pod_hash)
             return
         self._record_evaluation(class_, row, pod_hash)
-        if preparation := self._prepare(pod_class, row, evaluation.profile):
+        if class_.is_prepared and (preparation := self._prepare(pod_class, row, evaluation.profile)):
             self._wait_for(pod, preparation)
             return
         self._place(pod, pod_class, row, int(evaluation.total[row]), class_.recorded_at, allocation)
@@ -233,7 +234,7 @@ class _Cycle:
         # Only FRESH pods: pods that this cycle puts back rank behind them, so none comes between the pods of the run.
         while end < len(self._line) and _is_plain(self._line[end], pod_class):
             end += 1
-        if end - begin < MIN_RUN or self._is_prepared(pod_class):
+        if end - begin < MIN_RUN or class_.is_prepared:
             return
         pods = [unit.pods[0] for unit in self._line[begin:end]]
         rows, totals = class_.evaluation.run([name_hash(each.uid) for each in pods])
@@ -315,7 +316,7 @@ class _Cycle:
         if row < 0:
             return evaluation.record(pod_hash)
         self._record_evaluation(class_, row, pod_hash)
-        preparation = self._prepare(pod_class, row, evaluation.profile)
+        preparation = self._prepare(pod_class, row, evaluation.profile) if class_.is_prepared else None
         score = int(evaluation.total[row])
         self._place(pod, pod_class, row, score, class_.recorded_at, allocation, unit=self._units)
         return None if preparation is None else row
@@ -462,7 +463,7 @@ class _Cycle:
         class_ = self._classes.get(pod_class)
         if class_ is None:
             evaluation = self._transaction.evaluation(self._profile(pod_class), pod_class)
-            class_ = self._classes[pod_class] = _Class(evaluation)
+            class_ = self._classes[pod_class] = _Class(evaluation, is_prepared=self._is_prepared(pod_class))
             self._evaluated += 1
             if self._remaining[pod_class] >= MIN_PODS:
                 evaluation.look_ahead(self._snapshot)

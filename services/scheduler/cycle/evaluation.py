@@ -263,7 +263,8 @@ class ClassEvaluation:
         pod_class, count = self.pod_class, len(rows)
         by, result, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
         self._fused.evaluate(rows, by, result, total)
-        apply_filters(pod_class, by, result, filters, rows)
+        if filters:
+            apply_filters(pod_class, by, result, filters, rows)
         self._own_by[rows], self._own_result[rows], self._summed[rows] = by, result, total
         renormalise = self._cross_node_total is not None and bool((by != FEASIBLE).any())
         if self._cross_node_by is not None:
