@@ -1,7 +1,8 @@
 """The events that outlast their partition in `cluster`: live objects, and the outcomes of intents that are still in
 their logs.
 
-An intent and its outcome leave together: a fold that found the intent alone would carry it out again.
+An intent and its outcome leave together: a fold that found the intent alone would carry it out again. A deletion stays
+while other logs have events that are older: it ends the values that were desired of the object before.
 """
 
 from collections.abc import Hashable
@@ -16,14 +17,24 @@ from shared.events.cluster import (
     OUTCOMES,
     AdmissionMissed,
     InitialListCompleted,
+    NodeDeleted,
+    NodeMetricDeleted,
     NodeMetricObserved,
     NodeObserved,
+    ObjectDeleted,
     ObjectObserved,
+    PodDeleted,
     PodObserved,
 )
 from shared.events.log import WriterStarted
+from shared.kube.instants import SECOND
 from shared.log.carry_forward import CarryForward, Holds, Kept
 from shared.log.cluster_subjects import subject
+
+DELETIONS = (NodeDeleted, NodeMetricDeleted, ObjectDeleted)
+"""Those of objects of which other services desire values by name; a pod's uid is part of what is desired of it."""
+
+MAX_CLOCK_SKEW_NS = 86_400 * SECOND
 
 
 def holds(state: GatewayState, kept: Kept) -> Holds:
@@ -45,7 +56,9 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
             case AdmissionMissed(uid=uid):
                 return uid in state.late_admitted
             case _ if isinstance(record.event, OUTCOMES):
-                return record.cause is not None and kept(record.cause)
+                return record.cause is not None and kept.has(record.cause)
+            case _ if isinstance(record.event, DELETIONS):
+                return record.at_ns >= kept.since_ns - MAX_CLOCK_SKEW_NS
         return True
 
     return still_holds
@@ -54,12 +67,14 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
 def _subject(record: RecordedEvent) -> Hashable:
     if isinstance(record.event, AdmissionMissed):
         return AdmissionMissed, record.event.uid
+    if isinstance(record.event, DELETIONS):
+        return type(record.event), record.seq
     return subject(record)
 
 
 CARRY_FORWARD = CarryForward(
-    kinds=(*DELETED_BY, *OUTCOMES, AdmissionMissed, InitialListCompleted, WriterStarted),
-    ends=tuple(DELETED_BY.values()),
+    kinds=(*DELETED_BY, *DELETIONS, *OUTCOMES, AdmissionMissed, InitialListCompleted, WriterStarted),
+    ends=(PodDeleted,),
     subject=_subject,
     holds=holds,
 )

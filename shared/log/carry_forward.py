@@ -15,11 +15,21 @@ from sqlalchemy import func, select
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.log import CarriedForward
 from shared.log.codec import Codec
-from shared.log.reader import PAGE, LogReader, Row, read_record
+from shared.log.reader import PAGE, LogReader, Row, at_us, read_record
 from shared.log.tables import log_of
 
-Kept = Callable[[Cause], bool]
-"""Reports whether an event of another context is still in its log, itself or as a copy."""
+
+class Kept(NamedTuple):
+    """The events that are still in the logs of other contexts.
+
+    Attributes:
+        has: reports whether an event is, itself or as a copy.
+        since_ns: instant of the oldest of them, copies apart; far ahead when there is none.
+    """
+
+    has: Callable[[Cause], bool]
+    since_ns: int
+
 
 Holds = Callable[[RecordedEvent], bool]
 
@@ -112,23 +122,24 @@ def copies(found: Sequence[Candidate], holds: Holds) -> list[Draft]:
 
 
 async def kept_events(reader: LogReader, contexts: Sequence[str]) -> Kept:
-    """Returns whether events of these contexts are still in their logs."""
+    """Returns which events of these contexts are still in their logs."""
     oldest: dict[str, int] = {}
+    since_us: list[int] = []
     originals: set[str] = set()
     for context in contexts:
         events = log_of(context)
         original = func.convert_from(events.c.data, "UTF8").op("::json ->>")("original")
         async with reader.database.reading() as connection:
-            first = select(func.min(events.c.seq)).where(events.c.context == context)
-            oldest[context] = await connection.scalar(first) or 0
+            first = select(events.c.seq, events.c.at).where(events.c.context == context).order_by(events.c.seq).limit(1)
+            if (row := (await connection.execute(first)).first()) is not None:
+                oldest[context] = row.seq
+                since_us.append(at_us(row.at))
             copied = select(original).where(events.c.type == CarriedForward.type_name())
             originals.update(await connection.scalars(copied))
-    return lambda cause: cause.seq >= oldest.get(cause.context, 0) or str(cause) in originals
-
-
-def causes_of(found: Mapping[Hashable, Candidate]) -> list[str]:
-    """Returns the other contexts in which the causes of these events lie."""
-    return sorted({one.record.cause.context for one in found.values() if one.record.cause is not None})
+    return Kept(
+        has=lambda cause: cause.seq >= oldest.get(cause.context, 0) or str(cause) in originals,
+        since_ns=min(since_us, default=2**62) * 1000,
+    )
 
 
 async def _page(reader: LogReader, context: str, after: int, upto: int, kinds: list[str]) -> list[Row]:

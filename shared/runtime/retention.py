@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from msgspec import Meta
 
 from shared.events import Draft
-from shared.log.carry_forward import Candidate, CarryForward, Kept, candidates, causes_of, copies, kept_events
+from shared.log.carry_forward import Candidate, CarryForward, Kept, candidates, copies, kept_events
 from shared.log.database import FAILURES
 from shared.log.partition_retention import PartitionInUse, drop, expired
 from shared.settings import Settings
@@ -90,11 +90,11 @@ async def retain(runtime: "Runtime") -> bool:
     if partition is None:
         return False
     found = await candidates(runtime.log, context, partition.low - 1, partition.high - 1, rule)
-    kept_causes = await kept_events(runtime.log, causes_of(found))
+    others = await kept_events(runtime.log, sorted(runtime.service.follows.keys() - {context}))
     carried = 0
     every = list(found.values())
     for start in range(0, len(every), CHUNK):
-        build = partial(_copies, runtime, rule, kept_causes, every[start : start + CHUNK])
+        build = partial(_copies, runtime, rule, others, every[start : start + CHUNK])
         seen = dict(runtime.state.positions)
         records = await runtime.writer.append_from(build, now_ns=runtime.now_ns(), seen=seen)
         carried += len(records)

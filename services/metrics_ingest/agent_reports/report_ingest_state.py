@@ -102,7 +102,7 @@ class ReportIngestState:
         last_recorded_ns: node -> `at_ns` of the newest recorded report.
     """
 
-    SCHEMA: ClassVar[int] = 4
+    SCHEMA: ClassVar[int] = 5
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -120,6 +120,8 @@ class ReportIngestState:
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""
+        if self.gone and record.context == "cluster":
+            self._forget_gone(record.at_ns)
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
                 self._pod_observed(record, key, uid, pod)
@@ -172,7 +174,9 @@ class ReportIngestState:
             return
         self.known_pods[uid] = pod_on_node._replace(gone_ns=record.at_ns)
         self.gone[uid] = None
-        while self.known_pods[first := next(iter(self.gone))].gone_ns < record.at_ns - GONE_KEPT_NS:
+
+    def _forget_gone(self, at_ns: int) -> None:
+        while self.gone and self.known_pods[first := next(iter(self.gone))].gone_ns < at_ns - GONE_KEPT_NS:
             del self.gone[first], self.known_pods[first]
 
     def _slo(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:

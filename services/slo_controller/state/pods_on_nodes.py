@@ -99,9 +99,12 @@ class PodsOnNodes:
             return ""
         pod.gone_ns = at_ns
         self.gone[uid] = None
+        return pod.node
+
+    def forget_old(self, at_ns: int) -> None:
+        """Forgets the pods that are gone for long; called with the instant of each event of `cluster`."""
         while self.gone and self.by_uid[first := next(iter(self.gone))].gone_ns < at_ns - GONE_KEPT_NS:
             self._forget(first)
-        return pod.node
 
     def as_of(self, node: str, at_ns: int) -> Sequence[PodOnNode]:
         """Returns the pods that were on a node at an instant; for instant 0, those that are on it now."""

@@ -4,7 +4,7 @@ Each context writes fields of its own. Values that need two contexts (the pods t
 made) are computed on demand, in caches that are not part of the stored State.
 """
 
-from operator import itemgetter
+from collections import deque
 from typing import Any, ClassVar
 
 import msgspec
@@ -80,8 +80,8 @@ class SloState:
         decided: node -> the newest decision.
         desired_fields: object -> field group -> its newest desired value.
         cluster_seen: position in `cluster` up to which the controller had read at its newest append.
-        deleted_at: object -> `cluster` seq of its newest deletion, which ends the values desired before it; until the
-            controller has read that far, for a value that was desired before it may still be folded.
+        deleted_at: object -> `cluster` seqs of its deletions, each of which ends the values desired before it; until
+            the controller has read that far, for a value that was desired before it may still be folded.
         recommendations: `namespace/name` -> `spec.target` of a Recommendation.
         recommended: `namespace/name` -> the newest recommendation.
         changed: nodes that changed since the last decision about them; derived from the fields above.
@@ -111,7 +111,8 @@ class SloState:
         self.recommendations: dict[str, dict[str, Any]] = {}
         self.recommended: dict[str, RecommendationUpdated] = {}
         self.cluster_seen = 0
-        self.deleted_at: dict[str, int] = {}
+        self.deleted_at: dict[str, list[int]] = {}
+        self._deletions: deque[tuple[int, str]] = deque()  # those in `deleted_at`, in order of seq
         self.changed: dict[str, None] = {}
         self._usage_sums: dict[str, UsageSums] = {}
         self._node_resources: dict[str, NodeResources] = {}
@@ -128,6 +129,8 @@ class SloState:
         self.positions[record.context] = record.seq
 
     def _apply_cluster(self, record: RecordedEvent) -> None:
+        if self.pods.gone:
+            self.pods.forget_old(record.at_ns)
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
                 self._invalidate_sums(self.pods.observe(record.at_ns, uid, pod))
@@ -211,21 +214,25 @@ class SloState:
         """Returns the desired value of a field group of the existing object; None: none was decided since its creation."""
         key = object_key(resource, name)
         newest = self.desired_fields.get(key, {}).get(fields)
-        return None if newest is None or self.deleted_at.get(key, 0) > newest.seen else newest.value
+        return None if newest is None or self.deleted_at.get(key, (0,))[-1] > newest.seen else newest.value
 
     def _end_desired(self, key: str, seq: int) -> None:
         """Ends the values that were desired before an object was deleted."""
-        self.deleted_at.pop(key, None)
         if seq > self.cluster_seen:
-            self.deleted_at[key] = seq
+            self.deleted_at.setdefault(key, []).append(seq)
+            self._deletions.append((seq, key))
         else:
             self._forget_desired(key, seq)
 
     def _has_seen(self, seq: int) -> None:
         """Moves the position to which the controller has read, and forgets deletions up to it."""
         self.cluster_seen = max(self.cluster_seen, seq)
-        while self.deleted_at and self.deleted_at[first := next(iter(self.deleted_at))] <= self.cluster_seen:
-            self._forget_desired(first, self.deleted_at.pop(first))
+        while self._deletions and self._deletions[0][0] <= self.cluster_seen:
+            deleted, key = self._deletions.popleft()
+            self._forget_desired(key, deleted)
+            self.deleted_at[key].remove(deleted)
+            if not self.deleted_at[key]:
+                del self.deleted_at[key]
 
     def _forget_desired(self, key: str, deleted_seq: int) -> None:
         groups = self.desired_fields.get(key, {})
@@ -344,7 +351,7 @@ class SloState:
         for name in FIELDS:
             setattr(self, name, getattr(stored, name))
         self.nodes = {name: self._slim_nodes.slim(node) for name, node in self.nodes.items()}
-        self.deleted_at = dict(sorted(self.deleted_at.items(), key=itemgetter(1)))
+        self._deletions = deque(sorted((seq, key) for key, seqs in self.deleted_at.items() for seq in seqs))
         self.pods.restore(stored.pods)
         for reports in (self.node_metrics, self.reports):
             for node, report in reports.items():

@@ -43,7 +43,7 @@ class Snapshot(msgspec.Struct):
     recommendations: dict[str, dict[str, Any]]
     recommended: dict[str, RecommendationUpdated]
     cluster_seen: int
-    deleted_at: dict[str, int]
+    deleted_at: dict[str, list[int]]
 
 
 # JSON, since amounts in nanos exceed the 64 bits of integers in MessagePack.
