@@ -12,10 +12,10 @@ from pathlib import Path
 from prometheus_client import Counter, Gauge
 
 from services.audit.carry_forward import CARRY_FORWARD
-from services.audit.checkpoint_drafts import checkpoint_drafts, next_checkpoint_ns
 from services.audit.checkpoint_files import text_of, write_files
 from services.audit.checkpoint_signing import Signer
 from services.audit.checkpoint_state import AuditState
+from services.audit.decide_checkpoint import checkpoint_drafts, next_checkpoint_ns
 from services.audit.history_requests import read
 from services.audit.manifest import CONTEXTS, MANIFEST, READ
 from services.audit.settings import AuditSettings
