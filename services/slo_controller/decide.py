@@ -17,11 +17,12 @@ from services.slo_controller.config.node_slo_spec import node_slo_spec
 from services.slo_controller.config.slo_configmap import ActiveConfig, read
 from services.slo_controller.node_topology.topology_objects import decide_topology, topology_deletion
 from services.slo_controller.overcommit.calculate import ACTIVE, OFF, NodeCalculation, calculate
-from services.slo_controller.overcommit.change_threshold import any_changed, expires_ns
+from services.slo_controller.overcommit.change_threshold import any_changed
 from services.slo_controller.overcommit.cpu_normalization import ratio_changed
 from services.slo_controller.overcommit.decision_event import OVERCOMMITTED, overcommit_event
 from services.slo_controller.overcommit.device_resources import NO_DEVICES
 from services.slo_controller.overcommit.node_extended_resources import NORMALIZATION_RATIO
+from services.slo_controller.overcommit.report_expiry import expires_ns
 from services.slo_controller.overcommit.resource_amplification import AMPLIFICATION_RATIO
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import (

@@ -12,12 +12,12 @@ from services.slo_controller.config.colocation_strategy import is_overcommitted
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.overcommit import plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
-from services.slo_controller.overcommit.change_threshold import is_degraded
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
 from services.slo_controller.overcommit.node_extended_resources import NodeExtendedResources, extended_resources
 from services.slo_controller.overcommit.plugin_names import PluginProblem
+from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState

@@ -7,7 +7,7 @@ import pytest
 
 from services.slo_controller.overcommit import batch_resources
 from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms
-from services.slo_controller.overcommit.change_threshold import any_changed, differs, is_degraded
+from services.slo_controller.overcommit.change_threshold import any_changed, differs
 from services.slo_controller.overcommit.node_extended_resources import (
     ORIGIN,
     THIRD_PARTIES,
@@ -15,6 +15,7 @@ from services.slo_controller.overcommit.node_extended_resources import (
     extended_resources,
     origin_annotation,
 )
+from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.usage_sums import PodSums
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport
 from shared.domain.cpu_memory import ZERO

@@ -11,10 +11,11 @@ from services.slo_controller.config.colocation_strategy import effective_strateg
 from services.slo_controller.overcommit import batch_resources, mid_resources, plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources
 from services.slo_controller.overcommit.calculate import DEGRADED
-from services.slo_controller.overcommit.change_threshold import any_changed, is_degraded
+from services.slo_controller.overcommit.change_threshold import any_changed
 from services.slo_controller.overcommit.decision_event import overcommit_event
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources
 from services.slo_controller.overcommit.node_extended_resources import ORIGIN
+from services.slo_controller.overcommit.report_expiry import is_degraded
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import instant_ns
 from shared.kube.meta import Metadata
