@@ -19,7 +19,7 @@ import uvloop
 from cli.bench import quota_charging
 from cli.bench.quota_charging import ChargingFigures
 from cli.terminal.output import show_table
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify import holds
 from services.quota_ledger.decide.admission import AdmissionRules, shortfall
 from services.quota_ledger.explain.explain_runtime import explain

@@ -15,7 +15,7 @@ from services.quota_ledger.accounting.double_entry import (
     pending_account,
     used_account,
 )
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts, add, nonzero, sub, total

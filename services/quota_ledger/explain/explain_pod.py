@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.decide.admission import AdmissionRules, Shortfall, shortfall
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, mask, sub, total

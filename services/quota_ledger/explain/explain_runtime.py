@@ -5,7 +5,7 @@ The code that decides computes every number, so that the explanation cannot diff
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.runtime.fair_share import Child, apportion
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import total

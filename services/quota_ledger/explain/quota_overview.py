@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.tree.quota_info import QuotaInfo
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, add, sub, total

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, restore_into, snapshot_of
 from services.quota_ledger.explain.explain_runtime import tree_of
 

@@ -6,7 +6,7 @@ Source: spec/quota.md 8; upstream core/quota_summary.go, plugin_service.go.
 from collections.abc import Mapping
 from typing import Any
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.decide.quota_status import texts
 from services.quota_ledger.tree.quota_info import QuotaInfo
 from shared.kube.elastic_quota import ROOT

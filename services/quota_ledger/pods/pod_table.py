@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from services.quota_ledger.pods.attached_pod import AttachedPod
+from services.quota_ledger.pods.lazy_pod_index import LazyPodIndex
 from services.quota_ledger.pods.observed_pod import ObservedPod
-from services.quota_ledger.pods.pod_groups import PodGroups
 
 MAX_CHARGED = 4_096
 """Combinations of one cycle that are remembered."""
@@ -47,9 +47,9 @@ class PodTable:
     def __init__(self) -> None:
         self.entries: dict[str, PodEntry] = {}
         self.attached = AttachedPods(self.entries)
-        self.by_quota = PodGroups(lambda: ((pod.quota, uid) for uid, pod in self.attached.items()))
-        self.by_label = PodGroups(lambda: ((pod.label, uid) for uid, pod in self.observed() if pod.label))
-        self.by_namespace = PodGroups(lambda: ((pod.namespace, uid) for uid, pod in self.observed()))
+        self.by_quota = LazyPodIndex(lambda: ((pod.quota, uid) for uid, pod in self.attached.items()))
+        self.by_label = LazyPodIndex(lambda: ((pod.label, uid) for uid, pod in self.observed() if pod.label))
+        self.by_namespace = LazyPodIndex(lambda: ((pod.namespace, uid) for uid, pod in self.observed()))
         self._observed: WeakValueDictionary[tuple[object, ...], ObservedPod] = WeakValueDictionary()
         self._attached: WeakValueDictionary[tuple[object, ...], AttachedPod] = WeakValueDictionary()
         self._charged: dict[AttachedPod, AttachedPod] = {}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.quota_ledger.runtime.demand_matrix import DEMANDS, LARGEST, MINIMA, WEIGHTS, DemandMatrix
+from services.quota_ledger.runtime.fair_share_inputs import DEMANDS, LARGEST, MINIMA, WEIGHTS, FairShareInputs
 from services.quota_ledger.runtime.sibling_matrix import NEVER, MatrixPool, SiblingMatrix
 from services.quota_ledger.tree.quota_info import QuotaInfo
 
@@ -22,8 +22,8 @@ class MatrixLayout:
         pools: by number.
     """
 
-    def __init__(self, demand_matrix: DemandMatrix) -> None:
-        self._demand_matrix = demand_matrix
+    def __init__(self, fair_share_inputs: FairShareInputs) -> None:
+        self._demand_matrix = fair_share_inputs
         self.levels: dict[str, SiblingMatrix] = {}
         self.pools: list[MatrixPool] = []
         self._of_width: dict[int, MatrixPool] = {}
@@ -73,18 +73,18 @@ def width_for(children: int) -> int:
     return 1 << (children - 1).bit_length()
 
 
-def _fill(pool: MatrixPool, levels: Sequence[SiblingMatrix], demand_matrix: DemandMatrix) -> None:
+def _fill(pool: MatrixPool, levels: Sequence[SiblingMatrix], fair_share_inputs: FairShareInputs) -> None:
     """Fills the cells of new levels."""
     same: dict[tuple[str, ...], list[SiblingMatrix]] = {}
     for level in levels:
         same.setdefault(tuple(level.columns), []).append(level)
     for resources, some in same.items():
         if resources:
-            _fill_alike(pool, some, resources, demand_matrix)
+            _fill_alike(pool, some, resources, fair_share_inputs)
 
 
 def _fill_alike(
-    pool: MatrixPool, levels: Sequence[SiblingMatrix], resources: tuple[str, ...], demand_matrix: DemandMatrix
+    pool: MatrixPool, levels: Sequence[SiblingMatrix], resources: tuple[str, ...], fair_share_inputs: FairShareInputs
 ) -> None:
     """Fills levels with the same resources; reads each quota few times, since quotas do not fit into a CPU cache."""
     columns = np.array([list(level.columns.values()) for level in levels])
@@ -96,10 +96,10 @@ def _fill_alike(
     rows = np.arange(len(quotas)) - np.repeat(np.cumsum(counts) - counts, counts)
     cells = rows[:, None], np.repeat(columns, counts, axis=0)
     matrix_rows = np.fromiter((info.demand_row for info in quotas), np.intp, len(quotas))
-    minima = demand_matrix.read(MINIMA, matrix_rows, resources)
+    minima = fair_share_inputs.read(MINIMA, matrix_rows, resources)
     is_new = all(info.is_new for info in quotas)
-    pool.demands[cells] = demand_matrix.read(DEMANDS, matrix_rows, resources)
-    pool.weights[cells] = demand_matrix.read(WEIGHTS, matrix_rows, resources)
+    pool.demands[cells] = fair_share_inputs.read(DEMANDS, matrix_rows, resources)
+    pool.weights[cells] = fair_share_inputs.read(WEIGHTS, matrix_rows, resources)
     pool.minima[cells] = minima
     pool.scaled_mins[cells] = minima if is_new else _cached([info.cached_scaled_min for info in quotas], resources, 0)
     pool.runtimes[cells] = NEVER if is_new else _cached([info.cached_runtime for info in quotas], resources, NEVER)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.quota_ledger.runtime import fair_share_batch
-from services.quota_ledger.runtime.demand_matrix import LARGEST
 from services.quota_ledger.runtime.fair_share import Child, scaled_min, share
+from services.quota_ledger.runtime.fair_share_inputs import LARGEST
 from services.quota_ledger.tree.quota_info import QuotaInfo
 
 Int64 = NDArray[np.int64]

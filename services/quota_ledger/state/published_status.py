@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from shared.events import Event, RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.quota import (

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.pods.pod_table import PodTable
 from services.quota_ledger.state.profile_resources import ProfileResources
 from services.quota_ledger.state.published_status import PublishedStatus

@@ -5,7 +5,7 @@ Source: spec/quota.md 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota/core
 
 from collections.abc import Mapping
 
-from services.quota_ledger.runtime.demand_matrix import DemandMatrix
+from services.quota_ledger.runtime.fair_share_inputs import FairShareInputs
 from services.quota_ledger.runtime.level_batch import LevelBatch
 from services.quota_ledger.runtime.matrix_layout import MatrixLayout
 from services.quota_ledger.tree.quota_info import QuotaInfo
@@ -30,7 +30,7 @@ class Hierarchy:
         self.total: Amounts = {}
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
-        self._demand_matrix = DemandMatrix()
+        self._demand_matrix = FairShareInputs()
         self.quotas: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, self._demand_matrix, lends=False)}
         self._orphans: dict[str, dict[str, None]] = {}  # an unknown parent -> quotas that name it
         self._resource_counts: dict[str, int] = {}

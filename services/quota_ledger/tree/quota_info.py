@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services.quota_ledger.runtime.demand_matrix import DEMANDS, MINIMA, WEIGHTS, DemandMatrix
+from services.quota_ledger.runtime.fair_share_inputs import DEMANDS, MINIMA, WEIGHTS, FairShareInputs
 from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
 
@@ -25,21 +25,43 @@ class QuotaInfo:
         allocated, guaranteed: with guaranteed usage, the use below it, and that amount at least min; empty without.
         demand: its request in the shares of its parent's level.
         children: names of the quotas under it.
-        demand_row: its row of `demand_matrix`, which repeats min, weight and demand.
+        demand_row: its row of `fair_share_inputs`, which repeats min, weight and demand.
         matrix, row: the matrix of its siblings, and its row there.
         is_new: it never had a runtime, and its scaled min is the declared one.
         version: of the matrix when `cached_runtime` and `cached_scaled_min` were copied from there.
     """
 
     __slots__ = (
-        "allocated", "cached_runtime", "cached_scaled_min", "child_request", "children", "declared", "demand", "demand_matrix", "demand_row",
-        "depth", "guaranteed", "is_new", "lends", "matrix", "name", "np_request", "np_used", "request", "row", "self_np_request",
-        "self_np_used", "self_request", "self_used", "used", "version",
+        "allocated",
+        "cached_runtime",
+        "cached_scaled_min",
+        "child_request",
+        "children",
+        "declared",
+        "demand",
+        "demand_row",
+        "depth",
+        "fair_share_inputs",
+        "guaranteed",
+        "is_new",
+        "lends",
+        "matrix",
+        "name",
+        "np_request",
+        "np_used",
+        "request",
+        "row",
+        "self_np_request",
+        "self_np_used",
+        "self_request",
+        "self_used",
+        "used",
+        "version",
     )  # fmt: skip
 
-    def __init__(self, declared: DeclaredQuota, demand_matrix: DemandMatrix, *, lends: bool) -> None:
-        self.demand_matrix = demand_matrix
-        self.demand_row = demand_matrix.take()
+    def __init__(self, declared: DeclaredQuota, fair_share_inputs: FairShareInputs, *, lends: bool) -> None:
+        self.fair_share_inputs = fair_share_inputs
+        self.demand_row = fair_share_inputs.take()
         self.set_declared(declared, lends=lends)
         self.is_new = True
         self.name = declared.name
@@ -60,13 +82,13 @@ class QuotaInfo:
     def set_declared(self, declared: DeclaredQuota, *, lends: bool) -> None:
         """Replaces the declaration."""
         self.declared, self.lends, self.is_new = declared, lends, False
-        self.demand_matrix.put(MINIMA, self.demand_row, declared.min)
-        self.demand_matrix.put(WEIGHTS, self.demand_row, declared.weight)
+        self.fair_share_inputs.put(MINIMA, self.demand_row, declared.min)
+        self.fair_share_inputs.put(WEIGHTS, self.demand_row, declared.weight)
 
     def set_demand(self, amounts: Amounts) -> None:
         """Replaces the demand at its parent's level."""
         self.demand = amounts
-        self.demand_matrix.put(DEMANDS, self.demand_row, amounts)
+        self.fair_share_inputs.put(DEMANDS, self.demand_row, amounts)
 
     def clear_sums(self) -> None:
         """Resets the sums over the subtree."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from services.quota_ledger.runtime.demand_matrix import LARGEST
 from services.quota_ledger.runtime.fair_share import Child, scaled_minima, share
+from services.quota_ledger.runtime.fair_share_inputs import LARGEST
 from services.quota_ledger.runtime.level_batch import LevelBatch
 from services.quota_ledger.runtime.sibling_matrix import MatrixPool
 from services.quota_ledger.tree.hierarchy import Hierarchy

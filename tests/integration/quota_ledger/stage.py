@@ -8,7 +8,7 @@ from pathlib import Path
 from cli.embedded import EmbeddedNats
 from cli.quota.rebuild_state import fold_log
 from cli.supervisor import Endpoints, Spec, Supervisor
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify import verify
 from shared.bus import Bus
 from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, decode_response, encode

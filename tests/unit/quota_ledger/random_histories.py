@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from shared.events import Event, RecordedEvent
 from shared.events.quota import (
     CapacitySet,

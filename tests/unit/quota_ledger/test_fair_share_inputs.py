@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.quota_ledger.runtime.demand_matrix import DEMANDS, LARGEST, MINIMA, DemandMatrix
+from services.quota_ledger.runtime.fair_share_inputs import DEMANDS, LARGEST, MINIMA, FairShareInputs
 
 NAMES = ("cpu", "memory", "gpu", "pods", "rdma")
 SIZES = st.one_of(st.integers(-5, 5), st.integers(-(2**70), 2**70))
@@ -13,7 +13,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(NAMES), SIZES)
 
 @given(st.lists(st.tuples(st.integers(0, 40), AMOUNTS, st.booleans()), max_size=60))
 def test_a_matrix_holds_the_amounts_written_last(steps: list[tuple[int, dict[str, int], bool]]) -> None:
-    matrix, rows = DemandMatrix(), dict[int, int]()
+    matrix, rows = FairShareInputs(), dict[int, int]()
     written: dict[int, dict[str, int]] = {}
     for quota, amounts, goes in steps:
         if goes and quota in rows:

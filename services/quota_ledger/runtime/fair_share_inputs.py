@@ -10,7 +10,7 @@ LARGEST = 2**63 - 1
 MINIMA, WEIGHTS, DEMANDS = range(3)
 
 
-class DemandMatrix:
+class FairShareInputs:
     """One row a quota, one column a resource, for each kind; 0 for an absent amount, and at most LARGEST."""
 
     def __init__(self) -> None:

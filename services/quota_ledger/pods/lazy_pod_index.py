@@ -6,7 +6,7 @@ SMALLEST = 1_000
 """Changes after which an unused index is dropped, at least."""
 
 
-class PodGroups:
+class LazyPodIndex:
     """Uids by a key such as the namespace.
 
     Looked up when quotas change or are explained, which is rare: built by one pass at a look-up, kept up to date, and
