@@ -9,15 +9,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from services.simulator import generated_workload, intent_execution
-from services.simulator.api import requests
+from services.simulator.api import request_execution
 from services.simulator.api.api_transaction import ApiTransaction
-from services.simulator.api.requests import Request
+from services.simulator.api.request_execution import Request
 from services.simulator.api.resource_kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from services.simulator.kubelet.pod_lifecycle import next_change_ns, next_pod
+from services.simulator.kubelet.timers import report_ns
 from services.simulator.kubelet.usage_reports import reports
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
-from services.simulator.timers import report_ns
 from shared.events import Draft
 from shared.kube.instants import instant_ns
 from shared.kube.node import MetricCollectPolicy, NodeMetricSpec
@@ -49,7 +49,7 @@ def decide(
     if not is_begun(state):
         begin(api, settings)
     intent_execution.execute(api, state)
-    responses = [requests.execute(api, request) for request in requested]
+    responses = [request_execution.execute(api, request) for request in requested]
     create_arrivals(api, state, settings)
     advance_pods(api, due.pods, settings)
     report(api, state, due.reports, settings)

@@ -6,16 +6,16 @@ It writes the context `cluster`, as the gateway does; only one of the two runs.
 import asyncio
 from functools import partial
 
-from services.simulator.api import requests
+from services.simulator.api import request_execution
 from services.simulator.api.api_errors import ApiError
+from services.simulator.api.request_execution import Request
 from services.simulator.api.request_queue import RequestQueue
-from services.simulator.api.requests import Request
 from services.simulator.clock import Clock
 from services.simulator.decide import DueObjects, Step, decide, is_begun, next_arrival_ns
+from services.simulator.kubelet.timers import Timers
 from services.simulator.manifest import CHANGES, MANIFEST, SUBJECT
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
-from services.simulator.timers import Timers
 from shared.events.cluster import OBSERVATIONS, OUTCOMES
 from shared.events.log import WriterStarted
 from shared.runtime.intent_rights import INTENTS
@@ -101,7 +101,7 @@ async def wait_for_work(
 async def change(queue: RequestQueue, verb: str, runtime: Runtime, data: bytes) -> bytes:
     """Responds to a request that changes the cluster."""
     if not runtime.writer.epoch:
-        return requests.error_response(
+        return request_execution.error_response(
             ApiError(503, "ServiceUnavailable", "this replica of the simulator does not lead")
         )
     return await queue.submit(Request(verb, data))
@@ -109,12 +109,12 @@ async def change(queue: RequestQueue, verb: str, runtime: Runtime, data: bytes) 
 
 async def get(runtime: Runtime, data: bytes) -> bytes:
     """Responds with an object."""
-    return requests.get(runtime.state, data)
+    return request_execution.get(runtime.state, data)
 
 
 async def list_(runtime: Runtime, data: bytes) -> bytes:
     """Responds with a page of objects."""
-    return requests.list_(runtime.state, data)
+    return request_execution.list_(runtime.state, data)
 
 
 def simulator() -> Service:

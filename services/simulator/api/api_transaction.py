@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from services.simulator.api import object_admission
 from services.simulator.api.api_errors import already_exists, conflict, forbidden, not_found
-from services.simulator.api.object_encoding import (
+from services.simulator.api.object_conversion import (
     deletion_event,
     merged,
     name_of,

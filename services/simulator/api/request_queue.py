@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from services.simulator.api.requests import Request
+from services.simulator.api.request_execution import Request
 
 
 class RequestQueue:

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from services.simulator.api.requests import Request
+from services.simulator.api.request_execution import Request
 from services.simulator.decide import DueObjects, decide
+from services.simulator.kubelet.timers import Timers
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
-from services.simulator.timers import Timers
 from shared.events import Cause, Event, RecordedEvent
 from shared.kube.instants import SECOND
 from tests.support.intents import anything
