@@ -2,6 +2,7 @@
 
 from operator import itemgetter
 
+from services.gateway.desired_state_results import APPLIED, ENDED, EarlyOutcome, Suppressed
 from services.gateway.effects.intent_types import (
     POD_SCHEDULED,
     DesiredState,
@@ -12,9 +13,8 @@ from services.gateway.effects.intent_types import (
     field_group,
     object_ref,
 )
-from services.gateway.intent_results import APPLIED, ENDED, EarlyOutcome, Suppressed
 from services.gateway.kube_api.resources import PODS
-from services.gateway.stored_state import StoredIntents, by_cause, by_context
+from services.gateway.snapshot_schema import StoredIntents, by_cause, by_context
 from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -6,13 +6,13 @@ Objects themselves stay in the API and in the log; a digest of each is enough to
 from sys import intern
 from typing import ClassVar, cast
 
+from services.gateway.desired_state_results import result_of
 from services.gateway.effects.intent_types import POD_SCHEDULED, Intent, OneShot
 from services.gateway.intent_index import IntentIndex
-from services.gateway.intent_results import result_of
 from services.gateway.known_objects import TERMINATING, UNSCHEDULABLE, KnownObject, ObservedPod, identity_of
 from services.gateway.kube_api.decoding import KeptObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
-from services.gateway.stored_state import StoredState, decode, encode, restore_pods, store_pods
+from services.gateway.snapshot_schema import StoredState, decode, encode, restore_pods, store_pods
 from services.gateway.webhooks.admission_state import AdmissionState
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import (

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from services.gateway.kube_api.decoding import Decoder
-from services.gateway.kube_api.field_filter import ObservedObject, keep_fields
+from services.gateway.kube_api.field_pruning import ObservedObject, keep_fields
 from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.state import GatewayState
 from services.gateway.watch.observed_changes import observed

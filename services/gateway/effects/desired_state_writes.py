@@ -5,7 +5,7 @@ The table of responses and outcomes is in pod_writes.py.
 
 from typing import Any
 
-from services.gateway.effects import desired_fields, outcome_events
+from services.gateway.effects import desired_state_comparison, outcome_events
 from services.gateway.effects.pod_writes import REFUSALS
 from services.gateway.kube_api.api_errors import (
     Ambiguous,
@@ -16,7 +16,7 @@ from services.gateway.kube_api.api_errors import (
     Rejected,
 )
 from services.gateway.kube_api.client import APPLY, KubeApi
-from services.gateway.kube_api.field_filter import ObservedObject
+from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import RESOURCES, Resource
 from shared.events import Event
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -49,7 +49,7 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
                 return outcome_events.rejected(intent, f"{intent.resource} {intent.name} is gone"), None
             if intent.uid and there.uid != intent.uid:
                 return outcome_events.superseded(intent), None
-            if desired_fields.matches(intent, there):
+            if desired_state_comparison.matches(intent, there):
                 return outcome_events.applied(intent), there
             version = there.version
         metadata = intent.patch.get("metadata", {}) | {"resourceVersion": version}
@@ -65,7 +65,7 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
         except Ambiguous as error:
             # The write was done if the object has the values.
             there = await api.find(resource, intent.name)
-            if there is None or not desired_fields.matches(intent, there):
+            if there is None or not desired_state_comparison.matches(intent, there):
                 raise Busy(str(error)) from error
             return outcome_events.applied(intent), there
         except REFUSALS as error:

@@ -11,9 +11,9 @@ without effect for each desired state with a normalised value.
 
 from typing import Any, NamedTuple
 
-from services.gateway.effects import desired_fields
+from services.gateway.effects import desired_state_comparison
 from services.gateway.effects.intent_types import ObjectRef, object_ref
-from services.gateway.kube_api.field_filter import ObservedObject
+from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.state import GatewayState
 from shared.events import Cause
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -88,7 +88,9 @@ class DriftTracker:
         pause_s = 0.0
         if before is not None and now_s - before.at_s < REWRITE_RESET_S:
             pause_s = min(REWRITE_PAUSE_MAX_S, max(1.0, before.pause_s * 2))
-        self._last_writes[cause] = LastWrite(seen.version, desired_fields.current_fields(desired, seen), now_s, pause_s)
+        self._last_writes[cause] = LastWrite(
+            seen.version, desired_state_comparison.current_fields(desired, seen), now_s, pause_s
+        )
         self._drifted.pop(cause, None)
         self._set_version(ref, seen.version)
         latest = self._latest.pop(ref, None)
@@ -114,8 +116,8 @@ class DriftTracker:
         last = self._last_writes.get(cause)
         if last is not None and not newer(seen.version, last.version):
             return False
-        if desired_fields.current_fields(desired, seen) == (
-            last.fields if last else desired_fields.desired_patch(desired)
+        if desired_state_comparison.current_fields(desired, seen) == (
+            last.fields if last else desired_state_comparison.desired_patch(desired)
         ):
             self._drifted.pop(cause, None)
             return False

@@ -32,7 +32,7 @@ from services.gateway.kube_api.api_errors import (
     Rejected,
 )
 from services.gateway.kube_api.client import STRATEGIC, KubeApi
-from services.gateway.kube_api.field_filter import ObservedObject
+from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import PODS
 from shared.events import Event
 from shared.events.intents import EvictionRequested

@@ -19,7 +19,7 @@ import stamina
 from services.gateway.kube_api.api_errors import Busy, Expired, Forbidden, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.decoding import ApiObject, Decoder, Status, Unreadable
-from services.gateway.kube_api.field_filter import ObservedObject, keep_fields
+from services.gateway.kube_api.field_pruning import ObservedObject, keep_fields
 from services.gateway.kube_api.resources import Resource
 from services.gateway.settings import GatewaySettings
 

@@ -11,12 +11,13 @@ from datetime import timedelta
 from prometheus_client import Gauge
 
 from services.gateway import permissions
-from services.gateway.kube_api.api_errors import ApiError, Conflict
+from services.gateway.kube_api.api_errors import ApiError, Conflict, Forbidden
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.connections import NoCluster
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
-from services.gateway.webhooks.certificate_bundle import Lifetimes, expires_at
+from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, expires_at
+from services.gateway.webhooks.certificate_secret import CertificateSecret, utc_time
 from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
 from services.gateway.webhooks.late_admission import LateAdmission
 from services.gateway.webhooks.quota_evaluator import QuotaEvaluator
@@ -24,8 +25,6 @@ from services.gateway.webhooks.recent_quotas import RecentQuotas
 from services.gateway.webhooks.registration import (
     DesiredRegistration,
     WebhookRegistration,
-    error_fields,
-    utc_time,
 )
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
 from services.gateway.webhooks.webhook_definitions import Webhook, WebhookEndpoint, enabled_webhooks
@@ -52,7 +51,9 @@ class WebhookLifecycle:
         self._recent = RecentQuotas(time.monotonic)
         self._gates = gates_of(settings.webhook_gates)
         webhooks = tuple(enabled_webhooks(self._gates))
-        self._registration = WebhookRegistration(api, _desired(settings, webhooks))
+        endpoint, names = _endpoint(settings)
+        self._registration = WebhookRegistration(api, _desired(settings, webhooks, endpoint))
+        self._certificates = CertificateSecret(api, _secret(settings), names, _lifetimes(settings))
         metrics = WebhookMetrics(runtime.metrics.registry)
         evaluator = QuotaEvaluator(api, runtime.now_ns)
         self._server = WebhookServer(
@@ -90,6 +91,11 @@ class WebhookLifecycle:
     def _position(self) -> int:
         return self.state.positions.get("cluster", 0)
 
+    @property
+    def _bundle(self) -> CertificateBundle:
+        assert self._certificates.bundle is not None, "certificates come first"
+        return self._certificates.bundle
+
     # -- every replica
 
     async def serve(self) -> None:
@@ -98,7 +104,7 @@ class WebhookLifecycle:
         try:
             while True:
                 await self._read()
-                ready = self._registration.bundle is not None and self.state.admission.listed
+                ready = self._certificates.bundle is not None and self.state.admission.listed
                 if ready and self._runtime.phase not in ("starting", "following") and not self._server.listening:
                     await self._listen()
                 await asyncio.sleep(self._settings.webhook_poll_interval_s if self._server.listening else 0.2)
@@ -111,15 +117,14 @@ class WebhookLifecycle:
 
     async def _read(self) -> None:
         try:
-            if await self._registration.read():
+            if await self._certificates.read():
                 self._use_certificate()
         except ApiError as error:
-            log.warning("webhook certificates cannot be read", extra=error_fields(error))
+            log.warning("webhook certificates cannot be read", extra=_error_fields(error))
 
     def _use_certificate(self) -> None:
-        assert self._registration.bundle is not None, "it has just been read"
-        self._server.use_certificate(self._registration.bundle)
-        self._expiry.set(expires_at(self._registration.bundle.certificate).timestamp())
+        self._server.use_certificate(self._bundle)
+        self._expiry.set(expires_at(self._bundle.certificate).timestamp())
 
     async def _listen(self) -> None:
         try:
@@ -137,17 +142,17 @@ class WebhookLifecycle:
         while not runtime.draining.is_set():
             await runtime.check_lock()
             try:
-                if await self._registration.renew(utc_time(runtime.now_ns())):
+                if await self._certificates.renew(utc_time(runtime.now_ns())):
                     self._use_certificate()
                 # Registered only once this server answers: before that the API server would find no webhook.
-                if self._server.listening and (changed := await self._registration.apply_configurations()):
+                if self._server.listening and (changed := await self._registration.apply_configurations(self._bundle)):
                     log.info("webhook configurations written", extra={"kinds": changed})
             except ApiError as error:
                 # After a conflict (another replica wrote first) the next check succeeds by itself.
                 log.log(
                     logging.INFO if isinstance(error, Conflict) else logging.WARNING,
                     "certificates or configuration objects of the webhooks cannot be written",
-                    extra=error_fields(error),
+                    extra=_error_fields(error),
                 )
             pause_s = self._settings.webhook_poll_interval_s if self._server.listening else 0.2
             with contextlib.suppress(TimeoutError):
@@ -182,7 +187,8 @@ async def lifespan(runtime: Runtime) -> AsyncIterator[WebhookLifecycle | None]:
         raise KoordError(str(error)) from error
 
 
-def _desired(settings: GatewaySettings, webhooks: tuple[Webhook, ...]) -> DesiredRegistration:
+def _endpoint(settings: GatewaySettings) -> tuple[WebhookEndpoint, tuple[str, ...]]:
+    """Returns the endpoint of the webhooks, and the host names and addresses that the certificate names."""
     names: tuple[str, ...]
     namespace, _, rest = settings.webhook_service.partition("/")
     name, _, port = rest.partition(":")
@@ -196,13 +202,30 @@ def _desired(settings: GatewaySettings, webhooks: tuple[Webhook, ...]) -> Desire
         raise KoordError(
             f"KOORD_GATEWAY_WEBHOOK_SERVICE is {settings.webhook_service!r}; give namespace/name or namespace/name:port"
         )
-    certificate = timedelta(seconds=settings.webhook_certificate_s)
+    return endpoint, names
+
+
+def _desired(
+    settings: GatewaySettings, webhooks: tuple[Webhook, ...], endpoint: WebhookEndpoint
+) -> DesiredRegistration:
     return DesiredRegistration(
         webhooks=webhooks,
         endpoint=endpoint,
-        names=names,
-        secret=f"{settings.webhook_namespace}/{settings.webhook_certificates}",
         namespace=settings.webhook_namespace,
         failure_policy=settings.webhook_failure_policy,
-        lifetimes=Lifetimes(timedelta(seconds=settings.webhook_authority_s), certificate, OVERLAP_SHARE * certificate),
     )
+
+
+def _secret(settings: GatewaySettings) -> str:
+    return f"{settings.webhook_namespace}/{settings.webhook_certificates}"
+
+
+def _lifetimes(settings: GatewaySettings) -> Lifetimes:
+    certificate = timedelta(seconds=settings.webhook_certificate_s)
+    return Lifetimes(timedelta(seconds=settings.webhook_authority_s), certificate, OVERLAP_SHARE * certificate)
+
+
+def _error_fields(error: ApiError) -> dict[str, str]:
+    """Returns the log fields of an API error."""
+    rule = {"rule": error.rule} if isinstance(error, Forbidden) else {}
+    return {"error": str(error), **rule}

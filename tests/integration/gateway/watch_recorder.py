@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.field_filter import ObservedObject
+from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import Resource
 from services.gateway.settings import GatewaySettings
 from services.gateway.watch.watcher import Watcher

@@ -8,7 +8,7 @@ import pytest
 
 from services.gateway.known_objects import digest_of
 from services.gateway.kube_api.decoding import Decoder
-from services.gateway.kube_api.field_filter import keep_fields
+from services.gateway.kube_api.field_pruning import keep_fields
 from services.gateway.kube_api.resources import RESOURCES
 from shared.kube.kept_annotations import keeps
 from tests.support import gateway_objects

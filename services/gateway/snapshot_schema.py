@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from services.gateway.desired_state_results import EarlyOutcome, Suppressed
 from services.gateway.effects.intent_types import DesiredState, OneShot
-from services.gateway.intent_results import EarlyOutcome, Suppressed
 from services.gateway.known_objects import KnownObject, ObservedPod
 from services.gateway.webhooks.admission_state import StoredAdmission
 from shared.events import Cause

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from services.gateway.kube_api.field_filter import ObservedObject
+from services.gateway.kube_api.field_pruning import ObservedObject
 from shared.events.intents import FieldsDesired, ObjectDesired
 
 
