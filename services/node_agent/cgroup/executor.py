@@ -10,8 +10,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup import cgroup_files
-from services.node_agent.cgroup.cgroup_files import KNOBS, Kind, Knob, Support
+from services.node_agent.cgroup import cgroup_knobs
+from services.node_agent.cgroup.cgroup_knobs import KNOBS, Kind, Knob, Support
 from services.node_agent.cgroup.cpu_conversions import MOST_SHARES, UNLIMITED, OutOfRange, shares_of_weight, weight
 from services.node_agent.cgroup.original_values import OriginalValues
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
@@ -116,7 +116,7 @@ class Executor:
             return None
         if knob.kind is Kind.QUOTA or (knob.kind is Kind.UNLIMITED and self.tree.version == 2):
             first = text.split(maxsplit=1)[0] if text else ""
-            return "-1" if first == cgroup_files.MAX else first
+            return "-1" if first == cgroup_knobs.MAX else first
         if name == "memory.limit_in_bytes" and text.isdigit() and int(text) >= V1_NO_LIMIT:
             return "-1"
         return text
@@ -253,7 +253,7 @@ class Executor:
             if knob.kind is Kind.SHARES:
                 return str(weight(int(value)))
             if knob.kind in {Kind.UNLIMITED, Kind.QUOTA} and value == "-1":
-                return cgroup_files.MAX
+                return cgroup_knobs.MAX
         return value
 
     def _in_v1_terms(self, knob: Knob, folder: str, text: str) -> str:
@@ -270,7 +270,7 @@ class Executor:
             return str(found)
         if knob.kind in {Kind.QUOTA, Kind.UNLIMITED}:
             first = text.split(maxsplit=1)[0]
-            if first == cgroup_files.MAX or (first.isdigit() and int(first) >= V1_NO_LIMIT):
+            if first == cgroup_knobs.MAX or (first.isdigit() and int(first) >= V1_NO_LIMIT):
                 return "-1"
             return first
         return text
@@ -296,12 +296,12 @@ class Executor:
                     return False
             case Kind.QUOTA | Kind.UNLIMITED | Kind.LARGER:
                 try:
-                    present = cgroup_files.limit(current)
+                    present = cgroup_knobs.limit(current)
                 except ValueError:
                     return False
                 # Without a limit v1 shows a page-aligned number that depends on the page size, so any above counts.
                 no_limit = present >= V1_NO_LIMIT
-                return (no_limit and cgroup_files.limit(text) >= V1_NO_LIMIT) or present == cgroup_files.limit(text)
+                return (no_limit and cgroup_knobs.limit(text) >= V1_NO_LIMIT) or present == cgroup_knobs.limit(text)
         return current == text
 
     def _first_pass_value(self, desired: CgroupValue) -> CgroupValue | None:
@@ -320,7 +320,7 @@ class Executor:
             if knob.kind is Kind.CPUS:
                 old, new = parse_cpus(current), parse_cpus(desired.value)
                 return keep if new <= old else desired._replace(value=cpu_list(old | new))
-            grows = min(cgroup_files.limit(desired.value), UNLIMITED) > cgroup_files.limit(current)
+            grows = min(cgroup_knobs.limit(desired.value), UNLIMITED) > cgroup_knobs.limit(current)
         except (OSError, ValueError, BadCpuList):
             return keep
         return desired if grows else keep

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from shared.kube.pod import Pod
 
 _ID = re.compile(r"(?:(?:docker|cri-containerd|pouch|crio)-)?([0-9a-f]{16,64})(?:\.scope)?").fullmatch

@@ -16,14 +16,8 @@ from services.node_agent.collectors import counter_files
 from services.node_agent.collectors.counter_files import BadFile, OpenFile
 from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.numa_usage import NumaUsageCollector
-from services.node_agent.collectors.usage_samples import (
-    SECOND_NS,
-    MemoryWithCache,
-    Meter,
-    Reading,
-    Usage,
-    UsageSnapshot,
-)
+from services.node_agent.collectors.usage_meter import MemoryWithCache, Meter, Reading
+from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, UsageSnapshot
 from shared.kube.slo_config import HostApplication
 
 log = logging.getLogger(__name__)

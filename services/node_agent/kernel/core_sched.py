@@ -14,7 +14,7 @@ from typing import Protocol
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
-from services.node_agent.kernel.processes import Processes
+from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.runtime_hooks.core_sched_rule import CoreRule
 from shared.domain.qos import kubernetes_qos
 from shared.errors import KoordError

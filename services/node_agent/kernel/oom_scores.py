@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
-from services.node_agent.kernel.processes import Processes
+from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.runtime_hooks import oom_score
 
 log = logging.getLogger(__name__)

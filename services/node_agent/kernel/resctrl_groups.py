@@ -12,7 +12,7 @@ from pathlib import Path
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.collectors.usage_samples import SECOND_NS
-from services.node_agent.kernel.processes import Processes
+from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.qos_manager.strategies import resctrl
 from shared.domain.slo_defaults import NodeSloSpec
 from shared.kube.slo_config import QosClass

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
-from services.node_agent.kernel.processes import Processes
+from services.node_agent.kernel.cgroup_processes import Processes
+from services.node_agent.kernel.network_namespace import addresses
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import (
     BE_MINOR,
@@ -161,7 +162,7 @@ class TrafficControl:
     def _addresses(self, each: PodCgroups) -> tuple[str, ...]:
         for folder in each.containers.values():
             for pid in self._processes.of(folder)[:1]:
-                if found := self._processes.addresses(pid):
+                if found := addresses(self._processes.proc, pid):
                     return found
         return ()
 

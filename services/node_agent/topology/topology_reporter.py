@@ -11,7 +11,7 @@ from services.node_agent.topology.kubelet_cpu_manager import (
     read_assignments,
     read_config,
 )
-from services.node_agent.topology.node_topology import Kubelet, topology_report
+from services.node_agent.topology.node_resource_topology import Kubelet, topology_report
 from shared.agents.actions import TopologyReported
 from shared.agents.node_pods import NodePods
 from shared.kube.instants import SECOND

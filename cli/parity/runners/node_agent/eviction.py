@@ -8,8 +8,8 @@ import msgspec
 from cli.parity.runners.node_agent.metric_store import Store
 from services.node_agent.qos_manager.strategies import cpu_evict
 from services.node_agent.qos_manager.strategies.cpu_evict import BestEffort, Window
-from services.node_agent.qos_manager.strategies.eviction_order import Amounts, Candidate, Outcome, Task
-from services.node_agent.qos_manager.strategies.eviction_tasks import (
+from services.node_agent.qos_manager.strategies.evict_until_released import Amounts, Candidate, Outcome, Task
+from services.node_agent.qos_manager.strategies.eviction_strategies import (
     Load,
     Outcomes,
     Strategies,

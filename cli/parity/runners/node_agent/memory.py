@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from services.node_agent.qos_manager.strategies import memory_qos, resctrl
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos, value
 from shared.kube.slo_config import ResourceQos

@@ -6,8 +6,13 @@ Source: spec/node-agent.md 3.2, 3.3.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from services.node_agent.qos_manager.strategies.eviction_order import Task
-from services.node_agent.qos_manager.strategies.eviction_tasks import Load, cpu_strategies, memory_strategies, reason
+from services.node_agent.qos_manager.strategies.evict_until_released import Task
+from services.node_agent.qos_manager.strategies.eviction_strategies import (
+    Load,
+    cpu_strategies,
+    memory_strategies,
+    reason,
+)
 from shared.agents.actions import AnyAction, EvictionRequested
 from shared.kube.instants import SECOND
 from shared.kube.kept_annotations import MIRROR

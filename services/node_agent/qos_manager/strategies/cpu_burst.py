@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.node_agent.cgroup.cpu_conversions import quota
-from services.node_agent.qos_manager.strategies.node_pod import NodePod, is_active
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod, is_active
 from shared.domain.pod_requests import pod_requests
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.instants import SECOND

@@ -7,8 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from services.node_agent.cgroup.cpu_conversions import PERIOD_US
-from services.node_agent.qos_manager.strategies import eviction_order
-from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, NoTask, Outcome, Task
+from services.node_agent.qos_manager.strategies import eviction_candidates, request_limit
+from services.node_agent.qos_manager.strategies.evict_until_released import (
+    Amounts,
+    Candidate,
+    Kind,
+    NoTask,
+    Outcome,
+    Task,
+)
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import milli, nanos, value
@@ -78,8 +85,8 @@ def best_effort(
     if release <= 0:
         return NoTask.NONE
     candidates = []
-    for pod in eviction_order.best_effort(pods, "BECPUEvict"):
-        request = eviction_order.request_of(pod, BATCH_CPU)
+    for pod in eviction_candidates.best_effort(pods, "BECPUEvict"):
+        request = request_limit.request_of(pod, BATCH_CPU)
         candidates.append((pod, _milli(pod_cores, pod) / request if request else 0.0))
     # Without a priority on both sides, only the ratio of usage to request decides.
     ordered = sorted(candidates, key=_BeOrder)
@@ -88,7 +95,7 @@ def best_effort(
         Kind.REQUEST,
         {BATCH_CPU: release},
         [Candidate(pod, _milli(pod_cores, pod)) for pod, _ in ordered],
-        lambda each: {BATCH_CPU: eviction_order.request_of(each.pod, BATCH_CPU)},
+        lambda each: {BATCH_CPU: request_limit.request_of(each.pod, BATCH_CPU)},
     )
 
 
@@ -173,8 +180,8 @@ def by_usage(
     if used_percent < percent:
         return NoTask.NONE
     release = capacity * (used_percent - lower) // 100
-    found = [pod for pod in eviction_order.by_priority(pods, "CPUEvict", most) if pod.metadata.uid in pod_cores]
-    found.sort(key=lambda pod: (*eviction_order.order(pod), -_milli(pod_cores, pod)))
+    found = [pod for pod in eviction_candidates.by_priority(pods, "CPUEvict", most) if pod.metadata.uid in pod_cores]
+    found.sort(key=lambda pod: (*eviction_candidates.order(pod), -_milli(pod_cores, pod)))
     candidates = [Candidate(pod, _milli(pod_cores, pod)) for pod in found]
     return Task("CPUEvict", Kind.USED, {"cpu": release}, candidates, lambda each: {"cpu": each.used})
 
@@ -217,16 +224,18 @@ def allocatable_task(
     """
     if percent is None or percent < 0 or lower is None or lower >= percent or most is None or most > 7999:
         return NoTask.INVALID
-    rule = eviction_order.Allocatable(resource, percent, lower, most)
+    rule = request_limit.Allocatable(resource, percent, lower, most)
     short = rule.short(pods, node.status.allocatable or {})
     if not short:
         return NoTask.NONE
 
-    def part(each: Candidate) -> eviction_order.Amounts:
-        name, size = eviction_order.class_request(each.pod, resource)
+    def part(each: Candidate) -> Amounts:
+        name, size = request_limit.class_request(each.pod, resource)
         return {name: size} if name in short else {}
 
-    eligible = ((pod, used(pod)) for pod in eviction_order.by_priority(pods, feature, most))
+    eligible = ((pod, used(pod)) for pod in eviction_candidates.by_priority(pods, feature, most))
     found = [Candidate(pod, size) for pod, size in eligible if size is not None]
-    found.sort(key=lambda each: (*eviction_order.order(each.pod), -eviction_order.class_request(each.pod, resource)[1]))
+    found.sort(
+        key=lambda each: (*eviction_candidates.order(each.pod), -request_limit.class_request(each.pod, resource)[1])
+    )
     return Task(feature, Kind.REQUEST, short, found, part)

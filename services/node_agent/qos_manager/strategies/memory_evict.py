@@ -5,9 +5,9 @@ Source: spec/node-agent.md 3.3.
 
 from collections.abc import Iterable, Mapping
 
-from services.node_agent.qos_manager.strategies import eviction_order
+from services.node_agent.qos_manager.strategies import eviction_candidates
 from services.node_agent.qos_manager.strategies.cpu_evict import allocatable_task
-from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, NoTask, Outcome, Task
+from services.node_agent.qos_manager.strategies.evict_until_released import Candidate, Kind, NoTask, Outcome, Task
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos, value
@@ -42,7 +42,7 @@ def best_effort(
     release = to_release(threshold, node, used)
     if isinstance(release, NoTask):
         return release
-    found = sorted(eviction_order.best_effort(pods, "BEMemoryEvict"), key=lambda pod: _BeOrder(pod, pod_bytes))
+    found = sorted(eviction_candidates.best_effort(pods, "BEMemoryEvict"), key=lambda pod: _BeOrder(pod, pod_bytes))
     candidates = [Candidate(pod, int(pod_bytes.get(pod.metadata.uid, 0))) for pod in found]
     return Task("BEMemoryEvict", Kind.USED, {"memory": release}, candidates, _part)
 
@@ -78,8 +78,8 @@ def by_usage(
         return NoTask.INVALID
     if isinstance(release, NoTask):
         return release
-    found = [pod for pod in eviction_order.by_priority(pods, "MemoryEvict", most) if pod.metadata.uid in pod_bytes]
-    found.sort(key=lambda pod: (*eviction_order.order(pod), -pod_bytes[pod.metadata.uid]))
+    found = [pod for pod in eviction_candidates.by_priority(pods, "MemoryEvict", most) if pod.metadata.uid in pod_bytes]
+    found.sort(key=lambda pod: (*eviction_candidates.order(pod), -pod_bytes[pod.metadata.uid]))
     candidates = [Candidate(pod, int(pod_bytes[pod.metadata.uid]) * PRIORITY_SCALE) for pod in found]
     return Task("MemoryEvict", Kind.USED, {"memory": release}, candidates, _part)
 

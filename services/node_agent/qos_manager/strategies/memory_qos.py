@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from services.node_agent.cgroup.cpu_conversions import UNLIMITED
-from services.node_agent.qos_manager.strategies.node_pod import NodePod, is_active
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod, is_active
 from shared.domain.pod_requests import pod_limits, pod_requests
 from shared.domain.qos import QoS, kubernetes_qos, qos
 from shared.domain.slo_defaults import DEFAULT_QOS, OFF_MEMORY

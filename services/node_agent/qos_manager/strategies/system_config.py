@@ -1,6 +1,6 @@
 """System config: node-wide kernel settings from a NodeSLO's `systemStrategy`. Source: spec/node-agent.md 3.8."""
 
-from services.node_agent.cgroup.cgroup_files import SYSTEM_FILES
+from services.node_agent.cgroup.cgroup_knobs import SYSTEM_FILES
 from shared.kube.slo_config import SystemStrategy
 
 SCHED_FEATURES = "sys/kernel/debug/sched_features"

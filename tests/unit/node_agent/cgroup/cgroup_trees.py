@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.node_agent.cgroup.cgroup_files import KNOBS
+from services.node_agent.cgroup.cgroup_knobs import KNOBS
 from services.node_agent.cgroup.executor import CgroupTree, Executor
 from services.node_agent.cgroup.original_values import OriginalValues
 

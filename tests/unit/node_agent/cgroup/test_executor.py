@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.cgroup.cgroup_files import KNOBS
+from services.node_agent.cgroup.cgroup_knobs import KNOBS
 from services.node_agent.cgroup.executor import FORCE_AFTER_S, CgroupTree, CgroupValue, Executor, WriteResult
 from services.node_agent.cgroup.original_values import OriginalValues
 from tests.unit.node_agent.cgroup.cgroup_trees import Clock, Files, kernel_tree, kernel_v1

@@ -19,7 +19,7 @@ from services.node_agent.collectors.perf_events import CYCLES, TASK_CLOCK, Count
 from services.node_agent.collectors.pressure_stall import Stall
 from services.node_agent.collectors.resctrl_monitor import CacheUse
 from services.node_agent.kernel.kidled_scan import KidledScan
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from tests.support.pods import kept_pod
 
 POD, CONTAINER = "kubepods/podx", "kubepods/podx/c1"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
+from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
-from services.node_agent.kernel.processes import Processes
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from services.node_agent.runtime_hooks.core_sched_rule import CoreRule
 from shared.kube.slo_config import CpuQos, QosClass, QosPolicies, ResourceQos
 from tests.support.pods import kept_pod

@@ -13,11 +13,12 @@ import pytest
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel import terway_qos
-from services.node_agent.kernel.processes import Processes
+from services.node_agent.kernel.cgroup_processes import Processes
+from services.node_agent.kernel.network_namespace import addresses
 from services.node_agent.kernel.traffic_control import PodClass, TrafficControl, classes, default_interface, filters
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import PodLimits, Share
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.slo_config import NetworkQos, QosClass, QosPolicies, ResourceQos, SystemStrategy
 from tests.support.pods import kept_pod
@@ -177,7 +178,7 @@ def test_addresses_of_this_machines_first_process_are_read() -> None:
         for each in addresses
         if name in up and each.family in {socket.AF_INET, socket.AF_INET6}
     }
-    found = Processes(Path("/sys/fs/cgroup"), Path("/proc")).addresses(os.getpid())
+    found = addresses(Path("/proc"), os.getpid())
     assert set(found) == {str(one) for one in shown if not one.is_loopback and not one.is_link_local}
 
 
@@ -193,5 +194,5 @@ def test_loopback_and_network_addresses_are_left_out(tmp_path: Path) -> None:
         "fe800000000000000c11e9fffe000001 02 40 20 80     eth0\n"
         "fd000000000000000000000000000007 02 40 00 80     eth0\n"
     )
-    assert Processes(tmp_path, tmp_path).addresses(7) == ("10.0.0.7", "fd00::7")
-    assert Processes(tmp_path, tmp_path).addresses(8) == ()
+    assert addresses(tmp_path, 7) == ("10.0.0.7", "fd00::7")
+    assert addresses(tmp_path, 8) == ()

@@ -9,7 +9,7 @@ from services.node_agent import feature_gates
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
 from services.node_agent.qos_manager.strategies import resctrl, system_config
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from services.node_agent.qos_manager.strategies.resctrl import ANNOTATION
 from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.meta import Metadata

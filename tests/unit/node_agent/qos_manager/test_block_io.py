@@ -8,7 +8,7 @@ import pytest
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer, mounts, storage
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from shared.kube.pod import ClaimSource, Volume
 from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass, ResourceQos
 from tests.support.pods import kept_pod

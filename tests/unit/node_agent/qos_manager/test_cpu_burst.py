@@ -10,7 +10,7 @@ from services.node_agent.qos_manager.strategies.cpu_burst import (
     NodeState,
     node_state,
 )
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.pod import Pod

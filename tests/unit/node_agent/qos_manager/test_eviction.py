@@ -3,10 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from services.node_agent.qos_manager.strategies import cpu_evict, eviction_order, memory_evict
+from services.node_agent.qos_manager.strategies import cpu_evict, eviction_candidates, memory_evict
 from services.node_agent.qos_manager.strategies.cpu_evict import BestEffort, Window
-from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, NoTask, Outcome, Task
-from services.node_agent.qos_manager.strategies.eviction_tasks import memory_strategies
+from services.node_agent.qos_manager.strategies.evict_until_released import (
+    Candidate,
+    Kind,
+    NoTask,
+    Outcome,
+    Task,
+    evict_until_released,
+)
+from services.node_agent.qos_manager.strategies.eviction_strategies import memory_strategies
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -64,7 +71,7 @@ def test_e12_a_node_with_high_cpu_usage() -> None:
     task = cpu_evict.by_usage(threshold, node(), pods, cores, Window(None, 0, 28.5))
     assert isinstance(task, Task)
     assert task.release == {"cpu": 1_920}
-    evictions = eviction_order.evict_until_released([task], lambda *_: True, lambda _: False)
+    evictions = evict_until_released([task], lambda *_: True, lambda _: False)
     assert [each.pod.metadata.name for each in evictions] == ["b", "c", "a"]
 
 
@@ -105,7 +112,7 @@ def test_native_cpu_requested_beyond_the_node_evicts_no_more_than_that() -> None
     task = cpu_evict.by_allocatable(threshold, node(cpu="10"), pods, dict.fromkeys("abcd", 1.0))
     assert isinstance(task, Task)
     assert task.release == {"cpu": 3_000}
-    assert len(eviction_order.evict_until_released([task], lambda *_: True, lambda _: False)) == 1
+    assert len(evict_until_released([task], lambda *_: True, lambda _: False)) == 1
 
 
 def test_the_release_of_one_task_counts_for_the_next_of_its_kind() -> None:
@@ -118,15 +125,13 @@ def test_the_release_of_one_task_counts_for_the_next_of_its_kind() -> None:
         Task("First", Kind.USED, {"cpu": 1_000}, [big], used),
         Task("Second", Kind.USED, {"cpu": 1_500}, [small], used),
     ]
-    assert [each.feature for each in eviction_order.evict_until_released(tasks, lambda *_: True, lambda _: False)] == [
-        "First"
-    ]
+    assert [each.feature for each in evict_until_released(tasks, lambda *_: True, lambda _: False)] == ["First"]
 
 
 def test_a_failed_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_repeated() -> None:
     pods = [Candidate(pod(name), 1_000) for name in ("refused", "leaving", "next")]
     task = Task("CPUEvict", Kind.USED, {"cpu": 2_000}, pods, lambda each: {"cpu": each.used})
-    found = eviction_order.evict_until_released(
+    found = evict_until_released(
         [task], lambda pod, _: pod.metadata.name != "refused", lambda p: p.metadata.name == "leaving"
     )
     assert [(each.pod.metadata.name, each.done) for each in found] == [("refused", False), ("next", True)]
@@ -135,7 +140,7 @@ def test_a_failed_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_repe
 @pytest.mark.parametrize(("policy", "allowed"), [('["CPUEvict"]', True), ("[]", False), ("broken", False)])
 def test_a_pods_annotation_restricts_the_features_that_may_evict_it(policy: str, allowed: bool) -> None:
     meta = Metadata(name="p", annotations={"koordinator.sh/eviction-policy": policy})
-    assert eviction_order.allows(Pod(metadata=meta), "CPUEvict") is allowed
+    assert eviction_candidates.allows(Pod(metadata=meta), "CPUEvict") is allowed
 
 
 MID_SHORT = ResourceThreshold(
@@ -147,7 +152,10 @@ MID_SHORT = ResourceThreshold(
 
 def mid_and(*pods: Pod) -> list[Pod]:
     """A mid pod that requests more than the node has and may not be evicted, and others."""
-    return [pod("mid", 7500, requests={"kubernetes.io/mid-cpu": "4k"}, labels={eviction_order.ENABLED: "false"}), *pods]
+    return [
+        pod("mid", 7500, requests={"kubernetes.io/mid-cpu": "4k"}, labels={eviction_candidates.ENABLED: "false"}),
+        *pods,
+    ]
 
 
 def order_of(outcome: Outcome) -> list[str]:
@@ -186,7 +194,7 @@ def test_a_resource_that_neither_the_node_has_nor_a_pod_requests_evicts_nobody()
     task = cpu_evict.by_allocatable(MID_SHORT, node(cpu="10"), [pod("a")], {"a": 1.0})
     assert isinstance(task, Task)
     assert task.release == {"kubernetes.io/batch-cpu": 0}
-    assert eviction_order.evict_until_released([task], lambda *_: True, lambda _: False) == []
+    assert evict_until_released([task], lambda *_: True, lambda _: False) == []
 
 
 def test_a_pause_ends_with_its_last_instant_and_restarts_with_an_eviction() -> None:

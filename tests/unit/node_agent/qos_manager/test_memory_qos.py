@@ -3,7 +3,7 @@
 import pytest
 
 from services.node_agent.qos_manager.strategies import memory_qos, resctrl
-from services.node_agent.qos_manager.strategies.node_pod import NodePod
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from shared.kube.slo_config import MemoryQos, QosClass, ResourceQos
 from tests.support.pods import kept_pod
 

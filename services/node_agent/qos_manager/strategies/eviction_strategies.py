@@ -6,9 +6,14 @@ Source: spec/node-agent.md 3.2, 3.3.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from services.node_agent.qos_manager.strategies import cpu_evict, eviction_order, memory_evict
+from services.node_agent.qos_manager.strategies import cpu_evict, memory_evict
 from services.node_agent.qos_manager.strategies.cpu_evict import BestEffort, Window
-from services.node_agent.qos_manager.strategies.eviction_order import Eviction, Outcome, Task
+from services.node_agent.qos_manager.strategies.evict_until_released import (
+    Eviction,
+    Outcome,
+    Task,
+    evict_until_released,
+)
 from shared.kube.instants import SECOND
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -69,10 +74,10 @@ class Strategies:
     ) -> list[Eviction]:
         """Evicts until each task's release is covered; an eviction starts the pause again.
 
-        Arguments as in `eviction_order.evict_until_released`.
+        Arguments as in `evict_until_released`.
         """
         tasks = [outcome for outcome in outcomes.values() if isinstance(outcome, Task)]
-        evictions = eviction_order.evict_until_released(tasks, evict_, terminating)
+        evictions = evict_until_released(tasks, evict_, terminating)
         if any(each.done for each in evictions):
             self.evicted_ns = now_ns
         return evictions
