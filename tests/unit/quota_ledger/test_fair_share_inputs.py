@@ -1,4 +1,4 @@
-"""The demand matrix holds the newest amounts while quotas and resources come and go."""
+"""The inputs of the fair share hold the newest amounts while quotas and resources come and go."""
 
 import numpy as np
 from hypothesis import given
