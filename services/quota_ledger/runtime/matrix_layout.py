@@ -23,7 +23,7 @@ class MatrixLayout:
     """
 
     def __init__(self, fair_share_inputs: FairShareInputs) -> None:
-        self._demand_matrix = fair_share_inputs
+        self._fair_share_inputs = fair_share_inputs
         self.levels: dict[str, SiblingMatrix] = {}
         self.pools: list[MatrixPool] = []
         self._of_width: dict[int, MatrixPool] = {}
@@ -44,7 +44,7 @@ class MatrixLayout:
             resources_of.setdefault(pool.number, []).append(columns)
         for number, levels in new.items():
             self.pools[number].take(levels, resources_of[number])
-            _fill(self.pools[number], levels, self._demand_matrix)
+            _fill(self.pools[number], levels, self._fair_share_inputs)
         made = [level for levels in new.values() for level in levels]
         for level in made:
             level.link()

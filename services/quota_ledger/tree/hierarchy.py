@@ -30,12 +30,12 @@ class Hierarchy:
         self.total: Amounts = {}
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
-        self._demand_matrix = FairShareInputs()
-        self.quotas: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, self._demand_matrix, lends=False)}
+        self._fair_share_inputs = FairShareInputs()
+        self.quotas: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, self._fair_share_inputs, lends=False)}
         self._orphans: dict[str, dict[str, None]] = {}  # an unknown parent -> quotas that name it
         self._resource_counts: dict[str, int] = {}
         self.changed_levels: set[str] = set()
-        self._matrices = MatrixLayout(self._demand_matrix)
+        self._matrices = MatrixLayout(self._fair_share_inputs)
         self._without_matrix: dict[str, None] = {}  # parents whose children need columns
         self._computed: tuple[RuntimeDelta, list[LevelBatch]] | None = None
         self._paths: dict[str, tuple[QuotaInfo, ...]] = {}

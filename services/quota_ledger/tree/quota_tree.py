@@ -22,7 +22,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
 
     def add_quota(self, quota: DeclaredQuota) -> None:
         """Adds a quota. Its children may exist already."""
-        info = QuotaInfo(quota, self._demand_matrix, lends=self._lends(quota))
+        info = QuotaInfo(quota, self._fair_share_inputs, lends=self._lends(quota))
         resources = set(self._resource_counts)
         self.quotas[quota.name] = info
         self._count_resources(quota, +1)
@@ -65,7 +65,7 @@ class QuotaTree(Aggregation, RuntimeUpdate):
         if info.children:
             self._orphans[name] = info.children
         self._count_resources(info.declared, -1)
-        self._demand_matrix.release(info.demand_row)
+        self._fair_share_inputs.release(info.demand_row)
         self.changed_levels.discard(name)
         self._resources_since(resources)
 
