@@ -1,7 +1,8 @@
-"""Requested amounts, pods and ports of the nodes within a cycle."""
+"""Allocatable and requested amounts, pods and ports of the nodes within a cycle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,13 +11,29 @@ from services.scheduler.cache.host_ports import HostPorts
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_index import PodIndex
 from services.scheduler.kernels.tiles import Int64, Rows, selected
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodClass
+
+
+class Capacity(NamedTuple):
+    """Allocatable amounts of some rows.
+
+    Attributes:
+        amounts: int64[rows, columns].
+        pods: int64[rows].
+    """
+
+    amounts: Int64
+    pods: Int64
 
 
 class CycleSnapshot:
-    """A copy of the node table's counts, to which a cycle adds its placements.
+    """The node table's amounts within a cycle, to which the cycle adds its placements.
 
     Attributes:
+        allocatable: int64[rows, columns]: the table's own array, until `add_capacity` replaces it by a copy; it may have
+            more rows than `size`.
+        allowed_pods: int64[rows]: likewise.
+        owns_capacity: both are copies.
         requested, nonzero_requested, pods: as in NodeTable.
         ports: host ports in use, by row.
         pod_index: pods of each class by node, as the cycle began.
@@ -30,6 +47,9 @@ class CycleSnapshot:
         self.pod_index = pod_index or PodIndex()
         self.cluster_objects = cluster_objects or ClusterObjects()
         self.size = table.size
+        self.allocatable, self.allowed_pods = table.allocatable, table.allowed_pods
+        self._known = len(table.columns)
+        self.owns_capacity = False
         self.requested: Int64 = table.requested[: self.size].copy(order="F")
         self.nonzero_requested: Int64 = table.nonzero_requested[: self.size].copy(order="F")
         self.pods: Int64 = table.pods[: self.size].copy()
@@ -38,7 +58,7 @@ class CycleSnapshot:
     def column(self, resource: str) -> int:
         """Returns the resource's column in the arrays; -1 when no node had it as the cycle began."""
         column = self.table.columns.get(resource, -1)
-        return column if column < self.requested.shape[1] else -1
+        return column if column < self._known else -1
 
     def which(self, rows: Rows) -> tuple[Int64, int]:
         """Returns the rows in the form that kernels take."""
@@ -58,6 +78,29 @@ class CycleSnapshot:
         fuller.nonzero_requested[:, 1] += pod_class.nonzero_assigned.get("memory", 0)
         fuller.pods = self.pods + 1
         return fuller
+
+    def add_capacity(self, rows: Int64, deltas: Mapping[str, Int64]) -> Capacity:
+        """Adds amounts to the allocatable ones of distinct rows; the table keeps its own.
+
+        Args:
+            deltas: resource -> [rows], added, or taken away where negative; the sum is bounded as the table bounds the
+                amounts of a node. Each resource has a column, except `pods`.
+
+        Returns:
+            The amounts before.
+        """
+        if not self.owns_capacity:
+            self.allocatable, self.allowed_pods = self.allocatable.copy(order="F"), self.allowed_pods.copy()
+            self.owns_capacity = True
+        before = Capacity(self.allocatable[rows], self.allowed_pods[rows])
+        for resource, sizes in deltas.items():
+            of_rows = self.allowed_pods if resource == "pods" else self.allocatable[:, self.column(resource)]
+            of_rows[rows] = np.clip(of_rows[rows] + sizes, 0, LARGEST_AMOUNT)
+        return before
+
+    def restore_capacity(self, rows: Int64, before: Capacity) -> None:
+        """Sets the allocatable amounts of rows to what `add_capacity` returned."""
+        self.allocatable[rows], self.allowed_pods[rows] = before
 
     def place(self, pod_class: PodClass, row: int) -> None:
         """Counts a pod on a node."""

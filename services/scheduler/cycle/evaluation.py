@@ -73,14 +73,7 @@ class ClassEvaluation:
             for name in plugin.preferred_nodes(pod_class)
             if name in table.rows
         ]
-        # One fused pass sums up the score terms; the other plugins score on their own.
-        self._summed_scorers, parts, self._scorers = active.parts(pod_class)
-        row_scores = [
-            RowScores(place, weight, state, pod_class, rows)
-            for place, (_, weight, state) in enumerate(self._summed_scorers)
-            if (rows := state.unpredictable(pod_class)) is not None
-        ]
-        self._fused = FusedScoring(active.snapshot, active.fit_term(pod_class), parts, active.base, row_scores)
+        self._lay_out()
         self._changes = changes or RowChanges()
         self._changes.since(0)  # the evaluation below contains all of them
         self._upto = len(self._changes.entries)  # number of changes that are evaluated
@@ -90,6 +83,18 @@ class ClassEvaluation:
         self._outdated: list[int] = []  # rows whose total was predicted, without the scores of single plugins
         self._leaders: tuple[np.uint64, list[int]] | None = None  # the best nodes at present, for a pod's hash
         self._evaluate_all()
+
+    def _lay_out(self) -> None:
+        """Lays out the fused pass, which sums up the score terms; the other plugins score on their own."""
+        active, pod_class = self._active, self.pod_class
+        self._summed_scorers, parts, self._scorers = active.parts(pod_class)
+        row_scores = [
+            RowScores(place, weight, state, pod_class, rows)
+            for place, (_, weight, state) in enumerate(self._summed_scorers)
+            if (rows := state.unpredictable(pod_class)) is not None
+        ]
+        self._fused = FusedScoring(active.snapshot, active.fit_term(pod_class), parts, active.base, row_scores)
+        self._owns_capacity = active.snapshot.owns_capacity
 
     def _evaluate_all(self) -> None:
         rows = slice(0, self._size)
@@ -161,6 +166,8 @@ class ClassEvaluation:
             return
         if self._upto == len(self._changes.entries):
             return
+        if self._owns_capacity != self._active.snapshot.owns_capacity:
+            self._lay_out()  # its arrays are those from before the first overlay
         self._leaders = None
         others: dict[int, None] = {}
         released: set[int] = set()
@@ -194,6 +201,7 @@ class ClassEvaluation:
         self._upto, self._resets = len(self._changes.entries), self._changes.resets
         self._lookahead = None
         self._outdated.clear()
+        self._lay_out()
         self._evaluate_all()
 
     def _evaluate_moved(self, rows: NDArray[np.intp], released: Collection[int]) -> bool:

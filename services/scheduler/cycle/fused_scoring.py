@@ -51,8 +51,8 @@ def amounts_of(snapshot: CycleSnapshot) -> NodeAmounts:
     """Returns the amounts of a snapshot as the kernels take them: views, not copies."""
     return NodeAmounts(
         snapshot.pods,
-        snapshot.table.allowed_pods,
-        snapshot.table.allocatable.T,
+        snapshot.allowed_pods,
+        snapshot.allocatable.T,
         snapshot.requested.T,
         snapshot.nonzero_requested.T,
     )

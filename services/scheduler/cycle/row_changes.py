@@ -10,12 +10,14 @@ class RowChange(NamedTuple):
     """A change of one node.
 
     Attributes:
+        pod_class: of the pod; None where capacity changed.
         predicted: a pod of the class was placed, and changed the node as `predict_evaluation` predicted for its class.
-        releases: the change may make the node feasible for other pods: a removal, or the undoing of a placement.
+        releases: the change may make the node feasible for other pods: a removal, other capacity,
+            or the undoing of a step.
     """
 
     row: int
-    pod_class: PodClass
+    pod_class: PodClass | None
     predicted: bool
     releases: bool = False
 

@@ -1,4 +1,5 @@
-"""The nodes of a settled cache, for one cycle or one query: pods are placed and removed, and any step can be undone.
+"""The nodes of a settled cache, for one cycle or one query: pods are placed and removed, capacity
+is changed, and any step can be undone.
 
     mark = transaction.mark()
     transaction.remove(assignment, row)
@@ -12,7 +13,9 @@ instead (Kubernetes pkg/scheduler/framework/preemption).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+import numpy as np
+
+from services.scheduler.cache.cycle_snapshot import Capacity, CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
@@ -21,8 +24,20 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState, Preparation
 from services.scheduler.framework.post_filter import Mark
 from services.scheduler.framework.profile import Profile
+from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
+from shared.errors import KoordError
+
+
+class UnknownResource(KoordError):
+    """An overlay has resources for which the node table has no column."""
+
+    def __init__(self, resources: Sequence[str]) -> None:
+        super().__init__(
+            f"capacity of {', '.join(resources)} cannot be changed: no node and no pod has it; correct the name, or add"
+            " a node that has it"
+        )
 
 
 class Placement(NamedTuple):
@@ -53,6 +68,19 @@ class Move(NamedTuple):
     first: int
 
 
+class Overlay(NamedTuple):
+    """A step that changed the allocatable amounts of rows.
+
+    Attributes:
+        before: their amounts before the step.
+        first: place of its first change among the changed rows.
+    """
+
+    rows: Int64
+    before: Capacity
+    first: int
+
+
 class Prepared(NamedTuple):
     """A step in which a plugin requested what a pod needs before it can be bound."""
 
@@ -76,12 +104,13 @@ class CycleTransaction:
             for plugin, plugin_cache in cache.plugin_caches.items()
         }
         self.changes = RowChanges()
-        self._journal: list[Placement | Move | Prepared] = []
+        self._journal: list[Placement | Move | Overlay | Prepared] = []
         self._active: dict[Profile, ActivePlugins] = {}
         states = self.plugin_states.items()
         self._counting = [state for plugin, state in states if plugin.spec.counts_placements]
         self._removing = [state for plugin, state in states if plugin.spec.counts_removals]
         self._reserving = {plugin: state for plugin, state in states if plugin.spec.reserves}
+        self._keeping = [state for plugin, state in states if plugin.spec.keeps_capacity]
 
     # evaluation
 
@@ -144,6 +173,28 @@ class CycleTransaction:
         """Puts a removed pod back, whatever steps came after its removal."""
         self._move(assignment, row, +1)
 
+    def overlay(self, rows: Sequence[int], deltas: Mapping[str, Sequence[int]]) -> None:
+        """Evaluates nodes with other capacity from now on: as if their allocatable amounts had changed so.
+
+        NUMA zones and CPUs are reported apart from allocatable, and stay as they are.
+
+        Args:
+            rows: distinct ones.
+            deltas: resource, or `pods` -> for each row the amount to add, negative to take away. No amount falls below
+                0. What is used beyond the new amount stays used.
+
+        Raises:
+            UnknownResource: no node and no pod had the resource when the transaction began.
+        """
+        if unknown := [name for name in deltas if name != "pods" and self.snapshot.column(name) < 0]:
+            raise UnknownResource(unknown)
+        which, first = np.array(rows, np.int64), len(self.changes.entries)
+        added = {name: np.array(sizes, np.int64) for name, sizes in deltas.items()}
+        self._journal.append(Overlay(which, self.snapshot.add_capacity(which, added), first))
+        for state in self._keeping:
+            state.overlay(which, added)
+        self.changes.entries += [RowChange(row, None, predicted=False, releases=True) for row in rows]
+
     def prepare(self, plugin: Plugin, pod_class: PodClass, row: int) -> Preparation | None:
         """Requests by a plugin what a pod needs before it can be bound to the node; None where nothing is missing."""
         state = self.plugin_states[plugin]
@@ -178,6 +229,11 @@ class CycleTransaction:
             elif isinstance(step, Move):
                 self._undo_move(step)
                 self.changes.undo(step.first, 1)
+            elif isinstance(step, Overlay):
+                for state in self._keeping:
+                    state.undo_overlay()
+                self.snapshot.restore_capacity(step.rows, step.before)
+                self.changes.undo(step.first, len(step.rows))
             else:
                 step.state.undo_prepare(step.preparation)
                 self.changes.resets += 1

@@ -120,6 +120,20 @@ class PluginCycleState:
         """Undoes the last `move` that is not undone yet, with the same arguments."""
         self.move(pod_class, row, terminating=terminating, sign=-sign)
 
+    # Capacity that a cycle adds to nodes (`keeps_capacity`)
+
+    def overlay(self, rows: Int64, deltas: Mapping[str, Int64]) -> None:
+        """Changes amounts as if the nodes' allocatable had changed so.
+
+        Args:
+            rows: distinct ones.
+            deltas: resource -> [rows], the amounts to add.
+        """
+
+    def undo_overlay(self) -> None:
+        """Undoes the last `overlay` that is not undone yet."""
+        raise NotImplementedError(f"{type(self).__name__} keeps capacity, but undoes no change of it")
+
     # Look-ahead
 
     def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002

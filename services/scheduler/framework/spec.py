@@ -48,11 +48,14 @@ class PluginSpec:
         reasons: code -> text of each reason for which it rejects a node. A code of several plugins has one text.
         queueing_hints: reason code -> cluster events after which a pod that was rejected for it is tried again.
         normalize: normalization of its raw scores.
-        node_only: its filter results and scores depend on the node object alone, so that no placement changes them.
+        node_only: its filter results and scores depend on the node object alone, and not on its allocatable, so that no
+            step of a cycle changes them.
             Of a class of pods it reads the names of the requested resources at most, not the amounts.
         cross_node: they depend on pods on other nodes too, so that a placement may change those of any node.
         counts_placements: `PluginCycleState.place` counts the pods that the cycle places; others need no call.
         counts_removals: `PluginCycleState.move` takes pods off that ran when the cycle began, for preemption.
+        keeps_capacity: its state has amounts of its own that depend on a node's allocatable, besides those of the
+            snapshot: `PluginCycleState.overlay` changes them.
         reserves: `PluginCycleState.reserve` allocates more of a node than free amounts: CPUs, NUMA zones. Its filter
             may pass a node on which nothing can be allocated, and a placement may make a node feasible that it
             rejected.
@@ -78,6 +81,7 @@ class PluginSpec:
     cross_node: bool = False
     counts_placements: bool = False
     counts_removals: bool = False
+    keeps_capacity: bool = False
     reserves: bool = False
     admits_later: bool = False
     fit_term: bool = False

@@ -29,6 +29,15 @@ from tests.support.scheduling_world import World, metric, node, pod, thresholds,
 HOST = "kubernetes.io/hostname"
 APPS = ("a", "b", "c")
 DRIVER = "csi.x"
+GPU = "nvidia.com/gpu"
+_RESOURCE_SCORES = {
+    "NodeResourcesFitPlus": f"""\
+      resources:
+        cpu: {{type: MostAllocated, weight: 1}}
+        {GPU}: {{type: LeastAllocated, weight: 2}}
+""",
+    "ScarceResourceAvoidance": f"      resources: [{GPU}]\n",
+}
 CLAIMS = 12
 """Number of bound claims, of which the first is ReadWriteOncePod."""
 
@@ -36,7 +45,7 @@ CLAIMS = 12
 def random_world(random: Random, nodes: int, running: int, waiting: int) -> World:
     """Nodes with zones, ports, volumes, NUMA zones and load; running pods; waiting pods of some templates."""
     world = World()
-    use(world, thresholds(random.choice((45, 65)), 95))
+    use(world, with_resource_scores(thresholds(random.choice((45, 65)), 95)))
     _add_volumes(world, random, nodes)
     is_numa = [random.random() < 0.3 for _ in range(nodes)]
     for number in range(nodes):
@@ -57,19 +66,29 @@ def random_world(random: Random, nodes: int, running: int, waiting: int) -> Worl
     return world
 
 
+def with_resource_scores(text: str) -> str:
+    """Adds the scores that are not in the default profile to a configuration."""
+    scored = "    score:\n      enabled:\n"
+    added = "".join(f"      - name: {name}\n        weight: 1\n" for name in _RESOURCE_SCORES)
+    arguments = "".join(f"  - name: {name}\n    args:\n{args}" for name, args in _RESOURCE_SCORES.items())
+    assert text.count(scored) == text.count("  pluginConfig:\n") == 1
+    return text.replace(scored, scored + added).replace("  pluginConfig:\n", "  pluginConfig:\n" + arguments)
+
+
 def _add_node(world: World, random: Random, number: int, *, numa: bool) -> None:
     name = f"n{number:04}"
     labels = {HOST: name, "zone": f"z{random.randrange(3)}"}
     if random.random() < 0.2:
         del labels["zone"]
+    extra = {GPU: str(random.randrange(1, 4))} if not number or random.random() < 0.3 else {}
     if numa:
         labels |= random.choice(({}, {NUMA_LABEL: "SingleNUMANode"}, {BIND_LABEL: "FullPCPUsOnly"}))
         world.observe(reported(name))
-        world.add_node(machine(name, labels=labels))
+        world.add_node(machine(name, labels=labels, extra=extra))
     else:
         taints = (Taint(key="team", value="a", effect="PreferNoSchedule"),) if random.random() < 0.3 else ()
         cpu, pods = random.choice(("2", "4", "16")), random.choice(("3", "110", "110"))
-        world.add_node(node(name, cpu=cpu, memory="16Gi", pods=pods, labels=labels, taints=taints))
+        world.add_node(node(name, cpu=cpu, memory="16Gi", pods=pods, labels=labels, taints=taints, extra=extra))
     if random.random() < 0.7:
         known = [
             PodUsage(name=f"w{random.randrange(40):04}", namespace="d", pod_usage=ResourceMap(resources={"cpu": "1"}))
@@ -118,6 +137,7 @@ def _template(random: Random, name: str) -> Pod:
         affinity=_affinity(random) if random.random() < 0.4 else None,
         tolerations=(Toleration(key="team", operator="Exists"),) if random.random() < 0.3 else (),
         ports=(random.choice((80, 443)),) if random.random() < 0.3 else (),
+        extra={GPU: "1"} if random.random() < 0.2 else None,
     )
     spread = (_spread(random),) if random.random() < 0.4 else ()
     volumes: list[Volume] = []
@@ -168,6 +188,18 @@ def _prioritised(made: Pod, priority: int | None) -> Pod:
     return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, priority=priority))
 
 
+def random_overlay(random: Random, nodes: int) -> tuple[list[int], dict[str, list[int]]]:
+    """Some rows, and amounts to add to their capacity; some take more than is there."""
+    rows = random.sample(range(nodes), random.randrange(1, min(nodes, 5) + 1))
+    deltas = {
+        "cpu": [random.choice((-16000, -1500, 0, 300, 4000)) for _ in rows],
+        "memory": [random.choice((-64, -1, 0, 8)) << 30 for _ in rows],
+        GPU: [random.randrange(-2, 3) for _ in rows],
+        "pods": [random.choice((-3, 0, 1, 30)) for _ in rows],
+    }
+    return rows, {name: sizes for name, sizes in deltas.items() if name == "cpu" or random.random() < 0.5}
+
+
 class RandomSteps:
     """A transaction on a world, with random steps.
 
@@ -200,10 +232,12 @@ class RandomSteps:
         """Takes so many random steps, some of which are undone again."""
         for _ in range(steps):
             kind = self._random.random()
-            if kind < 0.45:
+            if kind < 0.4:
                 self._place()
-            elif kind < 0.55:
+            elif kind < 0.5:
                 self._place_run()
+            elif kind < 0.6:
+                self.transaction.overlay(*random_overlay(self._random, self.transaction.snapshot.size))
             elif kind < 0.75 and self.running:
                 row, assignment = self.running.pop(self._random.randrange(len(self.running)))
                 self.transaction.remove(assignment, row)

@@ -31,7 +31,6 @@ _SHARED = (
     "_plugin_cache",
     "_numa_cache",
     "_load_cache",
-    "_arrays",
     "_storage",
     "_snapshot",
     "snapshot",
@@ -73,6 +72,7 @@ def arrays(transaction: CycleTransaction) -> dict[str, Any]:
     snapshot: CycleSnapshot = transaction.snapshot
     ports = {row: dict.fromkeys(sorted(there)) for row, there in snapshot.ports.items()}
     amounts = [stored(each) for each in (snapshot.requested, snapshot.nonzero_requested, snapshot.pods)]
+    amounts += [stored(each) for each in (snapshot.allocatable, snapshot.allowed_pods)]
     states = {plugin.name: stored(state) for plugin, state in transaction.plugin_states.items()}
     return {"amounts": amounts, "ports": ports, "has ports": bool(snapshot.ports), **states}
 

@@ -43,5 +43,6 @@ SPEC = PluginSpec(
         **dict.fromkeys(("NodeMetricExpired", "UsageExceedsThreshold", "AggregatedUsageExceedsThreshold"), _LOAD),
     },
     counts_placements=True,
+    keeps_capacity=True,
     view="node",
 )

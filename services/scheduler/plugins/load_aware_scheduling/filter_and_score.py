@@ -1,6 +1,6 @@
 """Filter, score and reserve over all candidate nodes, on a copy of the loads for one scheduling cycle."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -11,7 +11,14 @@ from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.kernels.node_load import exceeded_limits, load_scores
 from services.scheduler.kernels.tiles import Int64, Rows, selected
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
-from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FILTER, PROD, PROD_POD, SCORE
+from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
+    ANY_POD,
+    FILTER,
+    PROD,
+    PROD_POD,
+    SCORE,
+    RowCapacity,
+)
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate
 from shared.kube.pod import Pod
@@ -40,13 +47,29 @@ class LoadState:
         self._loads = plugin_cache.arrays.loads.copy()
         self._any_prod_mode = bool(plugin_cache.arrays.prod_mode.any())
         self._any_windowed = bool(plugin_cache.arrays.windowed.any())
-        self._limited = [bool(np.isfinite(limits).any()) for limits in plugin_cache.arrays.limits]
+        self._limited = [bool(of_kind.any()) for of_kind in plugin_cache.arrays.limited]
         self._refuses_expired = bool(args.filter_expired_node_metrics)
         self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
         self._weights = np.array([args.resource_weights.get(name, 0) for name in plugin_cache.resources], np.int64)
         self._dominant = args.dominant_resource_weight
         self._total_weight = int(self._weights.sum()) + self._dominant
         self._scores_prod = bool(args.score_according_prod_usage)
+        self._before: list[list[RowCapacity]] = []  # of each `add_capacity` that is not undone, oldest first
+
+    def add_capacity(self, rows: NDArray[np.int64], deltas: Mapping[str, NDArray[np.int64]]) -> None:
+        """Adds amounts to the allocatable ones of distinct rows, for the rest of the cycle."""
+        if self._arrays is self._plugin_cache.arrays:
+            self._arrays = self._arrays.with_own_capacity()
+        self._before.append([self._arrays.capacity(row) for row in rows.tolist()])
+        sizes = {name: of_rows.tolist() for name, of_rows in deltas.items()}
+        for place, row in enumerate(rows.tolist()):
+            added = {name: of_rows[place] for name, of_rows in sizes.items()}
+            self._plugin_cache.add_capacity(self._arrays, row, added)
+
+    def undo_add_capacity(self) -> None:
+        """Undoes the last `add_capacity` that is not undone."""
+        for capacity in self._before.pop():
+            self._arrays.restore(capacity)
 
     def filter(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
         """Filters nodes by the share of allocatable that would be in use with this pod.

@@ -4,7 +4,8 @@ Source: spec/scheduler-core.md 3.5, 3.6, 7.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from copy import copy
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class LoadArrays:
         scored_until_ns: int64[rows]: time from which on a node has no score.
         prod_mode: bool[rows]: prod pods are compared with the usage of prod pods.
         windowed: bool[rows]: the filter uses a percentile over a window.
+        limited: bool[2, rows]: a limit applies where the node has the resource.
     """
 
     def __init__(self, resources: int) -> None:
@@ -45,6 +47,7 @@ class LoadArrays:
         self.scored_until_ns = np.zeros(0, np.int64)
         self.prod_mode = np.zeros(0, np.bool_)
         self.windowed = np.zeros(0, np.bool_)
+        self.limited = np.zeros((2, 0), np.bool_)
 
     def grow(self, rows: int) -> None:
         """Grows the arrays to at least so many rows; a new row passes every filter and scores 0."""
@@ -59,6 +62,7 @@ class LoadArrays:
         self.scored_until_ns = _append(self.scored_until_ns, extra, NEVER)
         self.prod_mode = _append(self.prod_mode, extra, value=False)
         self.windowed = _append(self.windowed, extra, value=False)
+        self.limited = _append(self.limited, extra, value=False)
         self.rows += extra
 
     def set_allocatable(self, row: int, amounts: Sequence[int]) -> None:
@@ -74,6 +78,34 @@ class LoadArrays:
         sizes = self.allocatable[:, row].tolist()
         limits = _limits(any_pod, sizes)
         self.limits[:, :, row] = (limits, limits if prod_pod == any_pod else _limits(prod_pod, sizes))
+        self.limited[:, row] = any(any_pod), any(prod_pod)
+
+    def with_own_capacity(self) -> "LoadArrays":
+        """Returns the same arrays, but copies of those that depend on allocatable."""
+        own = copy(self)
+        own.allocatable, own.divisor, own.limits = self.allocatable.copy(), self.divisor.copy(), self.limits.copy()
+        own.limited = self.limited.copy()
+        return own
+
+    def capacity(self, row: int) -> "RowCapacity":
+        """Returns copies of a row's values that depend on allocatable."""
+        return RowCapacity(
+            self.allocatable[:, row].copy(), self.divisor[:, row].copy(), self.limits[:, :, row].copy(), row
+        )
+
+    def restore(self, capacity: "RowCapacity") -> None:
+        """Sets a row's values to those of `capacity`."""
+        row = capacity.row
+        self.allocatable[:, row], self.divisor[:, row], self.limits[:, :, row] = capacity[:3]
+
+
+class RowCapacity(NamedTuple):
+    """The values of one row that depend on allocatable."""
+
+    allocatable: NDArray[np.int64]
+    divisor: NDArray[np.int64]
+    limits: NDArray[np.float64]
+    row: int
 
 
 def _limits(percents: Sequence[int], sizes: Sequence[int]) -> list[float]:

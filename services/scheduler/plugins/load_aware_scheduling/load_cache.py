@@ -1,6 +1,6 @@
 """Load of every node: its report, plus the pods that the report cannot contain yet, kept as sums over nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from services.scheduler.plugins.load_aware_scheduling.node_thresholds import (
     node_thresholds,
     score_window,
 )
-from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, raw_amounts
 from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate, PodTemplates
 from shared.kube.node import Node, NodeMetric
 
@@ -58,14 +58,16 @@ class _Row:
     Attributes:
         measured: FILTER and SCORE start from measured usage.
         prod: a threshold compares the usage of prod pods; their part is summed up only then.
+        fixed: resources whose amount does not follow the node's allocatable.
         contained_ns: a pod that the report names, that was assigned no later and whose estimate window is over, adds
             nothing.
     """
 
-    __slots__ = ("contained_ns", "measured", "pods", "prod", "report", "thresholds")
+    __slots__ = ("contained_ns", "fixed", "measured", "pods", "prod", "report", "thresholds")
 
-    def __init__(self, thresholds: Thresholds) -> None:
+    def __init__(self, thresholds: Thresholds, fixed: Collection[str]) -> None:
         self.thresholds = thresholds
+        self.fixed = fixed
         self.report: Report | None = None
         self.measured = (False, False)
         self.prod = False
@@ -106,6 +108,7 @@ class LoadCache:
         before, state.thresholds = state.thresholds, node_thresholds(node, default) if node else default
         prod_before = state.prod
         amounts = estimate_node(node) if node else {}
+        state.fixed = raw_amounts(node) if node else self.resources
         self.arrays.set_allocatable(row, tuple(bounded(amounts.get(name, 0)) for name in self.resources))
         self._evaluate(row, state)
         if before.window != state.thresholds.window or prod_before != state.prod:
@@ -162,6 +165,23 @@ class LoadCache:
         deadline = _deadline_ns(template, assigned_ns, None)
         return self._added(state, name, template, assigned_ns, deadline)
 
+    def add_capacity(self, arrays: LoadArrays, row: int, deltas: Mapping[str, int]) -> None:
+        """Sets a node's capacity and limits in a cycle's own arrays, as if its allocatable had changed.
+
+        Args:
+            deltas: resource -> amount that is added.
+        """
+        state = self._row(row)
+        sizes = arrays.allocatable[:, row].tolist()
+        arrays.set_allocatable(
+            row,
+            [
+                size if name in state.fixed or name not in deltas else bounded(max(size + deltas[name], 0))
+                for name, size in zip(self.resources, sizes, strict=True)
+            ],
+        )
+        arrays.set_limits(row, *self._limits_of(state))
+
     def report(self, row: int) -> Report | None:
         """The node's report, if there is one."""
         return self._rows[row].report if row in self._rows else None
@@ -177,7 +197,7 @@ class LoadCache:
         state = self._rows.get(row)
         if state is None:
             self.arrays.grow(row + 1)
-            state = self._rows[row] = _Row(self._thresholds)
+            state = self._rows[row] = _Row(self._thresholds, self.resources)
         return state
 
     def _add_up(self, row: int, state: _Row) -> None:
@@ -236,21 +256,28 @@ class LoadCache:
     def _evaluate(self, row: int, state: _Row) -> None:
         """Computes the limits and expiry times of a node from its thresholds and its report."""
         arrays, report, thresholds = self.arrays, state.report, state.thresholds
-        usage, prod = self._default_percents
-        if thresholds is not self._thresholds:
-            usage, prod = self._percents(thresholds.usage), self._percents(thresholds.prod)
-        is_prod_mode = any(prod)
-        if not is_prod_mode:
-            prod = usage
+        usage, prod, is_prod_mode = self._percents_of(state)
         arrays.prod_mode[row] = is_prod_mode
         state.prod = self._scores_prod or is_prod_mode
         arrays.windowed[row] = thresholds.window is not None
-        measured = report is not None and report.usage is not None
-        arrays.set_limits(row, *((usage, prod) if measured else (self._zero, self._zero)))
+        arrays.set_limits(row, *self._limits_of(state))
         expires_ns = _expires_ns(report, self.args.expiration_ns)
         for kind, percents in ((ANY_POD, usage), (PROD_POD, prod)):
             arrays.expires_ns[kind, row] = expires_ns if report is not None and any(percents) else FOREVER
-        arrays.scored_until_ns[row] = expires_ns if measured else NEVER
+        arrays.scored_until_ns[row] = expires_ns if report is not None and report.usage is not None else NEVER
+
+    def _limits_of(self, state: _Row) -> tuple[Sequence[int], Sequence[int]]:
+        """Percents for any pod and for prod pods; 0 where nothing is measured."""
+        if state.report is None or state.report.usage is None:
+            return self._zero, self._zero
+        return self._percents_of(state)[:2]
+
+    def _percents_of(self, state: _Row) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+        """Percents for any pod and for prod pods, and True where prod pods have their own."""
+        usage, prod = self._default_percents
+        if state.thresholds is not self._thresholds:
+            usage, prod = self._percents(state.thresholds.usage), self._percents(state.thresholds.prod)
+        return usage, prod if any(prod) else usage, any(prod)
 
     def _percents(self, annotated: Percents) -> tuple[int, ...]:
         return tuple(annotated.get(name, 0) for name in self.resources)

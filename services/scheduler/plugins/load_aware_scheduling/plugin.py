@@ -3,7 +3,7 @@
 The rules are in `filter_and_score.py` and `load_cache.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
@@ -139,6 +139,12 @@ class _LoadAwareSchedulingState(PluginCycleState):
     def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
         if counts_on_node(pod_class.pod):
             self._state.undo_add(row, pod.name, self._load_cache.templates.of(pod_class.pod), self._now_ns)
+
+    def overlay(self, rows: Int64, deltas: Mapping[str, Int64]) -> None:
+        self._state.add_capacity(rows, deltas)
+
+    def undo_overlay(self) -> None:
+        self._state.undo_add_capacity()
 
     def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """The number of pods, from the first on, that no report names yet."""

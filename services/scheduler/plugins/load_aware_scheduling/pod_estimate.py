@@ -66,8 +66,12 @@ def estimate_pod(
 
 def estimate_node(node: Node) -> dict[str, int]:
     """The amounts that usage is compared with: allocatable, for an amplified node the raw amounts."""
-    annotations = node.metadata.annotations or {}
-    return amounts(node.status.allocatable or {}) | read_amounts(annotations.get(RAW_ALLOCATABLE_ANNOTATION))
+    return amounts(node.status.allocatable or {}) | raw_amounts(node)
+
+
+def raw_amounts(node: Node) -> dict[str, int]:
+    """The amounts of an amplified node before its amplification, which take precedence over allocatable."""
+    return read_amounts((node.metadata.annotations or {}).get(RAW_ALLOCATABLE_ANNOTATION))
 
 
 def _estimate(class_: Priority, resource: str, factor: int, requests: Nanos, limits: Nanos) -> int:

@@ -205,7 +205,7 @@ class NumaState(PluginCycleState):
         snapshot, part = self.snapshot, self._fullness(requirements)
         arrays = (
             *snapshot.which(rows),
-            snapshot.table.allocatable.T,
+            snapshot.allocatable.T,
             snapshot.requested.T,
             snapshot.nonzero_requested.T,
         )

@@ -144,7 +144,7 @@ class RowAmounts:
     @property
     def allocatable(self) -> dict[str, int]:
         """The allocatable amounts."""
-        item = self._snapshot.table.allocatable.item
+        item = self._snapshot.allocatable.item
         return {name: item(self._row, column) for name, column in self._columns}
 
     @property

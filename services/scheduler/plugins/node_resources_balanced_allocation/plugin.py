@@ -53,7 +53,7 @@ class _BalancedAllocationState(PluginCycleState):
         if part is None:
             return None
         snapshot = self._snapshot
-        return balance_scores(*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, *part)
+        return balance_scores(*snapshot.which(rows), snapshot.allocatable.T, snapshot.requested.T, *part)
 
     def score_term(self, pod_class: PodClass) -> BalanceTerm | None:
         """The resources that can count."""
@@ -68,10 +68,10 @@ class _BalancedAllocationState(PluginCycleState):
         columns = self._columns(pod_class)
         if columns is None:
             return 0
-        snapshot, table = self._snapshot, self._snapshot.table
+        snapshot = self._snapshot
         fractions: list[float] = []
         for column, requested in columns:
-            capacity = table.allocatable.item(row, column)
+            capacity = snapshot.allocatable.item(row, column)
             if capacity > 0:
                 fractions.append(min((snapshot.requested.item(row, column) + requested) / capacity, 1.0))
         deviation = 0.0

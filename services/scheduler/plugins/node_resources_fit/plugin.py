@@ -112,8 +112,8 @@ class NodeResourcesFitState(PluginCycleState):
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64:
         """Bits of the insufficient resources: pods + 1 > allowed; request > allocatable - requested, for each resource."""
-        snapshot, table, shortage = self._snapshot, self._snapshot.table, self.fit_term(pod_class)
-        amounts = snapshot.pods, table.allowed_pods, table.allocatable.T, snapshot.requested.T
+        snapshot, shortage = self._snapshot, self.fit_term(pod_class)
+        amounts = snapshot.pods, snapshot.allowed_pods, snapshot.allocatable.T, snapshot.requested.T
         return fit_results(*snapshot.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
 
     def fit_term(self, pod_class: PodClass) -> FitTerm:
@@ -129,7 +129,7 @@ class NodeResourcesFitState(PluginCycleState):
         snapshot, part = self._snapshot, self._fullness(pod_class)
         arrays = (
             *snapshot.which(rows),
-            snapshot.table.allocatable.T,
+            snapshot.allocatable.T,
             snapshot.requested.T,
             snapshot.nonzero_requested.T,
         )
@@ -155,12 +155,12 @@ class NodeResourcesFitState(PluginCycleState):
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The bits of one node."""
-        snapshot, table = self._snapshot, self._snapshot.table
-        short = int(snapshot.pods.item(row) >= table.allowed_pods.item(row))
-        for bit, (column, size) in enumerate(self._plugin.checked(pod_class, table).pairs):
+        snapshot = self._snapshot
+        short = int(snapshot.pods.item(row) >= snapshot.allowed_pods.item(row))
+        for bit, (column, size) in enumerate(self._plugin.checked(pod_class, snapshot.table).pairs):
             free = capacity = 0
             if column < snapshot.requested.shape[1]:
-                capacity = table.allocatable.item(row, column)
+                capacity = snapshot.allocatable.item(row, column)
                 free = capacity - snapshot.requested.item(row, column)
             if free < size:
                 short |= 2 << bit
@@ -179,7 +179,7 @@ class NodeResourcesFitState(PluginCycleState):
             column = table.columns.get(name)
             if column is None or column >= snapshot.requested.shape[1] or (not requested and name not in ALWAYS_SCORED):
                 continue
-            capacity = table.allocatable.item(row, column)
+            capacity = snapshot.allocatable.item(row, column)
             if capacity <= 0:
                 continue
             default_column = _COUNTED_WITH_DEFAULTS.get(name)

@@ -74,7 +74,7 @@ class _NodeResourcesFitPlusState(PluginCycleState):
             column = snapshot.table.columns.get(name)
             if column is None or column >= snapshot.requested.shape[1]:
                 continue
-            capacity = snapshot.table.allocatable[: snapshot.size, column][rows]
+            capacity = snapshot.allocatable[: snapshot.size, column][rows]
             default = _COUNTED_WITH_DEFAULTS.get(name)
             used = snapshot.requested[:, column] if default is None else snapshot.nonzero_requested[:, default]
             needed = used[rows] + added

@@ -8,5 +8,4 @@ SPEC = PluginSpec(
     implementation="services.scheduler.plugins.scarce_resource_avoidance.plugin:ScarceResourceAvoidance",
     points=frozenset((Point.SCORE,)),
     read_args=read_scarce_args,
-    node_only=True,
 )

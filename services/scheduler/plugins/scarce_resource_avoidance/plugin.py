@@ -6,6 +6,7 @@
 Source: spec/scheduler-core.md 6; upstream pkg/scheduler/plugins/scarceresourceavoidance.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -31,22 +32,57 @@ class ScarceResourceAvoidance(Plugin):
         self.scarce = scarce
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
-        """The state; its scores depend on node objects alone."""
-        return NodeOnlyState(self, snapshot.table, _requested, None, self._score)
+        """The state; no placement changes its scores."""
+        return _ScarceResourceAvoidanceState(self, snapshot)
 
-    def _score(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
+    def score(self, allocatable: Int64, columns: Mapping[str, int], pod_class: PodClass) -> Int64:
+        """Scores rows of allocatable amounts: the formula of the module docstring."""
         requested = _requested(pod_class)
-        unused = np.zeros(table.size, np.int64)
-        scarce = np.zeros(table.size, np.int64)
-        for name, column in table.columns.items():
-            if name in requested:
+        unused = np.zeros(len(allocatable), np.int64)
+        scarce = np.zeros(len(allocatable), np.int64)
+        for name, column in columns.items():
+            if name in requested or column >= allocatable.shape[1]:  # beyond: no node had it when the cycle began
                 continue
-            has = table.allocatable[: table.size, column] > 0
+            has = allocatable[:, column] > 0
             unused += has
             if name in self.scarce:
                 scarce += has
-        score = np.where(scarce == 0, MAX_SCORE, (unused - scarce) * MAX_SCORE // np.maximum(unused, 1))
-        return score[rows]
+        return np.where(scarce == 0, MAX_SCORE, (unused - scarce) * MAX_SCORE // np.maximum(unused, 1))
+
+
+class _ScarceResourceAvoidanceState(NodeOnlyState):
+    """The cached scores of the table, until a step of the cycle changes allocatable amounts."""
+
+    __slots__ = ("_plugin", "_snapshot")
+
+    def __init__(self, plugin: ScarceResourceAvoidance, snapshot: CycleSnapshot) -> None:
+        super().__init__(plugin, snapshot.table, _requested, None, self._score_table)
+        self._plugin = plugin
+        self._snapshot = snapshot
+
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64:
+        """The scores, in an array that the caller may change."""
+        snapshot = self._snapshot
+        if snapshot.owns_capacity:
+            return self._plugin.score(snapshot.allocatable[: snapshot.size][rows], snapshot.table.columns, pod_class)
+        scores = super().score(pod_class, rows)
+        assert scores is not None, "`_score_table` scores every class"
+        return scores.copy()
+
+    def score_at(self, pod_class: PodClass, row: int) -> int:
+        """The score of one node."""
+        return int(self.score(pod_class, np.array([row]))[0])
+
+    def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns True for every class."""
+        return True
+
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginCycleState:  # noqa: ARG002
+        """The state itself: pods do not change the scores."""
+        return self
+
+    def _score_table(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
+        return self._plugin.score(table.allocatable[: table.size][rows], table.columns, pod_class)
 
 
 def _requested(pod_class: PodClass) -> tuple[str, ...]:
