@@ -30,8 +30,8 @@ class CycleSnapshot:
     """The node table's amounts within a cycle, to which the cycle adds its placements.
 
     Attributes:
-        allocatable: int64[rows, columns]: the table's own array, until `add_capacity` replaces it by a copy; it may have
-            more rows than `size`.
+        allocatable: int64[rows, columns]: the table's own array, until `add_capacity` replaces it by a copy; it may
+            have more rows than `size`.
         allowed_pods: int64[rows]: likewise.
         owns_capacity: both are copies.
         requested, nonzero_requested, pods: as in NodeTable.

@@ -44,7 +44,7 @@ def change_nodes(world: World, overlay: Overlay) -> None:
     world.read()
 
 
-class Trial:
+class Evaluated:
     """A transaction on a world, with an evaluation for each class of waiting pods."""
 
     def __init__(self, world: World) -> None:
@@ -90,20 +90,20 @@ def check_overlays(seed: int, nodes: int, running: int) -> None:
     """Compares overlays with changed nodes: evaluations that followed them and fresh ones, and placements after them."""
     random, world, other = Random(seed), *(random_world(Random(seed), nodes, running, 20) for _ in range(2))
     overlays = [random_overlay(random, nodes) for _ in range(3)]
-    trial = Trial(world)
-    before, mark = trial.decisions(), trial.transaction.mark()
+    cycle = Evaluated(world)
+    before, mark = cycle.decisions(), cycle.transaction.mark()
     for overlay in overlays:
-        trial.transaction.overlay(*overlay)
+        cycle.transaction.overlay(*overlay)
         other.indexed().settle()
         change_nodes(other, overlay)
-    really = Trial(other)
-    assert trial.decisions() == really.decisions()
-    trial.check_reference()
-    for one, two in zip(trial.waiting, really.waiting, strict=True):
-        assert trial.place(one) == really.place(two)
-    trial.transaction.undo(mark)
-    assert {name: found for name, found in trial.decisions().items() if name in before} == before
-    assert Trial(world).decisions() == before, "no later cycle has the overlays"
+    really = Evaluated(other)
+    assert cycle.decisions() == really.decisions()
+    cycle.check_reference()
+    for one, two in zip(cycle.waiting, really.waiting, strict=True):
+        assert cycle.place(one) == really.place(two)
+    cycle.transaction.undo(mark)
+    assert {name: found for name, found in cycle.decisions().items() if name in before} == before
+    assert Evaluated(world).decisions() == before, "no later cycle has the overlays"
 
 
 @settings(deadline=None, max_examples=examples(40))
@@ -117,41 +117,41 @@ def test_an_overlay_decides_as_nodes_with_other_allocatable_do_on_many_nodes() -
     check_overlays(3, LARGE, 800)
 
 
-def trial_of(waiting: Pod, *nodes: Node) -> Trial:
+def nodes_with(waiting: Pod, *nodes: Node) -> Evaluated:
     world = World()
     use(world, thresholds(45, 95))
     for each in nodes:
         world.add_node(each)
     world.add_pod(waiting)
-    return Trial(world)
+    return Evaluated(world)
 
 
-def evaluated(trial: Trial) -> tuple[int, dict[str, int]]:
+def evaluated(cycle: Evaluated) -> tuple[int, dict[str, int]]:
     """The total of the first node, and the share of each plugin; -1 where it is rejected."""
-    (evaluation,) = trial.evaluations.values()
+    (evaluation,) = cycle.evaluations.values()
     evaluation.catch_up()
     total = int(evaluation.total[0])
     return total, dict(evaluation.candidates([0])[0].plugin_scores) if total >= 0 else {}
 
 
 def test_capacity_is_added_and_taken_away_and_the_fit_filter_follows() -> None:
-    trial = trial_of(pod("p", cpu="3"), node("a", cpu="2"))
-    assert evaluated(trial) == (-1, {})
-    mark = trial.transaction.mark()
-    trial.transaction.overlay([0], {"cpu": [4000]})
-    assert evaluated(trial)[1]["NodeResourcesFit"] == (50 + 93) // 2
-    trial.transaction.overlay([0], {"pods": [-110]})
-    assert evaluated(trial) == (-1, {})
-    trial.transaction.undo(mark)
-    assert evaluated(trial) == (-1, {})
-    assert trial.cache.table.allocatable[0, 0] == 2000
+    cycle = nodes_with(pod("p", cpu="3"), node("a", cpu="2"))
+    assert evaluated(cycle) == (-1, {})
+    mark = cycle.transaction.mark()
+    cycle.transaction.overlay([0], {"cpu": [4000]})
+    assert evaluated(cycle)[1]["NodeResourcesFit"] == (50 + 93) // 2
+    cycle.transaction.overlay([0], {"pods": [-110]})
+    assert evaluated(cycle) == (-1, {})
+    cycle.transaction.undo(mark)
+    assert evaluated(cycle) == (-1, {})
+    assert cycle.cache.table.allocatable[0, 0] == 2000
 
 
 def test_no_amount_falls_below_zero() -> None:
-    trial = trial_of(pod("p", cpu="1"), node("a", cpu="2"))
-    trial.transaction.overlay([0], {"cpu": [-3000]})
-    trial.transaction.overlay([0], {"cpu": [1000]})
-    assert evaluated(trial)[0] >= 0
+    cycle = nodes_with(pod("p", cpu="1"), node("a", cpu="2"))
+    cycle.transaction.overlay([0], {"cpu": [-3000]})
+    cycle.transaction.overlay([0], {"cpu": [1000]})
+    assert evaluated(cycle)[0] >= 0
 
 
 @pytest.mark.parametrize(("raw", "admits"), [(False, True), (True, False)])
@@ -164,23 +164,23 @@ def test_load_is_compared_with_the_capacity_of_the_overlay_unless_the_node_has_a
     world.add_node(node("a", cpu="4", annotations=annotations))
     world.report(metric("a", cpu="2000m", memory=str(GIB)))
     world.add_pod(pod("p", cpu="500m"))
-    trial = Trial(world)
-    (evaluation,) = trial.evaluations.values()
+    cycle = Evaluated(world)
+    (evaluation,) = cycle.evaluations.values()
     assert [reason.code for reason in evaluation.refusals(0)] == ["UsageExceedsThreshold"]
-    trial.transaction.overlay([0], {"cpu": [4000]})
-    assert (evaluated(trial)[0] >= 0) is admits
+    cycle.transaction.overlay([0], {"cpu": [4000]})
+    assert (evaluated(cycle)[0] >= 0) is admits
 
 
-def test_a_limit_applies_once_an_overlay_gives_the_node_the_resource() -> None:
+def test_a_limit_applies_once_an_overlay_adds_the_resource_to_the_node() -> None:
     world = World()
     use(world, thresholds(45, 95))
     world.add_node(node("a", cpu="0"))
     world.report(metric("a", cpu="2000m", memory=str(GIB)))
     world.add_pod(pod("p", cpu=None))
-    trial = Trial(world)
-    assert evaluated(trial)[0] >= 0
-    trial.transaction.overlay([0], {"cpu": [3000]})
-    (evaluation,) = trial.evaluations.values()
+    cycle = Evaluated(world)
+    assert evaluated(cycle)[0] >= 0
+    cycle.transaction.overlay([0], {"cpu": [3000]})
+    (evaluation,) = cycle.evaluations.values()
     evaluation.catch_up()
     assert [reason.code for reason in evaluation.refusals(0)] == ["UsageExceedsThreshold"]
 
@@ -192,10 +192,10 @@ def test_a_numa_node_scores_by_the_capacity_of_the_overlay_and_keeps_its_zones()
     world.observe(reported("b"))
     world.add_node(machine("b"))
     world.add_pod(bound_pod("p", 4))
-    trial = Trial(world)
-    (evaluation,) = trial.evaluations.values()
+    cycle = Evaluated(world)
+    (evaluation,) = cycle.evaluations.values()
     before = [each.plugin_scores["NodeNUMAResource"] for each in evaluation.candidates([0, 1])]
-    trial.transaction.overlay([0, 1], {"cpu": [8000, 8000]})
+    cycle.transaction.overlay([0, 1], {"cpu": [8000, 8000]})
     evaluation.catch_up()
     after = [each.plugin_scores["NodeNUMAResource"] for each in evaluation.candidates([0, 1])]
     assert after[0] == before[0], "its zones are reported apart from allocatable"
@@ -203,20 +203,20 @@ def test_a_numa_node_scores_by_the_capacity_of_the_overlay_and_keeps_its_zones()
 
 
 def test_a_scarce_resource_that_an_overlay_takes_away_no_longer_keeps_pods_off() -> None:
-    trial = Trial(random_world(Random(0), 3, 0, 20))
+    cycle = Evaluated(random_world(Random(0), 3, 0, 20))
     name, evaluation = next(
         (name, each)
-        for name, each in trial.evaluations.items()
+        for name, each in cycle.evaluations.items()
         if GPU not in each.pod_class.request and each.by[0] == -1
     )
     before = evaluation.candidates([0])[0].plugin_scores["ScarceResourceAvoidance"]
-    trial.transaction.overlay([0], {GPU: [-3]})
+    cycle.transaction.overlay([0], {GPU: [-3]})
     evaluation.catch_up()
     after = evaluation.candidates([0])[0].plugin_scores["ScarceResourceAvoidance"]
     assert before < after == 100, name
 
 
 def test_a_resource_that_nothing_has_is_an_error() -> None:
-    trial = trial_of(pod("p"), node("a"))
+    cycle = nodes_with(pod("p"), node("a"))
     with pytest.raises(UnknownResource, match=r"example\.com/x"):
-        trial.transaction.overlay([0], {"example.com/x": [1]})
+        cycle.transaction.overlay([0], {"example.com/x": [1]})
