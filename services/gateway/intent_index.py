@@ -31,6 +31,7 @@ class IntentIndex:
     Attributes:
         one_shots, desired: intents without an outcome, oldest first within a context; of desired states only the
             newest.
+        recorded_ns: instants at which the one-shot intents were recorded; an old one has no effect any more.
         superseded: desired states without an outcome that a newer one, or the placement of the pod, has replaced.
         newest: the newest desired state of each field group, from when it is read until it has ended.
         applied: the newest desired states that were written; they are written again after drift.
@@ -44,6 +45,7 @@ class IntentIndex:
 
     def __init__(self) -> None:
         self.one_shots: dict[Cause, OneShot] = {}
+        self.recorded_ns: dict[Cause, int] = {}
         self.desired: dict[Cause, DesiredState] = {}
         self.superseded: dict[Cause, DesiredState] = {}
         self.newest: dict[FieldGroup, Cause] = {}
@@ -54,13 +56,14 @@ class IntentIndex:
         self.field_groups: dict[ObjectRef, dict[FieldGroup, None]] = {}
         self.queues: dict[ObjectRef, dict[Cause, None]] = {}
 
-    def add_one_shot(self, cause: Cause, event: OneShot) -> None:
-        """Adds an intent with a one-shot effect, unless its outcome was read before."""
+    def add_one_shot(self, cause: Cause, event: OneShot, at_ns: int) -> None:
+        """Adds an intent with a one-shot effect that was recorded at an instant, unless its outcome was read before."""
         # A binding sets the condition PodScheduled itself; written after it, PodScheduled=False would be wrong.
         if isinstance(event, PodPlaced):
             self._supersede(FieldGroup(PODS.name, event.pod, cause.context, POD_SCHEDULED))
         if self.early_outcomes.pop(cause, None) is None:
             self.one_shots[cause] = event
+            self.recorded_ns[cause] = at_ns
             self._enqueue(cause, event)
 
     def add_desired(self, cause: Cause, event: DesiredState) -> None:
@@ -107,6 +110,7 @@ class IntentIndex:
             return
         self.superseded.pop(cause, None)
         self.refused.pop(cause, None)
+        self.recorded_ns.pop(cause, None)
         intent = self.one_shots.pop(cause, None) or self.desired.pop(cause, None)
         if intent is not None:
             self._dequeue(cause, intent)
@@ -158,6 +162,7 @@ class IntentIndex:
         """Returns the stored form."""
         return StoredIntents(
             one_shots=by_context(self.one_shots),
+            recorded_ns=by_context(self.recorded_ns),
             desired=by_context(self.desired),
             superseded=by_context(self.superseded),
             applied=by_context(self.applied),
@@ -169,6 +174,7 @@ class IntentIndex:
     def restore(self, stored: StoredIntents) -> None:
         """Restores what `stored` returned, and derives the rest."""
         self.one_shots, self.desired = by_cause(stored.one_shots), by_cause(stored.desired)
+        self.recorded_ns = by_cause(stored.recorded_ns)
         self.superseded = by_cause(stored.superseded)
         self.applied, self.suppressed = by_cause(stored.applied), by_cause(stored.suppressed)
         self.refused = by_cause(stored.refused)

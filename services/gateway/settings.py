@@ -27,6 +27,9 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     deadline_s: Annotated[
         float, Meta(gt=0, description="an intent that is not carried out within this time has failed")
     ] = 30
+    one_shot_max_age_s: Annotated[
+        float, Meta(gt=0, description="a binding or an eviction that was decided longer ago ends as failed")
+    ] = 3_600
     backoff_s: Annotated[
         float, Meta(gt=0, description="first pause after the server was busy; it grows with each retry")
     ] = 0.1

@@ -24,6 +24,7 @@ class StoredIntents(msgspec.Struct):
     """Stored form of the IntentIndex."""
 
     one_shots: ByContext[OneShot]
+    recorded_ns: ByContext[int]
     desired: ByContext[DesiredState]
     superseded: ByContext[DesiredState]
     applied: ByContext[FieldsDesired | ObjectDesired]

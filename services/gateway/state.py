@@ -48,7 +48,7 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 10
+    SCHEMA: ClassVar[int] = 11
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
@@ -84,7 +84,7 @@ class GatewayState:
             case ObjectDeleted(resource=resource, name=name, uid=uid):
                 self._deleted(resource, name, uid)
             case PodPlaced() | EvictionRequested() | PodUnschedulable() | FieldsDesired() | ObjectDesired():
-                self._intent(Cause(record.context, record.seq), event)
+                self._intent(Cause(record.context, record.seq), event, record.at_ns)
             case _ if record.cause and isinstance(event, OUTCOMES):
                 self.intents.add_outcome(record.cause, result_of(record), self.positions.get(record.cause.context, 0))
             case WriterStarted():
@@ -98,11 +98,11 @@ class GatewayState:
         """Forgets outcomes of intents that have left their log: see `shared.fold.BeginsLate`."""
         self.intents.forget_early_outcomes(context, seq)
 
-    def _intent(self, cause: Cause, intent: Intent) -> None:
+    def _intent(self, cause: Cause, intent: Intent, at_ns: int) -> None:
         if reason := self._refusal(cause.context, intent):
             self.intents.add_refused(cause, refused_outcome(intent, reason))
         elif isinstance(intent, OneShot):
-            self.intents.add_one_shot(cause, intent)
+            self.intents.add_one_shot(cause, intent, at_ns)
         else:
             self.intents.add_desired(cause, intent)
 

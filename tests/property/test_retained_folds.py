@@ -145,9 +145,13 @@ class Histories:
         holds = rule.holds(log.followers[name].state, log.kept(context))
         by_place = {Cause(record.context, record.seq): record for record in self.open}
         newest = next(reversed(intents.one_shots), None)
-        for cause in (*intents.superseded, *intents.desired, *intents.applied, *intents.one_shots):
+        for cause in (*intents.refused, *intents.superseded, *intents.desired, *intents.applied, *intents.one_shots):
             record = by_place.get(log.origins[cause])
-            is_over = cause in intents.superseded or (cause in intents.one_shots and cause != newest)
+            is_over = (
+                cause in intents.refused
+                or cause in intents.superseded
+                or (cause in intents.one_shots and cause != newest)
+            )
             if record is not None and (is_over or (cause.context == context and not holds(log.at(cause)))):
                 self.append("cluster", self._outcome(record.event), Cause(record.context, record.seq))
                 self.open.remove(record)

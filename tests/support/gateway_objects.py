@@ -1,5 +1,6 @@
 """Objects as the API sends them, and histories of several contexts, for the gateway's tests."""
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -101,7 +102,7 @@ class Log:
         log = self.contexts.setdefault(context, [])
         for item in drafts:
             draft = item if isinstance(item, Draft) else Draft(item)
-            log.append(RecordedEvent(context, len(log) + 1, draft.event, cause=draft.cause))
+            log.append(RecordedEvent(context, len(log) + 1, draft.event, time.time_ns(), draft.cause))
         return Cause(context, len(log))
 
     def in_order(self, contexts: Iterable[str]) -> list[RecordedEvent]:

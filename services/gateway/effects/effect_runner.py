@@ -21,6 +21,7 @@ from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.instants import SECOND
 from shared.runtime import failpoints
 from shared.runtime.rate_limit import RateLimit
 from shared.runtime.task_cancellation import cancel_and_wait
@@ -94,12 +95,23 @@ class EffectRunner:
                 # A drifted desired state has an outcome already: only the write is repeated.
                 outcome = (
                     None if cause in state.intents.applied else outcomes_from_state.outcome_from_state(state, intent)
-                )
+                ) or self._too_old(state, cause, intent)
             if outcome is None:
                 self._run_in_task(cause, intent, state)
             else:
                 self._finish(cause, intent, outcome)
         return True
+
+    def _too_old(self, state: GatewayState, cause: Cause, intent: Intent) -> Event | None:
+        """Returns the outcome of a one-shot intent that is older than its limit: no fold makes an old one due again."""
+        recorded_ns = state.intents.recorded_ns.get(cause)
+        limit_s = self._settings.one_shot_max_age_s
+        if recorded_ns is None or (age_s := (self._now_ns() - recorded_ns) / SECOND) <= limit_s:
+            return None
+        log.warning("an old intent is not carried out", extra={"intent": str(cause), "age_s": round(age_s)})
+        return outcome_events.failed(
+            intent, f"it is {age_s:.0f} s old; KOORD_GATEWAY_ONE_SHOT_MAX_AGE_S is {limit_s:.0f}"
+        )
 
     async def drain(self, timeout_s: float) -> None:
         """Waits for effects in flight, then cancels the rest: they stay due."""
