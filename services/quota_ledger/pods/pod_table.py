@@ -24,12 +24,14 @@ class PodEntry(msgspec.Struct, gc=False):
         name: namespace/name.
         started_s: seconds since the epoch, 0 before its start. Kubernetes has whole seconds; a float is smaller
             than an integer of nanoseconds.
+        since: `cluster` seq of the first observation since it was last deleted.
         observed: None for a pod that `cluster` does not show (any more).
         attached: None for a pod that counts in no quota.
     """
 
     name: str
     started_s: float = 0.0
+    since: int = 0
     observed: ObservedPod | None = None
     attached: AttachedPod | None = None
 
@@ -61,12 +63,14 @@ class PodTable:
             if entry.observed is not None:
                 yield uid, entry.observed
 
-    def observe(self, uid: str, name: str, pod: ObservedPod, started_s: float) -> None:
-        """Stores a pod's object."""
+    def observe(self, uid: str, name: str, pod: ObservedPod, started_s: float, since: int) -> None:
+        """Stores a pod's object, observed at a `cluster` seq, which counts if the pod was not observed before."""
         entry = self.entries.get(uid)
         if entry is None:
             entry = self.entries[uid] = PodEntry(name)
         before, after = entry.observed, self._shared(pod)
+        if before is None:
+            entry.since = since
         if before is not after:
             self._unindex(uid, before)
             self.by_namespace.add(after.namespace, uid)
@@ -79,7 +83,7 @@ class PodTable:
         entry = self.entries.get(uid)
         if entry is not None:
             self._unindex(uid, entry.observed)
-            entry.observed = None
+            entry.observed, entry.started_s, entry.since = None, 0.0, 0  # a pod of that uid may come back
             self._drop_empty(uid, entry)
 
     def attach(self, uid: str, name: str, pod: AttachedPod) -> None:

@@ -66,9 +66,15 @@ class PodFold(StateFields):
         return entry is not None and entry.observed is not None
 
     def _place(self, uid: str, cycle: int, seq: int) -> None:
-        # The cycle saw this pod. If it is absent although `cluster` is read that far, it was deleted, and stays so.
-        if self._is_observed(uid) or self.positions.get("cluster", 0) < self.cycle_saw:
-            self.placements[uid] = replace(self.placements.get(uid, Placement()), seq=seq, cycle=cycle)
+        # The cycle saw this pod. If it is absent although `cluster` is read that far, it was deleted; if it was first
+        # observed later, it is another pod of that uid, which came back.
+        entry, saw = self.pods.entries.get(uid), self.cycle_saw
+        if entry is not None and entry.observed is not None:
+            is_seen = not saw or entry.since <= saw
+        else:
+            is_seen = self.positions.get("cluster", 0) < saw
+        if is_seen:
+            self.placements[uid] = replace(self.placements.get(uid, Placement()), seq=seq, cycle=cycle, saw=saw)
             self._check_pod(uid)
 
     def _bind_rejected(self, uid: str, cause: Cause | None) -> None:
@@ -77,15 +83,17 @@ class PodFold(StateFields):
             self.placements[uid] = replace(placement, rejected_seq=max(placement.rejected_seq, cause.seq))
             self._check_pod(uid)
 
-    def _pod_observed(self, uid: str, pod: Pod) -> None:
+    def _pod_observed(self, uid: str, pod: Pod, seq: int) -> None:
         entry = self.pods.entries.get(uid)
         started = entry.started_s if entry is not None and entry.started_s else started_s(pod)
-        self.pods.observe(uid, pod.metadata.key, observed_of(pod), started)
+        self.pods.observe(uid, pod.metadata.key, observed_of(pod), started, seq)
         self._check_pod(uid)
 
-    def _pod_deleted(self, uid: str) -> None:
+    def _pod_deleted(self, uid: str, seq: int) -> None:
         self.pods.forget(uid)
-        self.placements.pop(uid, None)
+        placement = self.placements.pop(uid, None)
+        if placement is not None and placement.saw >= seq:  # of the pod that comes back under this uid
+            self.placements[uid] = replace(placement, rejected_seq=0)
         self._check_pod(uid)
 
     def _check_open_charges(self) -> None:

@@ -72,7 +72,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 class LedgerState(QuotaFold, PodFold):
     """A fold over `cluster`, `scheduling` and `quota`; `StateFields` lists its fields."""
 
-    SCHEMA: ClassVar[int] = 4
+    SCHEMA: ClassVar[int] = 5
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         super().__init__(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
@@ -104,7 +104,9 @@ class LedgerState(QuotaFold, PodFold):
             present_numbers=self.present_numbers,
             nodes=self.nodes,
             pods={
-                uid: (each.name, each.started_s, each.observed) for uid, each in entries if each.observed is not None
+                uid: (each.name, each.started_s, each.since, each.observed)
+                for uid, each in entries
+                if each.observed is not None
             },
             placements=self.placements,
             cycle_saw=self.cycle_saw,
@@ -120,8 +122,8 @@ class LedgerState(QuotaFold, PodFold):
         self.epoch, self.cycle = snapshot.epoch, snapshot.cycle
         self.objects, self.nodes, self.placements = snapshot.objects, snapshot.nodes, snapshot.placements
         self.object_errors, self.present_numbers = snapshot.object_errors, snapshot.present_numbers
-        for uid, (name, started_s, pod) in snapshot.pods.items():
-            self.pods.observe(uid, name, pod, started_s)
+        for uid, (name, started_s, since, pod) in snapshot.pods.items():
+            self.pods.observe(uid, name, pod, started_s, since)
         restore_into(self.projection, snapshot.projection)
         self.published.restore(snapshot.published, self.projection)
         self.profiles.restore(snapshot.profiles)
@@ -137,9 +139,9 @@ class LedgerState(QuotaFold, PodFold):
         self.profiles.apply(record.event)
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
-                self._pod_observed(uid, pod)
+                self._pod_observed(uid, pod, record.seq)
             case PodDeleted(pod_uid=uid):
-                self._pod_deleted(uid)
+                self._pod_deleted(uid, record.seq)
             case NodeObserved(node=name, object=node):
                 self._node_changed(name, node)
             case NodeDeleted(node=name):
@@ -192,7 +194,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     """The schema of a snapshot.
 
     Attributes:
-        pods: uid -> (namespace/name, started_s, the rest of its object).
+        pods: uid -> (namespace/name, started_s, since, the rest of its object).
     """
 
     positions: dict[str, int]
@@ -203,7 +205,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     object_errors: dict[str, ObjectError]
     present_numbers: dict[str, tuple[str, ...]]
     nodes: dict[str, Amounts]
-    pods: dict[str, tuple[str, float, ObservedPod]]
+    pods: dict[str, tuple[str, float, int, ObservedPod]]
     placements: dict[str, Placement]
     cycle_saw: int
     epoch: int

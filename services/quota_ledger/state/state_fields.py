@@ -26,11 +26,13 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     Attributes:
         seq, cycle: of the newest PodPlaced, or of the CycleDecided that announces it.
         rejected_seq: of the newest PodPlaced whose outcome was not a binding.
+        saw: the position in `cluster` that the cycle of that PodPlaced had read.
     """
 
     seq: int = 0
     cycle: int = 0
     rejected_seq: int = 0
+    saw: int = 0
 
 
 class StateFields:
