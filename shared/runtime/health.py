@@ -11,6 +11,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+DISK_LOW, DISK_VERY_LOW = 0.2, 0.1
+"""Free shares of the log's disk: an alarm is raised below the first, and below the second reports are dropped early."""
+
 _STARTED = time.monotonic()
 
 
@@ -23,6 +26,7 @@ class Status(msgspec.Struct, frozen=True):
         events_per_s: folded over the last seconds.
         bus: NATS is connected; without it the service polls Postgres.
         refused: the refusal of NATS, of a login or a subject; empty as it should be.
+        disk_free: free share of the log's disk, 0 to 1; None where it is not known.
         counts: counters of this service, such as silent nodes.
         up_s: since the process began.
         cpu_s: seconds of a core that it has used.
@@ -40,6 +44,7 @@ class Status(msgspec.Struct, frozen=True):
     reloads: int = 0
     rebuilt: str = ""
     refused: str = ""
+    disk_free: float | None = None
     counts: dict[str, int] = {}
     up_s: float = 0.0
     cpu_s: float = 0.0
@@ -70,6 +75,9 @@ class Metrics:
         self.bus_refused = Gauge(
             "koord_bus_refused", "1 while NATS refuses the login or has refused a subject", registry=self.registry
         )
+        self.disk_free = Gauge(
+            "koord_log_disk_free_ratio", "Free share of the log's disk; 1 where it is not known", registry=self.registry
+        )
         self.differences = Counter(
             "koord_rebuild_differences", "Rebuilds that differed from the state", registry=self.registry
         )
@@ -93,8 +101,10 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
     """Serves a service's pages on `host:port` until the runner is cleaned up."""
 
     def ready() -> tuple[bool, str]:
-        state = status().state
-        return state in {"waiting-for-lock", "leading"}, state
+        now = status()
+        low = now.disk_free is not None and now.disk_free < DISK_LOW
+        detail = f"{now.state}\ndisk of the log: {now.disk_free:.0%} free" if low else now.state
+        return now.state in {"waiting-for-lock", "leading"}, detail
 
     def text() -> bytes:
         now = status()
@@ -102,6 +112,7 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
         metrics.folded.set(now.folded)
         metrics.leading.set(now.state == "leading")
         metrics.bus_refused.set(bool(now.refused))
+        metrics.disk_free.set(1 if now.disk_free is None else now.disk_free)
         return b"".join((generate_latest(metrics.registry), *(text() for text in metrics.texts)))
 
     return await serve_pages(address, Pages(ready, text, status))

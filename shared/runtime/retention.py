@@ -17,7 +17,9 @@ from msgspec import Meta
 from shared.events import Draft
 from shared.log.carry_forward import Candidate, CarryForward, Kept, candidates, copies, kept_events
 from shared.log.database import FAILURES
+from shared.log.disk_space import free_share
 from shared.log.partition_retention import PartitionInUse, drop, expired
+from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
 from shared.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,10 +41,12 @@ class Retention(NamedTuple):
     Attributes:
         days: how long its events are kept.
         gigabytes: how much they may take on disk.
+        yields: its events are dropped early when the log's disk is nearly full.
     """
 
     days: float = 0.0
     gigabytes: float = 0.0
+    yields: bool = False
 
 
 class RetentionSettings(Settings, frozen=True, kw_only=True):
@@ -67,6 +71,7 @@ class RetentionSettings(Settings, frozen=True, kw_only=True):
         return Retention(
             own.retention_days or declared.days or for_all.retention_days or DAYS,
             own.retention_gb or declared.gigabytes or for_all.retention_gb,
+            declared.yields,
         )
 
 
@@ -74,10 +79,19 @@ async def watch_retention(runtime: "Runtime") -> None:
     """Applies retention each minute, while this replica is the writer."""
     while True:
         try:
+            await watch_disk(runtime)
             await retain(runtime)
         except FAILURES as error:  # an append that fails ends the process by itself
             log.warning("cannot apply retention", extra={"error": repr(error)})
         await asyncio.sleep(POLL_INTERVAL_S)
+
+
+async def watch_disk(runtime: "Runtime") -> None:
+    """Measures the free share of the log's disk, and warns while it is low."""
+    environment = runtime.environment
+    runtime.disk_free = free = await free_share(runtime.database, environment.disk_path, environment.disk_gb)
+    if free is not None and free < DISK_LOW:
+        log.warning("the disk of the log is nearly full", extra={"free_percent": round(100 * free)})
 
 
 async def retain(runtime: "Runtime") -> bool:
@@ -86,7 +100,9 @@ async def retain(runtime: "Runtime") -> bool:
     if rule is None:
         return False
     most_bytes = int(kept.gigabytes * GB) or None
-    partition = await expired(runtime.database, context, timedelta(days=kept.days), most_bytes)
+    is_full = kept.yields and runtime.disk_free is not None and runtime.disk_free < DISK_VERY_LOW
+    days = 0.0 if is_full else kept.days  # Postgres keeps the newest hour in any case
+    partition = await expired(runtime.database, context, timedelta(days=days), most_bytes)
     if partition is None:
         return False
     found = await candidates(runtime.log, context, partition.low - 1, partition.high - 1, rule)

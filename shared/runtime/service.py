@@ -123,6 +123,10 @@ class Environment(Settings, frozen=True, kw_only=True):
     metrics_shards: sharding.Shards = 1
     shard: Annotated[int, Meta(ge=0, description="the shard that this process writes, if its service is sharded")] = 0
     otlp_endpoint: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
+    disk_path: Annotated[str, Meta(description="a folder on the disk of the log's database, to watch its space")] = ""
+    disk_gb: Annotated[
+        float, Meta(ge=0, description="GB of that disk, where no such folder is visible; 0: unknown")
+    ] = 0
     snapshot_interval_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
     rebuild_interval_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = (
         600.0
@@ -164,6 +168,7 @@ class Runtime:
         self.phase = "starting"
         self.counts: dict[str, int] = {}  # counters of the service itself, for `/statusz`
         self.rebuilt = ""
+        self.disk_free: float | None = None  # share of the log's disk, where it is known
         self.base: datetime | None = None  # the snapshot at which the next rebuild begins
         self.compared: datetime | None = None  # the snapshot that is compared, and begins the rebuild after that
         self._rate = (time.monotonic(), 0, 0.0)
@@ -243,6 +248,7 @@ class Runtime:
             refused=self.bus.refused,
             reloads=self.follower.reloads,
             rebuilt=self.rebuilt,
+            disk_free=self.disk_free,
             counts=dict(self.counts),
         )
 

@@ -61,6 +61,7 @@ class Retaining:
         self.database = Database(url)
         self.log = LogReader(self.database)
         self.meanwhile: list[Draft] = []
+        self.disk_free: float | None = None
         own = self.service.writes
         self.follower = Follower("retaining", self.log, None, self.service.follows, service.new_state, own=own)
         self._log_writer = LogWriter(self.database, None, own, "test", self.follower.own)

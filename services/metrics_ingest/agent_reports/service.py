@@ -166,7 +166,7 @@ class Ingest:
         return windows.last_report_ns if windows else self._began_ns
 
 
-RETENTION = Retention(days=0.25, gigabytes=5.0)
+RETENTION = Retention(days=0.25, gigabytes=5.0, yields=True)
 """Old reports are of no use, so `metrics-*` is trimmed by age and size, whichever nodes there are."""
 
 

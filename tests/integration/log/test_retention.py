@@ -22,6 +22,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested
 from shared.events.log import CarriedForward, WriterStarted
+from shared.events.metrics import NodeReportsExpired
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.kube.pod import Pod, PodSpec
@@ -233,6 +234,25 @@ async def test_a_context_beyond_its_size_loses_its_oldest_partitions(opened: Dat
     assert found.table == "events_cluster_p0"
 
 
+async def test_reports_are_dropped_early_when_the_disk_is_nearly_full_and_nothing_is_appended_for_it(
+    database: str, opened: Database
+) -> None:
+    now = time.time_ns()
+    await narrow(opened, "metrics-0", ROWS)
+    one = Retaining(database, METRICS, METRICS.retention)
+    await one.start(now - 5 * 3600 * 10**9)
+    await one.append(*[NodeReportsExpired(node="n", at_ns=1)] * 120, now_ns=now - 5 * 3600 * 10**9)
+    await one.append(NodeReportsExpired(node="n", at_ns=1), now_ns=now)
+    await grow_old(opened, "metrics-0", days=1)
+    one.disk_free = 0.15
+    assert await one.retain() == 0
+    one.disk_free = 0.05
+    assert await one.retain() == 2
+    copies = await one.rows(CarriedForward)
+    assert [row.key for row in copies] == ["writer"]
+    await one.close()
+
+
 async def test_a_context_without_a_rule_is_never_cut(database: str, opened: Database) -> None:
     """A size limit for all would otherwise cut a log whose State is a sum over all of it."""
     now = time.time_ns()
@@ -257,5 +277,5 @@ def test_a_services_setting_precedes_its_declaration_which_precedes_the_common_s
 
 
 def test_reports_are_dropped_after_six_hours_or_five_gigabytes() -> None:
-    assert METRICS.retention == Retention(days=0.25, gigabytes=5.0)
+    assert METRICS.retention == Retention(days=0.25, gigabytes=5.0, yields=True)
     assert table_of("metrics-0") == "events_metrics_0"
