@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import stamina.instrumentation
 
@@ -211,14 +212,14 @@ class Gateway:
             await asyncio.sleep(self._settings.sweep_interval_s)
 
 
-async def lead(runtime: Runtime) -> None:
-    """Runs the gateway for as long as this replica writes `cluster`."""
+async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> None:
+    """Runs the gateway for as long as this replica writes `cluster`, over the API to which `connect` connects."""
     settings: GatewaySettings = runtime.settings
     # effect_runner.py and watcher.py log retries themselves, once each.
     stamina.instrumentation.set_on_retry_hooks(())
     if settings.shadow:
         log.info("shadow mode: nothing is written to the API")
-    async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s, read_only=settings.shadow) as api:
+    async with connect(settings.kubeconfig, timeout_s=settings.timeout_s, read_only=settings.shadow) as api:
         try:
             await Gateway(runtime, api).run()
         except* KoordError as failed:

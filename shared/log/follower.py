@@ -56,12 +56,13 @@ class Follower:
         new_state: Callable[[], State],
         *,
         own: str | None = None,
+        store: ServiceStore | None = None,
     ) -> None:
         self.reloads = 0
         self.repairs = 0
         self._service = service
         self._reader = reader
-        self._store = ServiceStore(reader.database, service)
+        self._store = store or ServiceStore(reader.database, service)
         self._tasks = FollowerTasks(service, self._store)
         self._bus = bus
         self._new_state = new_state

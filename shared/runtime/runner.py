@@ -41,15 +41,20 @@ def run(service: Service) -> int:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(service, settings, environment))
+            runner.run(_run(service, settings, environment))
     except KoordError as error:
         log.error(str(error), extra={"error": type(error).__name__})  # noqa: TRY400  the text says what to do
         return 1
     return 0
 
 
-async def _serve(service: Service, settings: Settings, environment: Environment) -> None:
-    runtime = Runtime(service, settings, environment)
+async def _run(service: Service, settings: Settings, environment: Environment) -> None:
+    await serve(Runtime(service, settings, environment))
+
+
+async def serve(runtime: Runtime) -> None:
+    """Follows, waits for the lock, leads, and drains; an error that cannot be handled ends it."""
+    service, environment = runtime.manifest, runtime.environment
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.drain)

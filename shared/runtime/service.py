@@ -16,19 +16,16 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Event, RecordedEvent
 from shared.fold import State
 from shared.log.carry_forward import CarryForward
-from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.projection import BeforeFold
-from shared.log.reader import LogReader
-from shared.log.service_store import ServiceStore
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
 from shared.runtime import sharding, tracing
+from shared.runtime.adapters import PRODUCTION, Adapters
 from shared.runtime.health import Metrics, Status
 from shared.runtime.manifest import Manifest
 from shared.runtime.retention import Retention, RetentionSettings
@@ -144,7 +141,9 @@ def release() -> str:
 class Runtime:
     """Interface of the runner for `lead`: the State, appends, waiting, and the clock."""
 
-    def __init__(self, declared: Service, settings: Any, environment: Environment) -> None:
+    def __init__(
+        self, declared: Service, settings: Any, environment: Environment, adapters: Adapters = PRODUCTION
+    ) -> None:
         self.manifest = declared
         self.service = service = declared.member(environment.shard, environment.metrics_shards)
         self.settings = settings
@@ -152,14 +151,14 @@ class Runtime:
         self.retention = RetentionSettings.of(declared.name, declared.retention, os.environ)
         self.draining = asyncio.Event()
         self.metrics = Metrics()
-        self.database = Database(environment.postgres, application=f"koord {service.name}")
-        self.log = LogReader(self.database)
-        self.store = ServiceStore(self.database, service.name)
-        self.bus = Bus(
+        self.database = adapters.database(environment.postgres, application=f"koord {service.name}")
+        self.log = adapters.reader(self.database)
+        self.store = adapters.store(self.database, service.name)
+        self.bus = adapters.bus(
             environment.nats, name=f"koord {service.name}", nkey=environment.nats_nkey, ca=environment.nats_ca
         )
         self.follower = Follower(
-            service.name, self.log, self.bus, service.follows, service.new_state, own=service.writes
+            service.name, self.log, self.bus, service.follows, service.new_state, own=service.writes, store=self.store
         )
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)

@@ -43,16 +43,24 @@ class WriteInShadow(KoordError):
 class KubeApi:
     """Client of one API server. Use as an async context manager."""
 
-    def __init__(self, kubeconfig: str = "", *, timeout_s: float = 10, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        kubeconfig: str = "",
+        *,
+        timeout_s: float = 10,
+        read_only: bool = False,
+        connections: Connections | None = None,
+    ) -> None:
         """Sets the address and the limits; connections are opened later.
 
         Args:
             kubeconfig: path of a kubeconfig; empty means the pod's service account.
             timeout_s: a request without its whole response after this time counts as unanswered.
             read_only: refuse every request but GET.
+            connections: used instead of the kubeconfig's.
         """
         self._read_only = read_only
-        self._connections = Connections(kubeconfig)
+        self._connections = connections or Connections(kubeconfig)
         self._timeout_s = timeout_s
         self._open = AsyncExitStack()
 
