@@ -1,5 +1,6 @@
 """`koord dev`: what a developer of Koordstream needs at a terminal."""
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -54,6 +55,30 @@ def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bo
         parts = [part for part in (running.etcd, running.apiserver, running.controllers, running.scheduler) if part]
         while not ended.wait(1):
             _expect_running(parts)
+
+
+@dev.command("simulate-faults")
+@click.option("--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="How many seeds to run.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first of them.")
+@click.option(
+    "--processes", type=click.IntRange(min=1), default=None, help="Processes side by side.  [default: as many as cores]"
+)
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Run the steps of this file instead of those that the seed draws.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def simulate_faults(*, seeds: int, seed: int, processes: int | None, plan_file: Path | None, as_json: bool) -> None:
+    """Run the whole system in one process under simulated faults, once for each seed; exit with 1 on a violation."""
+    try:
+        from cli.dev.fault_simulation.report import simulate_and_print
+    except ModuleNotFoundError as error:
+        raise KoordError(f"{error}: install the extra, `pip install 'koordstream[all]'`") from error
+    plan = plan_file.read_bytes() if plan_file else None
+    if not simulate_and_print(range(seed, seed + seeds), processes or os.cpu_count() or 1, plan, as_json=as_json):
+        raise SystemExit(1)
 
 
 def _expect_running(parts: list[Process]) -> None:

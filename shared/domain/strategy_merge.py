@@ -3,13 +3,18 @@
 Source: spec/slo-controller.md 0.4; upstream pkg/util/utils.go, MergeCfg.
 """
 
+from functools import cache
 from typing import Any, TypeVar
 
-from msgspec.structs import fields, replace
+import msgspec
+from msgspec.structs import replace
 
 from shared.kube.slo_config import Part
 
 T = TypeVar("T", bound=Part)
+
+fields = cache(msgspec.structs.fields)
+"""Resolving a type's annotations takes a millisecond."""
 
 
 def merged(old: T, new: Part) -> T:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, NamedTuple
 
@@ -130,6 +131,7 @@ class Environment(Settings, frozen=True, kw_only=True):
     )
 
 
+@cache
 def release() -> str:
     """Returns the version of this code."""
     try:

@@ -1,0 +1,145 @@
+"""Invariants of a world that has come to rest: every State is the fold of its log, and nothing is left undone."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cli.dev.fault_simulation.invariants import requested
+from cli.dev.fault_simulation.memory_log import Context
+from cli.dev.fault_simulation.replica import Replica
+from services.quota_ledger.accounting.verify import holds
+from services.quota_ledger.state.ledger_state import LedgerState
+from shared.events import Cause, RecordedEvent
+from shared.fold import State
+from shared.kube import resource_names
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.quantity import nanos
+from shared.log.codec import Codec
+from shared.runtime.rebuild import first_difference
+
+if TYPE_CHECKING:
+    from cli.dev.fault_simulation.world import World
+
+CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
+"""Kinds of pods whose node can be found by comparing requests with what is free."""
+
+
+def folded(replica: Replica, contexts: dict[str, Context]) -> State:
+    """Returns the fold of the log, from the oldest kept event to a replica's positions."""
+    runtime = replica.runtime
+    assert runtime is not None, "a running replica"
+    state = runtime.service.new_state()
+    for name, kinds in runtime.service.follows.items():
+        context, codec = contexts[name], Codec(kinds)
+        upto = runtime.follower.positions[name].seq
+        for row in context.rows:
+            if row.seq > upto:
+                break
+            if row.type in codec.declared and (event := codec.one(row.type, row.data)) is not None:
+                cause = Cause.parse(row.cause) if row.cause else None
+                state.apply(RecordedEvent(name, row.seq, event, row.at_us * 1000, cause))
+        if upto:
+            state.positions[name] = upto
+    return state
+
+
+def states(world: "World") -> Iterator[str]:
+    """Yields what is wrong with the States of the running replicas."""
+    for replica in world.replicas:
+        runtime = replica.runtime
+        if runtime is None or not replica.running or runtime.phase != "leading":
+            continue
+        expected, found = folded(replica, world.postgres.contexts).encode(), runtime.state.encode()
+        if expected != found:
+            path = first_difference(msgspec.msgpack.decode(found), msgspec.msgpack.decode(expected))
+            yield f"the State of {replica.name} differs from the fold of its log at {'/'.join(path)}"
+
+
+def undone(world: "World") -> Iterator[str]:
+    """Yields what has been left undone."""
+    for service in sorted({replica.service for replica in world.replicas}):
+        if world.leader(service) is None:
+            yield f"no replica of {service} leads"
+    for cause, uid in world.invariants.one_shots.items():
+        if cause not in world.invariants.outcomes:
+            yield f"{cause}, about {uid}, has no outcome"
+    yield from _gateway(world)
+    yield from _ledger(world)
+    yield from _waiting(world)
+
+
+def _gateway(world: "World") -> Iterator[str]:
+    """The gateway's objects are the server's, and no desired state is left."""
+    leader = world.leader("gateway")
+    if leader is None or leader.runtime is None:
+        return
+    state = leader.runtime.state
+    for resource, objects in world.api.objects.items():
+        known = {key: each.uid for key, each in state.known.get(resource, {}).items()}
+        there = {key: body["metadata"]["uid"] for key, body in objects.items()}
+        if resource == "configmaps":
+            there = {key: uid for key, uid in there.items() if key.startswith("koordinator-system/")}
+        if known != there:
+            wrong = sorted(set(known.items()) ^ set(there.items()))
+            yield f"the log's {resource} differ from the server's: {wrong[:3]}"
+    for key, body in world.api.objects["pods"].items():
+        if key in state.pods and state.pods[key].node != body["spec"].get("nodeName", ""):
+            yield f"the log has {key} on {state.pods[key].node!r}, the server on {body['spec'].get('nodeName')!r}"
+    due = {**state.intents.one_shots, **state.intents.desired, **state.intents.superseded}
+    if due:
+        yield f"intents are still due: {', '.join(map(str, sorted(due)[:3]))}"
+
+
+def _ledger(world: "World") -> Iterator[str]:
+    """The ledger balances, and charges what is bound."""
+    leader = world.leader("quota-ledger")
+    if leader is None or leader.runtime is None:
+        return
+    state: LedgerState = leader.runtime.state
+    for rule, what in holds(state.projection):
+        yield f"the ledger breaks {rule}: {what}"
+    for quota in world.api.objects[resource_names.QUOTAS].values():
+        name = quota["metadata"]["name"]
+        bound = sum(
+            requested(pod, "cpu")
+            for pod in world.invariants.live_pods()
+            if pod["spec"].get("nodeName") and pod["metadata"].get("labels", {}).get(QUOTA_NAME) == name
+        )
+        info = state.projection.trees[state.projection.tree_of.get(name, "")].quotas.get(name)
+        charged = info.used.get("cpu", 0) if info is not None else 0
+        if charged != bound // 10**6:
+            yield f"the ledger charges {charged} m of cpu to {name}, its bound pods request {bound // 10**6} m"
+
+
+def _waiting(world: "World") -> Iterator[str]:
+    """No pod waits that has a node and room in its quota."""
+    pods = world.invariants.live_pods()
+    for pod in pods:
+        if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
+            continue
+        if world.kinds.get(pod["metadata"]["name"]) not in CERTAIN_KINDS or not _has_quota(world, pod):
+            continue
+        for name, node in world.api.objects["nodes"].items():
+            there = [other for other in pods if other["spec"].get("nodeName") == name]
+            amounts = node["status"]["allocatable"]
+            if all(
+                requested(pod, kind) + sum(requested(other, kind) for other in there) <= nanos(amounts[kind])
+                for kind in ("cpu", "memory")
+            ):
+                yield f"{pod['metadata']['name']} waits, although {name} has room for it"
+                break
+
+
+def _has_quota(world: "World", pod: dict[str, object]) -> bool:
+    labels = pod["metadata"].get("labels", {})  # type: ignore[attr-defined]
+    name = labels.get(QUOTA_NAME)
+    if not name:
+        return True
+    quota = next(each for each in world.api.objects[resource_names.QUOTAS].values() if each["metadata"]["name"] == name)
+    used = sum(
+        requested(other, "cpu")
+        for other in world.invariants.live_pods()
+        if other["spec"].get("nodeName") and other["metadata"].get("labels", {}).get(QUOTA_NAME) == name
+    )
+    return used + requested(pod, "cpu") <= nanos(quota["spec"]["max"]["cpu"])

@@ -1,0 +1,229 @@
+"""The steps of a plan, carried out on a world. A step whose target does not exist does nothing."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cli.dev.fault_simulation import cluster_objects
+from cli.dev.fault_simulation.api_transport import ApiFault
+from cli.dev.fault_simulation.memory_api import Refused
+from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
+from cli.dev.fault_simulation.memory_log import KEEPALIVE_S
+from cli.dev.fault_simulation.plan import BadPlan, Step
+from shared.kube import resource_names
+
+if TYPE_CHECKING:
+    from cli.dev.fault_simulation.replica import Replica
+    from cli.dev.fault_simulation.virtual_loop import Process
+    from cli.dev.fault_simulation.world import World
+
+DELAY_S = 1.5
+
+
+def carry_out(world: "World", step: Step) -> None:
+    """Carries out one step.
+
+    Raises:
+        BadPlan: there is no such step.
+    """
+    action = STEPS.get(step.do)
+    if action is None:
+        raise BadPlan(f"there is no step {step.do!r}; there are {', '.join(sorted(STEPS))}")
+    action(world, step)
+
+
+# -- clients
+
+
+def _create_pod(world: "World", step: Step) -> None:
+    key = f"{cluster_objects.NAMESPACE}/{step.target}"
+    if key not in world.api.objects["pods"]:
+        world.api.create("pods", cluster_objects.pod(step.target, step.what, step.number))
+
+
+def _delete_pod(world: "World", step: Step) -> None:
+    try:
+        world.api.delete("pods", f"{cluster_objects.NAMESPACE}/{step.target}")
+    except Refused:
+        return
+
+
+def _request_eviction(world: "World", step: Step) -> None:
+    pod = world.api.objects["pods"].get(f"{cluster_objects.NAMESPACE}/{step.target}")
+    node = pod["spec"].get("nodeName") if pod else None
+    if pod is not None and node in world.agents:
+        agent = world.agents[node]
+        world.loop.spawn(agent.process, agent.request_eviction(pod["metadata"]["uid"]))
+
+
+def _raise_quota(world: "World", step: Step) -> None:
+    key = f"{cluster_objects.NAMESPACE}/{step.target}"
+    quota = world.api.objects[resource_names.QUOTAS][key]
+    spec = {**quota["spec"], "max": {**quota["spec"]["max"], "cpu": str(step.number)}}
+    world.api.put(resource_names.QUOTAS, key, {**quota, "spec": spec})
+
+
+def _add_node(world: "World", step: Step) -> None:
+    if step.target not in world.api.objects["nodes"]:
+        world.api.create("nodes", cluster_objects.node(step.target))
+        world.start_agent(step.target)
+
+
+# -- processes
+
+
+def _start_standby(world: "World", step: Step) -> None:
+    world.start_standby(step.target)
+
+
+def _crash(world: "World", step: Step) -> None:
+    """Crashes the replica that leads, after so many more of its callbacks."""
+    replica = world.leader(step.target)
+    if replica is not None:
+        world.crash_after(replica, step.number)
+
+
+def _stop(world: "World", step: Step) -> None:
+    replica = world.leader(step.target)
+    if replica is not None:
+        process = replica.process
+        world.loop.stop_process(process)
+        world.later(step.for_s, lambda: world.loop.continue_process(process))
+
+
+def _jump_clock(world: "World", step: Step) -> None:
+    """Sets the clock of a service's processes; its next runs have it too."""
+    for replica in world.replicas_of(step.target):
+        _set_clock(world, replica, step)
+
+
+def _set_clock(world: "World", replica: "Replica", step: Step) -> None:
+    def set_to(skew_ns: int) -> None:
+        replica.skew_ns = replica.process.skew_ns = skew_ns
+
+    set_to(step.number * 10**9)
+    world.later(step.for_s, lambda: set_to(0))
+
+
+# -- the log's server
+
+
+def _cut_log(world: "World", step: Step) -> None:
+    postgres = world.postgres
+    for process in [replica.process for replica in world.replicas_of(step.target)]:
+        postgres.cut[process] = None
+        world.later(KEEPALIVE_S, partial(_end_unreachable, world, process))
+        world.later(step.for_s, partial(postgres.cut.pop, process, None))
+
+
+def _end_unreachable(world: "World", process: "Process") -> None:
+    """Drops the sessions of a client that the server has not reached for the keepalive's time."""
+    if process in world.postgres.cut:
+        world.postgres.end_sessions_of(process)
+
+
+def _slow_log(world: "World", step: Step) -> None:
+    world.postgres.slow_s = step.rate
+
+    def end() -> None:
+        world.postgres.slow_s = 0.0
+
+    world.later(step.for_s, end)
+
+
+def _restart_log(world: "World", step: Step) -> None:
+    world.postgres.up = False
+    world.postgres.restart()
+
+    def end() -> None:
+        world.postgres.up = True
+
+    world.later(step.for_s, end)
+
+
+# -- the bus
+
+
+def _cut_bus(world: "World", step: Step) -> None:
+    broker = world.broker
+    for process in [replica.process for replica in world.replicas_of(step.target)]:
+        for cut in [broker.deaf] * (step.what != "mute") + [broker.mute] * (step.what != "deaf"):
+            cut[process] = None
+            world.later(step.for_s, partial(cut.pop, process, None))
+
+
+def _restart_bus(world: "World", step: Step) -> None:
+    world.broker.up = False
+
+    def end() -> None:
+        world.broker.up = True
+
+    world.later(step.for_s, end)
+
+
+def _messages(world: "World", step: Step) -> None:
+    world.broker.faults = Faults(
+        lost=step.rate * (step.what == "lost"),
+        doubled=step.rate * (step.what == "doubled"),
+        delayed=step.rate * (step.what == "delayed"),
+        delay_s=DELAY_S,
+    )
+
+    def end() -> None:
+        world.broker.faults = NO_FAULTS
+
+    world.later(step.for_s, end)
+
+
+# -- the Kubernetes API
+
+
+def _api(world: "World", step: Step) -> None:
+    fault = ApiFault(step.what, step.rate)
+    world.transport.faults[fault] = None
+    world.later(step.for_s, lambda: world.transport.faults.pop(fault, None))
+
+
+def _cut_api(world: "World", step: Step) -> None:
+    for process in [replica.process for replica in world.replicas_of("gateway")]:
+        world.transport.cut[process] = None
+        world.later(step.for_s, partial(world.transport.cut.pop, process, None))
+
+
+def _lag_watches(world: "World", step: Step) -> None:
+    world.api.watch_lag_s = step.rate
+
+    def end() -> None:
+        world.api.watch_lag_s = 0.0
+
+    world.later(step.for_s, end)
+
+
+def _expire_watches(world: "World", _step: Step) -> None:
+    world.api.compact()
+    world.transport.expire_tokens()
+    world.api.cut_watches()
+
+
+STEPS: Mapping[str, Callable[["World", Step], None]] = {
+    "create-pod": _create_pod,
+    "delete-pod": _delete_pod,
+    "request-eviction": _request_eviction,
+    "raise-quota": _raise_quota,
+    "add-node": _add_node,
+    "start-standby": _start_standby,
+    "crash": _crash,
+    "stop": _stop,
+    "jump-clock": _jump_clock,
+    "cut-log": _cut_log,
+    "slow-log": _slow_log,
+    "restart-log": _restart_log,
+    "cut-bus": _cut_bus,
+    "restart-bus": _restart_bus,
+    "messages": _messages,
+    "api": _api,
+    "cut-api": _cut_api,
+    "lag-watches": _lag_watches,
+    "expire-watches": _expire_watches,
+}
+"""Name -> what it does."""

@@ -1,0 +1,174 @@
+"""Invariants that are checked as things happen: at each write of the API server and each append to a log.
+
+They compare with what the simulation knows for certain, the objects of the server and the rows of the log, never with
+what a service believes. `at_rest.py` has those that hold once all faults have ended.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cli.dev.fault_simulation.memory_api import ApiServer, Body
+from cli.dev.fault_simulation.memory_log import Row
+from shared.domain.cpu_set import parse_cpus
+from shared.events.cluster import (
+    BindFailed,
+    BindRejected,
+    EvictionFailed,
+    EvictionRejected,
+    PodBound,
+    PodEvicted,
+)
+from shared.events.intents import EvictionRequested
+from shared.events.scheduling import PodPlaced
+from shared.kube import resource_names
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.quantity import nanos
+
+STATUS = "scheduling.koordinator.sh/resource-status"
+ENDED = ("Succeeded", "Failed")
+
+_PLACED = PodPlaced.type_name()
+_EVICTION = EvictionRequested.type_name()
+_BOUND = PodBound.type_name()
+_REFUSED = frozenset(kind.type_name() for kind in (BindRejected, BindFailed))
+_ONE_SHOT_OUTCOMES = frozenset(
+    kind.type_name() for kind in (PodBound, BindRejected, BindFailed, PodEvicted, EvictionRejected, EvictionFailed)
+)
+
+
+class _Named(msgspec.Struct):
+    pod_uid: str = ""
+    node: str = ""
+
+
+class Invariants:
+    """What has happened so far, as far as the invariants need it.
+
+    Attributes:
+        one_shots: cause -> uid, of intents with a one-shot effect.
+        outcomes: cause -> the type of its outcome.
+    """
+
+    def __init__(self, api: ApiServer, report: Callable[[str], None]) -> None:
+        self.one_shots: dict[str, str] = {}
+        self.outcomes: dict[str, str] = {}
+        self._api = api
+        self._report = report
+        self._bound: dict[str, str] = {}  # uid -> node, by the server
+        self._placed: dict[str, str] = {}  # uid -> cause of its newest placement
+        self._nodes: dict[str, str] = {}  # cause of a placement -> its node
+        self._evictions: dict[str, None] = {}  # uids whose eviction a log requests
+
+    # -- the log
+
+    def appended(self, context: str, rows: list[Row]) -> None:
+        """Checks the rows of a commit."""
+        for row in rows:
+            cause = f"{context}/{row.seq}"
+            if row.type == _PLACED:
+                self._check_placement(cause, msgspec.json.decode(row.data, type=_Named))
+            elif row.type == _EVICTION:
+                uid = msgspec.json.decode(row.data, type=_Named).pod_uid
+                self.one_shots[cause] = uid
+                self._evictions[uid] = None
+            elif row.type in _ONE_SHOT_OUTCOMES:
+                self._check_outcome(cause, row)
+
+    def _check_placement(self, cause: str, placed: _Named) -> None:
+        before = self._placed.get(placed.pod_uid)
+        if before is not None and self.outcomes.get(before) not in _REFUSED:
+            self._report(f"{cause} places {placed.pod_uid}, whose placement {before} was not refused")
+        self._placed[placed.pod_uid] = cause
+        self._nodes[cause] = placed.node
+        self.one_shots[cause] = placed.pod_uid
+
+    def _check_outcome(self, at: str, row: Row) -> None:
+        if row.cause is None or row.cause not in self.one_shots:
+            self._report(f"{at} is the outcome of {row.cause}, which is no intent")
+            return
+        if (first := self.outcomes.setdefault(row.cause, row.type)) and first is not row.type:
+            self._report(f"{at}: {row.cause} has a second outcome, {row.type} after {first}")
+        if row.type == _BOUND:
+            bound = msgspec.json.decode(row.data, type=_Named)
+            if self._bound.get(bound.pod_uid) != bound.node:
+                self._report(f"{at} says bound to {bound.node}; {bound.pod_uid} is on {self._bound.get(bound.pod_uid)}")
+        elif row.type in _REFUSED and self._bound.get(self.one_shots[row.cause]) == self._nodes.get(row.cause):
+            self._report(f"{at} says {row.type} of {row.cause}, whose pod is bound to that node")
+
+    # -- the API server
+
+    def changed(self, resource: str, key: str, before: Body | None, after: Body | None) -> None:
+        """Checks a change of an object."""
+        if resource != "pods" or after is None:
+            return
+        uid, node = after["metadata"]["uid"], after["spec"].get("nodeName")
+        if node and (before is None or not before["spec"].get("nodeName")):
+            self._check_binding(key, uid, node)
+
+    def _check_binding(self, key: str, uid: str, node: str) -> None:
+        if self._bound.setdefault(uid, node) != node:
+            self._report(f"{key} is bound to {node} and to {self._bound[uid]}")
+        if uid not in self._placed:
+            self._report(f"{key} is bound, and no log places {uid}")
+        self._check_node(node)
+        quota = self._api.objects["pods"][key]["metadata"].get("labels", {}).get(QUOTA_NAME)
+        if quota:
+            self._check_quota(quota)
+
+    def _check_node(self, name: str) -> None:
+        node = self._api.objects["nodes"].get(name)
+        if node is None:
+            return
+        pods = [pod for pod in self.live_pods() if pod["spec"].get("nodeName") == name]
+        allocatable = node["status"]["allocatable"]
+        for kind in ("cpu", "memory"):
+            used = sum(requested(pod, kind) for pod in pods)
+            if used > nanos(allocatable[kind]):
+                self._report(f"{name} has {allocatable[kind]} of {kind}, its pods request {used / 1e9:g}")
+        if len(pods) > int(allocatable["pods"]):
+            self._report(f"{name} has {len(pods)} pods")
+        taken: dict[int, str] = {}
+        for pod in pods:
+            for cpu in _cpus(pod):
+                other = taken.setdefault(cpu, pod["metadata"]["name"])
+                if other != pod["metadata"]["name"]:
+                    self._report(f"{name}: CPU {cpu} belongs to {other} and {pod['metadata']['name']}")
+
+    def _check_quota(self, name: str) -> None:
+        quota = next(
+            each for each in self._api.objects[resource_names.QUOTAS].values() if each["metadata"]["name"] == name
+        )
+        used = sum(
+            requested(pod, "cpu")
+            for pod in self.live_pods()
+            if pod["spec"].get("nodeName") and pod["metadata"].get("labels", {}).get(QUOTA_NAME) == name
+        )
+        limit = quota["spec"]["max"]["cpu"]
+        if used > nanos(limit):
+            self._report(f"quota {name} has a max of {limit} cores, its bound pods request {used / 1e9:g}")
+
+    def evicted(self, key: str, uid: str) -> None:
+        """Checks an eviction that the server has accepted."""
+        if uid not in self._evictions:
+            self._report(f"{key} is evicted, and no log requests the eviction of {uid}")
+
+    def live_pods(self) -> list[Body]:
+        """Returns the server's pods that have not ended."""
+        return [pod for pod in self._api.objects["pods"].values() if pod["status"].get("phase") not in ENDED]
+
+
+def requested(pod: Body, kind: str) -> int:
+    """Returns a pod's request in nanos."""
+    return sum(
+        nanos(container["resources"]["requests"].get(kind, "0"))
+        for container in pod["spec"]["containers"]
+        if container.get("resources")
+    )
+
+
+def _cpus(pod: Body) -> Any:
+    text = pod["metadata"].get("annotations", {}).get(STATUS)
+    found = msgspec.json.decode(text).get("cpuset", "") if text else ""
+    return sorted(parse_cpus(found))

@@ -1,0 +1,129 @@
+"""The plan of a world: what its clients do and which faults happen, as data that a seed draws and a shrink shortens."""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from cli.dev.fault_simulation.cluster_objects import KINDS, QUOTAS
+from cli.dev.fault_simulation.replica import SERVICES
+from shared.errors import KoordError
+
+FAULTS_END_S = 14.0
+"""After this no new fault begins; each one that is in force ends within the time that it names."""
+
+ENDS_S = 30.0
+"""By then every world has come to rest."""
+
+LONGEST_FAULT_S = 5.0
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step.
+
+    Attributes:
+        at_s: seconds after the world's begin.
+        do: a name of `faults.STEPS`.
+        target: the service, pod or quota that is meant.
+        what: the kind of pod, message fault or API fault.
+        number: cores, or callbacks that run before a crash.
+        for_s: how long a fault is in force.
+        rate: the probability of a fault that is drawn for each message or request.
+    """
+
+    at_s: float
+    do: str
+    target: str = ""
+    what: str = ""
+    number: int = 0
+    for_s: float = 0.0
+    rate: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [self.target, self.what, str(self.number or ""), f"for {self.for_s:g} s" if self.for_s else ""]
+        rate = f"rate {self.rate:g}" if self.rate else ""
+        return f"{self.at_s:7.3f} s  {self.do} {' '.join(filter(None, [*parts, rate]))}"
+
+
+Plan = tuple[Step, ...]
+
+
+class BadPlan(KoordError):
+    """A plan that cannot be read."""
+
+
+def encode(plan: Plan) -> str:
+    """Returns a plan as JSON."""
+    return msgspec.json.encode(plan).decode()
+
+
+def decode(text: str | bytes) -> Plan:
+    """Reads a plan.
+
+    Raises:
+        BadPlan: the text is none.
+    """
+    try:
+        return msgspec.json.decode(text, type=Plan)
+    except msgspec.DecodeError as error:
+        raise BadPlan(
+            f"the plan cannot be read: {error}; give the JSON that `koord dev simulate-faults` prints"
+        ) from error
+
+
+def drawn(seed: int) -> Plan:
+    """Draws the plan of a seed."""
+    draw = random.Random(f"plan of {seed}")  # noqa: S311
+    steps = [*_workload(draw), *_faults(draw)]
+    return tuple(sorted(steps, key=lambda step: step.at_s))
+
+
+def _instant(draw: random.Random, begins_s: float = 0.0) -> float:
+    return round(begins_s + draw.random() * (FAULTS_END_S - begins_s), 3)
+
+
+def _workload(draw: random.Random) -> list[Step]:
+    steps = []
+    for number in range(draw.randint(6, 12)):
+        kind, at_s = draw.choice(KINDS), _instant(draw)
+        name = f"pod-{number}"
+        steps.append(Step(at_s, "create-pod", name, kind, draw.randint(1, 3)))
+        if draw.random() < 0.35:
+            gone_s = _instant(draw, at_s)
+            steps.append(Step(gone_s, draw.choice(("delete-pod", "request-eviction")), name))
+            if draw.random() < 0.4:
+                steps.append(Step(_instant(draw, gone_s), "create-pod", name, kind, draw.randint(1, 3)))
+    if draw.random() < 0.4:
+        steps.append(Step(_instant(draw), "raise-quota", draw.choice(tuple(QUOTAS)), number=draw.randint(7, 9)))
+    if draw.random() < 0.3:
+        steps.append(Step(_instant(draw), "add-node", "node-3"))
+    return steps
+
+
+def _faults(draw: random.Random) -> list[Step]:
+    steps = [Step(0.0, "start-standby", draw.choice(SERVICES))] if draw.random() < 0.25 else []
+    return steps + [_fault(draw) for _ in range(draw.choice((1, 2, 3, 4, 6, 8)))]
+
+
+def _fault(draw: random.Random) -> Step:
+    at_s, for_s = _instant(draw, 0.2), round(0.2 + draw.random() ** 2 * (LONGEST_FAULT_S - 0.2), 3)
+    service, rate = draw.choice(SERVICES), round(0.1 + draw.random() * 0.7, 2)
+    kinds: Sequence[Step] = (
+        Step(at_s, "crash", service, number=draw.randint(0, 60)),
+        Step(at_s, "crash", service, number=draw.randint(0, 60)),
+        Step(at_s, "stop", service, for_s=for_s),
+        Step(at_s, "jump-clock", service, number=draw.randint(-600, 600), for_s=for_s),
+        Step(at_s, "cut-log", service, for_s=for_s),
+        Step(at_s, "slow-log", for_s=for_s, rate=round(draw.random() * 0.3, 3)),
+        Step(at_s, "restart-log", for_s=round(draw.random() * 2, 3)),
+        Step(at_s, "cut-bus", service, draw.choice(("both", "deaf", "mute")), for_s=for_s),
+        Step(at_s, "restart-bus", for_s=for_s),
+        Step(at_s, "messages", what=draw.choice(("lost", "doubled", "delayed")), for_s=for_s, rate=rate),
+        Step(at_s, "messages", what=draw.choice(("lost", "doubled", "delayed")), for_s=for_s, rate=rate),
+        Step(at_s, "api", what=draw.choice(("409", "429", "500", "503", "504", "cut", "hang")), for_s=for_s, rate=rate),
+        Step(at_s, "api", what=draw.choice(("409", "429", "500", "503", "504", "cut", "hang")), for_s=for_s, rate=rate),
+        Step(at_s, "cut-api", for_s=for_s),
+        Step(at_s, "lag-watches", for_s=for_s, rate=round(draw.random() * 2, 3)),
+        Step(at_s, "expire-watches"),
+    )
+    return draw.choice(kinds)

@@ -1,0 +1,85 @@
+"""What the simulation replaces of the system around the services, for as long as a world runs: clocks, the garbage
+collector's switches, child processes, and logging.
+
+Everything else of the services is the code that production runs.
+"""
+
+import asyncio
+import gc
+import logging
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from cli.dev.fault_simulation import retention_adapter
+from cli.dev.fault_simulation.memory_log import BEGINS_US
+from cli.dev.fault_simulation.virtual_loop import PROCESS, VirtualLoop
+from shared.fold import State
+from shared.runtime import retention, runner, service
+
+_FIELDS = cache(msgspec.structs.fields)
+"""Settings are read at each start of a service."""
+
+
+async def _pack(state: State) -> tuple[bytes, bytes]:
+    """Encodes a State without a child process."""
+    encoded = state.encode()
+    return sha256(encoded).digest(), encoded
+
+
+async def _no_rebuilds(_runtime: Any) -> None:
+    """Stands for the rebuild in a child process: the invariants compare every State with the fold of its log."""
+    await asyncio.get_running_loop().create_future()
+
+
+def _clocks(loop: VirtualLoop) -> dict[str, Callable[[], Any]]:
+    begins_ns = BEGINS_US * 1000
+
+    def time_ns() -> int:
+        process = PROCESS.get(loop.outside)
+        return begins_ns + int(loop.time() * 1e9) + process.skew_ns
+
+    return {
+        "time_ns": time_ns,
+        "time": lambda: time_ns() / 1e9,
+        "monotonic": loop.time,
+        "monotonic_ns": lambda: int(loop.time() * 1e9),
+        "perf_counter": loop.time,
+    }
+
+
+def _nothing(*_: Any) -> int:
+    return 0
+
+
+@contextmanager
+def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
+    """Replaces them while a world runs. The real clock is back while its results are evaluated."""
+    state = random.getstate()
+    logged = logging.root.manager.disable
+    hook = sys.unraisablehook
+    with (
+        patch.multiple(time, **_clocks(loop)),  # type: ignore[call-overload]
+        patch.multiple(gc, freeze=_nothing, collect=_nothing, enable=_nothing, disable=_nothing),
+        patch.object(msgspec.structs, "fields", _FIELDS),
+        patch.object(service, "pack_in_child", _pack),
+        patch.object(runner, "watch_rebuilds", _no_rebuilds),
+        patch.multiple(retention, expired=retention_adapter.expired, drop=retention_adapter.drop),
+    ):
+        random.seed(seed)  # jitter of shells
+        logging.disable(logging.CRITICAL)
+        sys.unraisablehook = lambda _: None  # coroutines of processes that were killed
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            logging.disable(logged)
+            sys.unraisablehook = hook

@@ -1,0 +1,195 @@
+"""One world: the server processes in memory, replicas of all services, agents, and a plan of what happens to them."""
+
+import asyncio
+import gc
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from typing import NamedTuple
+
+from cli.dev.fault_simulation import at_rest, cluster_objects, faults
+from cli.dev.fault_simulation.api_transport import ApiTransport
+from cli.dev.fault_simulation.invariants import Invariants
+from cli.dev.fault_simulation.memory_api import ApiServer
+from cli.dev.fault_simulation.memory_bus import Broker
+from cli.dev.fault_simulation.memory_log import MemoryPostgres
+from cli.dev.fault_simulation.node_agents import NodeAgent
+from cli.dev.fault_simulation.plan import ENDS_S, Plan
+from cli.dev.fault_simulation.replica import SERVICES, Outside, Replica
+from cli.dev.fault_simulation.substitutions import substituted
+from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
+from cli.service_list import contexts
+from shared.log.position import UNKNOWN
+
+PARTITION_ROWS = 1000
+MOST_VIOLATIONS = 20
+
+
+class Outcome(NamedTuple):
+    """What came of a world.
+
+    Attributes:
+        violations: broken invariants, in the order in which they were found.
+        steps: callbacks that ran.
+        digest: of the whole history: equal for two runs of the same seed and plan.
+    """
+
+    violations: tuple[str, ...]
+    steps: int
+    digest: str
+
+
+class World:
+    """The world while it runs."""
+
+    def __init__(self, seed: int) -> None:
+        self.loop = VirtualLoop(seed, self._after_step)  # type: ignore[abstract]  # what a world does not use
+        self.postgres = MemoryPostgres(seed + 1, dict.fromkeys(contexts(1), PARTITION_ROWS))
+        self.broker = Broker(seed + 2)
+        self.api = ApiServer(seed + 3, lambda: time.time_ns())  # noqa: PLW0108  the clock is replaced later
+        self.transport = ApiTransport(self.api, seed + 4)
+        self.invariants = Invariants(self.api, self.report)
+        self.agents: dict[str, NodeAgent] = {}
+        self.kinds: dict[str, str] = {}
+        self.violations: list[str] = []
+        self.replicas: list[Replica] = []
+        self._random = random.Random(seed + 5)  # noqa: S311
+        self._crashes: dict[Process, tuple[Replica, int]] = {}
+        self._outside = Outside(self.loop, self.postgres, self.broker, self.transport, self.report)
+        self.postgres.appended = self.invariants.appended
+        self.api.changed = self.invariants.changed
+        self.api.evicted = self.invariants.evicted
+
+    def report(self, text: str) -> None:
+        """Records a broken invariant."""
+        if len(self.violations) < MOST_VIOLATIONS:
+            self.violations.append(f"{self.loop.time():.3f} s: {text}")
+
+    # -- what steps use
+
+    def later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        """Calls back after a while, whichever processes live then."""
+        self.loop.call_later(delay_s, callback, context=self.loop.outside.context)
+
+    def replicas_of(self, service: str) -> list[Replica]:
+        """Returns the replicas of a service."""
+        return [replica for replica in self.replicas if replica.service == service]
+
+    def leader(self, service: str) -> Replica | None:
+        """Returns the replica that leads; the first one that runs if none does not yet; None without any."""
+        running = [replica for replica in self.replicas_of(service) if replica.running]
+        leading = [replica for replica in running if replica.runtime and replica.runtime.phase == "leading"]
+        return next(iter((*leading, *running)), None)
+
+    def start_standby(self, service: str) -> None:
+        """Starts a second replica."""
+        replica = Replica(self._outside, service, len(self.replicas_of(service)), self._restart_s)
+        self.replicas.append(replica)
+        replica.start()
+
+    def start_agent(self, node: str) -> None:
+        """Starts a node's agent."""
+        agent = self.agents[node] = NodeAgent(self.broker, node, self._random.random() * 3)
+        self.loop.spawn(agent.process, agent.run())
+
+    def crash_after(self, replica: Replica, callbacks: int) -> None:
+        """Crashes a replica after so many more of its callbacks."""
+        self._crashes[replica.process] = (replica, callbacks)
+
+    # -- running
+
+    def run(self, plan: Plan) -> None:
+        """Runs the plan until the world has come to rest, and checks it then."""
+        outside = self.loop.outside
+        with self.loop.current():
+            outside.context.run(self._begin, plan)
+        self.loop.run_until(ENDS_S)
+        for text in (*at_rest.states(self), *at_rest.undone(self)):
+            self.report(text)
+
+    def _begin(self, plan: Plan) -> None:
+        for resource, body in cluster_objects.initial():
+            self.api.create(resource, body)
+        for service in SERVICES:
+            replica = Replica(self._outside, service, 0, self._restart_s)
+            self.replicas.append(replica)
+            self.later(self._random.random() * 0.2, replica.start)
+        for name in self.api.objects["nodes"]:
+            self.start_agent(name)
+        for step in plan:
+            if step.do == "create-pod":
+                self.kinds[step.target] = step.what
+            self.later(step.at_s, partial(faults.carry_out, self, step))
+
+    def _restart_s(self) -> float:
+        return 0.3 + self._random.random()
+
+    def _after_step(self, process: Process) -> None:
+        """Compares the beliefs of the process with the log, and crashes it if a step of the plan wants it here."""
+        if process.owner is not None:
+            self._check_beliefs(process.owner)
+        if self._crashes and process in self._crashes:
+            replica, left = self._crashes[process]
+            if left > 0:
+                self._crashes[process] = (replica, left - 1)
+            else:
+                del self._crashes[process]
+                if replica.process is process:
+                    replica.crash()
+
+    def _check_beliefs(self, replica: Replica) -> None:
+        """Checks that what a replica has folded is in the log."""
+        if replica.runtime is None:
+            return
+        checked = replica.believed
+        for name, position in replica.runtime.follower.positions.items():
+            if checked.get(name) is position:
+                continue
+            checked[name] = position
+            if position.digest not in (UNKNOWN, self.postgres.contexts[name].digest_at(position.seq)):
+                self.report(f"{replica.name} has folded {name}/{position.seq}, which the log does not hold")
+
+    def outcome(self) -> Outcome:
+        """Returns what came of it."""
+        history = sha256()
+        for name, context in sorted(self.postgres.contexts.items()):
+            history.update(f"{name} {context.first} {context.head.seq}".encode() + context.head.digest)
+        history.update(f"{self.loop.steps} {self.api.version}".encode())
+        return Outcome(tuple(self.violations), self.loop.steps, history.hexdigest())
+
+    def dispose(self) -> None:
+        """Lets the tasks of all processes go."""
+        self.loop.dispose()
+
+
+def simulate(seed: int, plan: Plan) -> Outcome:
+    """Runs one world."""
+    loop_of_caller = asyncio._get_running_loop()  # noqa: SLF001
+    assert loop_of_caller is None, "a world has a loop of its own"
+    world = World(seed)
+    with substituted(world.loop, seed):
+        try:
+            world.run(plan)
+        except Exception as error:  # noqa: BLE001  a callback that raises is a fault of the service
+            world.report(f"a callback raised {error!r}")
+        outcome = world.outcome()
+        world.dispose()
+    return outcome
+
+
+def settle_memory() -> None:
+    """Frees what ended worlds have left. Their suspended coroutines are closed by this, and what they do then is of no
+    interest.
+    """
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never awaited
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
