@@ -1,17 +1,19 @@
 """Invariants of a world that has come to rest: every State is the fold of its log, and nothing is left undone."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cli.dev.fault_simulation import what_holds
 from cli.dev.fault_simulation.invariants import requested
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.replica import Replica
 from services.quota_ledger.accounting.verify import holds
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Cause, RecordedEvent
-from shared.fold import State
+from shared.events.log import CarriedForward
+from shared.fold import BeginsLate, State
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.quantity import nanos
@@ -20,6 +22,8 @@ from shared.runtime.rebuild import first_difference
 
 if TYPE_CHECKING:
     from cli.dev.fault_simulation.world import World
+
+_COPY = CarriedForward.type_name()
 
 CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
 """Kinds of pods whose node can be found by comparing requests with what is free."""
@@ -33,15 +37,30 @@ def folded(replica: Replica, contexts: dict[str, Context]) -> State:
     for name, kinds in runtime.service.follows.items():
         context, codec = contexts[name], Codec(kinds)
         upto = runtime.follower.positions[name].seq
-        for row in context.rows:
-            if row.seq > upto:
-                break
-            if row.type in codec.declared and (event := codec.one(row.type, row.data)) is not None:
-                cause = Cause.parse(row.cause) if row.cause else None
-                state.apply(RecordedEvent(name, row.seq, event, row.at_us * 1000, cause))
+        for record in (*_copies(context, codec), *_records(context, codec, upto)):
+            state.apply(record)
         if upto:
             state.positions[name] = upto
+        if context.first > 1 and isinstance(state, BeginsLate):
+            state.history_begins(name, context.first - 1)
     return state
+
+
+def _copies(context: Context, codec: Codec) -> list[RecordedEvent]:
+    """Returns what was carried forward, with which a fold from the oldest kept event begins."""
+    rows = [row for row in context.rows if row.type == _COPY]
+    found = [codec.original(msgspec.json.decode(row.data, type=CarriedForward)) for row in rows]
+    first = {record.seq: record for record in found if record is not None and record.seq < context.first}
+    return [first[seq] for seq in sorted(first)]
+
+
+def _records(context: Context, codec: Codec, upto: int) -> Iterator[RecordedEvent]:
+    for row in context.rows:
+        if row.seq > upto:
+            return
+        if row.type in codec.declared and (event := codec.one(row.type, row.data)) is not None:
+            cause = Cause.parse(row.cause) if row.cause else None
+            yield RecordedEvent(context.name, row.seq, event, row.at_us * 1000, cause)
 
 
 def states(world: "World") -> Iterator[str]:
@@ -50,10 +69,22 @@ def states(world: "World") -> Iterator[str]:
         runtime = replica.runtime
         if runtime is None or not replica.running or runtime.phase != "leading":
             continue
-        expected, found = folded(replica, world.postgres.contexts).encode(), runtime.state.encode()
-        if expected != found:
-            path = first_difference(msgspec.msgpack.decode(found), msgspec.msgpack.decode(expected))
-            yield f"the State of {replica.name} differs from the fold of its log at {'/'.join(path)}"
+        expected, found = folded(replica, world.postgres.contexts), runtime.state
+        is_cut = any(world.postgres.contexts[name].first > 1 for name in runtime.service.follows)
+        path = what_holds.difference(replica.service, found, expected) if is_cut else _difference(found, expected)
+        if path is not None:
+            yield f"the State of {replica.name} differs from the fold of its log at {path}"
+
+
+def _difference(found: State, expected: State) -> str | None:
+    ours, folded_anew = found.encode(), expected.encode()
+    if ours == folded_anew:
+        return None
+    return "/".join(first_difference(_decoded(ours), _decoded(folded_anew)))
+
+
+def _decoded(data: bytes) -> Any:
+    return msgspec.json.decode(data) if data.startswith(b"{") else msgspec.msgpack.decode(data, strict=False)
 
 
 def undone(world: "World") -> Iterator[str]:

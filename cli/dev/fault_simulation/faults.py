@@ -108,6 +108,13 @@ def _set_clock(world: "World", replica: "Replica", step: Step) -> None:
 # -- the log's server
 
 
+def _retain(world: "World", step: Step) -> None:
+    """Lets a service keep its events for a short time only."""
+    world.kept_s[step.target] = step.rate
+    for replica in world.replicas_of(step.target):
+        replica.set_retention()
+
+
 def _cut_log(world: "World", step: Step) -> None:
     postgres = world.postgres
     for process in [replica.process for replica in world.replicas_of(step.target)]:
@@ -218,6 +225,7 @@ STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "cut-log": _cut_log,
     "slow-log": _slow_log,
     "restart-log": _restart_log,
+    "retain": _retain,
     "cut-bus": _cut_bus,
     "restart-bus": _restart_bus,
     "messages": _messages,

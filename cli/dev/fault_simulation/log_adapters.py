@@ -14,11 +14,13 @@ import msgspec
 
 from cli.dev.fault_simulation import memory_log
 from cli.dev.fault_simulation.memory_log import MemoryPostgres, Session
+from shared.events.log import CarriedForward
 from shared.log.database import Database
 from shared.log.position import UNKNOWN, Position
 from shared.log.reader import LogReader, Row
 from shared.log.service_store import KEPT_SNAPSHOTS, NewerState, ServiceStore, Snapshot, UnreadableByFollowers
 
+_COPY = CarriedForward.type_name()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TABLE = re.compile(r"events_([a-z0-9_]+)")
 
@@ -168,6 +170,10 @@ class MemoryReader(LogReader):
         if first == 1 or not self._of(context).rows:
             return Position()
         return Position(first - 1, UNKNOWN) if first % self._of(context).partition_rows == 0 else None
+
+    async def _copies(self, context: str, after: int) -> list[tuple[int, bytes]]:
+        rows = await self.database.query(lambda: list(self._of(context).rows))
+        return [(row.seq, row.data) for row in rows if row.seq > after and row.type == _COPY]
 
     async def last_seen(self, context: str) -> dict[str, int]:
         """Returns the positions that the last append of a context rested on."""

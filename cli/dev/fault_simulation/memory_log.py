@@ -67,6 +67,7 @@ class Context:
         self.rows: list[Row] = []
         self.first = 1  # seq of rows[0]
         self.room = 0  # the first seq without a partition
+        self.full_us: dict[int, int] = {}  # first seq of a partition -> when the server found it full
         self.holder: Session | None = None
         self.waiting: deque[tuple[Session, asyncio.Future[None]]] = deque()
 
@@ -98,6 +99,8 @@ class MemoryPostgres:
 
     Attributes:
         appended: called with a context's name and the rows of each commit.
+        dropped: called with a context's name, and the world's time at which the last event of a partition that is
+            dropped was committed.
         up: False while it restarts; no statement is executed then.
         cut: processes that cannot reach it.
         slow_s: added to the time of each statement.
@@ -108,12 +111,14 @@ class MemoryPostgres:
         self.contexts = {name: Context(name, rows) for name, rows in partitions.items()}
         self.tables: dict[str, dict[Any, Any]] = {"snapshots": {}, "parked": {}, "skips": {}, "followers": {}}
         self.appended: Callable[[str, list[Row]], None] = lambda _context, _rows: None
+        self.dropped: Callable[[str, float], None] = lambda _context, _committed_s: None
         self.up = True
         self.cut: dict[Process, None] = {}
         self.slow_s = 0.0
         self.skew_us = 0
         self._random = random.Random(seed)  # noqa: S311
         self._sessions: dict[Session, None] = {}
+        self._committed_s: dict[tuple[str, int], float] = {}
 
     def clock_us(self) -> int:
         """Reads the server's wall clock."""
@@ -234,6 +239,8 @@ class MemoryPostgres:
         if rows[-1].seq >= context.room:
             raise OSError(f"{name}: no partition for {rows[-1].seq}")
         context.rows += rows
+        now_s = asyncio.get_running_loop().time()
+        self._committed_s.update(dict.fromkeys(((name, row.seq) for row in rows), now_s))
         self.appended(name, rows)
 
     def page(self, name: str, after: int, upto: int, declared: list[str], skipped: list[int]) -> tuple[Any, ...]:
@@ -254,9 +261,18 @@ class MemoryPostgres:
             ends,
         )
 
-    def newest(self, name: str, kind: str, key: str) -> Row | None:
-        """Returns the newest row of a type and key."""
-        return next((row for row in reversed(self.contexts[name].rows) if (row.type, row.key) == (kind, key)), None)
+    def newest(self, name: str, kinds: list[str], key: str) -> Row | None:
+        """Returns the newest row of some types and a key."""
+        rows = reversed(self.contexts[name].rows)
+        return next((row for row in rows if row.key == key and row.type in kinds), None)
+
+    def drop_before(self, name: str, seq: int) -> None:
+        """Drops the oldest partition."""
+        context = self.contexts[name]
+        last = context.row(seq - 1)
+        if last is not None:
+            self.dropped(name, self._committed_s[name, last.seq])
+            context.drop_before(seq)
 
 
 def _packed(values: Any) -> bytes:

@@ -102,6 +102,9 @@ def _workload(draw: random.Random) -> list[Step]:
 
 def _faults(draw: random.Random) -> list[Step]:
     steps = [Step(0.0, "start-standby", draw.choice(SERVICES))] if draw.random() < 0.25 else []
+    if draw.random() < 0.3:
+        kept_s = round(1.5 + draw.random() * 4, 1)
+        steps += [Step(_instant(draw), "retain", service, rate=kept_s) for service in draw.sample(SERVICES, 3)]
     return steps + [_fault(draw) for _ in range(draw.choice((1, 2, 3, 4, 6, 8)))]
 
 

@@ -22,12 +22,14 @@ from shared.log.database import FAILURES
 from shared.log.follower_failure import Parked
 from shared.log.position import Position
 from shared.runtime.adapters import Adapters
+from shared.runtime.retention import DAYS, Retention
 from shared.runtime.runner import serve
 from shared.runtime.service import Environment, Runtime, Service
 
 SERVICES = ("gateway", "scheduler", "quota-ledger", "slo-controller", "metrics-ingest", "action-ingest")
 
 SNAPSHOT_INTERVAL_S = 6.0
+DAY_S = 86_400
 
 _GATEWAY = GatewaySettings(
     timeout_s=2,
@@ -41,13 +43,19 @@ _GATEWAY = GatewaySettings(
 
 
 class Outside(NamedTuple):
-    """All that the processes of a world share."""
+    """All that the processes of a world share.
+
+    Attributes:
+        report: records a broken invariant.
+        kept_s: service -> seconds that its events are kept.
+    """
 
     loop: VirtualLoop
     postgres: MemoryPostgres
     broker: Broker
     api: ApiTransport
     report: Callable[[str], None]
+    kept_s: dict[str, float]
 
 
 class Replica:
@@ -99,6 +107,12 @@ class Replica:
         self._outside.postgres.end_sessions_of(process)
         self._start_later()
 
+    def set_retention(self) -> None:
+        """Puts the world's retention in force."""
+        kept_s = self._outside.kept_s.get(self.service)
+        if self.runtime is not None:
+            self.runtime.retention = Retention(days=kept_s / DAY_S if kept_s is not None else DAYS)
+
     async def _run(self, process: Process) -> None:
         outside = self._outside
         database = MemoryDatabase(outside.postgres)
@@ -115,6 +129,7 @@ class Replica:
         )
         settings = _GATEWAY if self.service == "gateway" else self._declared.settings()
         self.runtime = Runtime(self._declared, settings, environment, adapters)
+        self.set_retention()
         await serve(self.runtime)
 
     def _ended(self, process: Process, task: "asyncio.Future[Any]") -> None:

@@ -1,34 +1,73 @@
-"""Retention's statements over `MemoryPostgres`: which partitions are too old, and their removal."""
+"""Retention's statements over `MemoryPostgres`: the oldest partition by its age, its events, and its removal.
 
-from datetime import datetime
+Ages are measured as in migration 0005, but a world lasts half a minute: `KEPT_AT_LEAST_S` stands for two days.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from cli.dev.fault_simulation.log_adapters import EPOCH
+import msgspec
+
 from cli.dev.fault_simulation.memory_log import Context
+from shared.events import Cause
+from shared.events.log import CarriedForward
+from shared.log.carry_forward import Kept
 from shared.log.partition_retention import Partition
+from shared.log.reader import Row
 
-MICROSECOND_S = 1e-6
+KEPT_AT_LEAST_S = 1.0
+POLL_INTERVAL_S = 1.5
+
+_COPY = CarriedForward.type_name()
 
 
-async def expired(database: Any, context: str, before: datetime, _most_bytes: int | None = None) -> list[Partition]:
-    """Returns the full partitions whose last event is older, oldest first; never the one that is being written."""
-    limit_us = int((before - EPOCH).total_seconds() / MICROSECOND_S)
-    found: list[Partition] = await database.query(lambda: _too_old(database.postgres.contexts[context], limit_us))
-    return found
+async def expired(database: Any, context: str, keep: timedelta, _most_bytes: int | None = None) -> Partition | None:
+    """Returns the oldest partition if it is full and older than `keep`."""
+    postgres = database.postgres
+    keep_s = max(keep.total_seconds(), KEPT_AT_LEAST_S)
+    return await database.query(lambda: _expired(postgres.contexts[context], keep_s, postgres.clock_us()))  # type: ignore[no-any-return]
 
 
 async def drop(database: Any, context: str, partition: Partition) -> None:
     """Drops a partition."""
-    await database.query(lambda: database.postgres.contexts[context].drop_before(partition.high))
+    await database.query(lambda: database.postgres.drop_before(context, partition.high))
 
 
-def _too_old(context: Context, limit_us: int) -> list[Partition]:
-    found, rows = [], context.partition_rows
+async def page(reader: Any, context: str, after: int, upto: int, kinds: list[str]) -> list[Row]:
+    """Returns the rows of some types in a range."""
+    return [row async for row in reader.rows(context=context, after=after, upto=upto) if row.type in kinds]
+
+
+async def kept_events(reader: Any, names: Sequence[str]) -> Kept:
+    """Returns whether events of these contexts are still in their logs."""
+    oldest: dict[str, int] = {}
+    originals: set[str] = set()
+    for name in names:
+        context = reader.database.postgres.contexts[name]
+        oldest[name], copied = await reader.database.query(partial(_oldest_and_originals, context))
+        originals |= copied
+
+    def kept(cause: Cause) -> bool:
+        return cause.seq >= oldest.get(cause.context, 0) or str(cause) in originals
+
+    return kept
+
+
+def _oldest_and_originals(context: Context) -> tuple[int, set[str]]:
+    rows = [row for row in context.rows if row.type == _COPY]
+    return context.first, {msgspec.json.decode(row.data, type=CarriedForward).original for row in rows}
+
+
+def _expired(context: Context, keep_s: float, now_us: int) -> Partition | None:
+    """Returns the oldest partition if it may go. Its age is the least of three, so that one wrong clock drops nothing."""
+    rows = context.partition_rows
     low = context.first // rows * rows
-    while low + rows <= context.head.seq:
-        last = context.row(low + rows - 1)
-        if last is None or last.at_us >= limit_us:
-            break
-        found.append(Partition(f"{context.name}/{low}", low, low + rows))
-        low += rows
-    return found
+    high = low + rows
+    if high > context.head.seq:
+        return None
+    full_us = context.full_us.setdefault(low, now_us)
+    last_us, head_us = context.rows[high - 1 - context.first].at_us, context.rows[-1].at_us
+    age_us = min(now_us - last_us, head_us - last_us, now_us - full_us)
+    return Partition(f"{context.name}/{low}", low, high) if age_us > keep_s * 1e6 else None

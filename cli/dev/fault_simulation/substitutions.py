@@ -23,6 +23,7 @@ from cli.dev.fault_simulation import retention_adapter
 from cli.dev.fault_simulation.memory_log import BEGINS_US
 from cli.dev.fault_simulation.virtual_loop import PROCESS, VirtualLoop
 from shared.fold import State
+from shared.log import carry_forward
 from shared.runtime import retention, runner, service
 
 _FIELDS = cache(msgspec.structs.fields)
@@ -72,7 +73,14 @@ def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
         patch.object(msgspec.structs, "fields", _FIELDS),
         patch.object(service, "pack_in_child", _pack),
         patch.object(runner, "watch_rebuilds", _no_rebuilds),
-        patch.multiple(retention, expired=retention_adapter.expired, drop=retention_adapter.drop),
+        patch.multiple(
+            retention,
+            expired=retention_adapter.expired,
+            drop=retention_adapter.drop,
+            kept_events=retention_adapter.kept_events,
+            POLL_INTERVAL_S=retention_adapter.POLL_INTERVAL_S,
+        ),
+        patch.object(carry_forward, "_page", retention_adapter.page),
     ):
         random.seed(seed)  # jitter of shells
         logging.disable(logging.CRITICAL)

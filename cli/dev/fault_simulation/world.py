@@ -25,7 +25,7 @@ from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.service_list import contexts
 from shared.log.position import UNKNOWN
 
-PARTITION_ROWS = 1000
+PARTITION_ROWS = 20
 MOST_VIOLATIONS = 20
 
 
@@ -59,8 +59,10 @@ class World:
         self.replicas: list[Replica] = []
         self._random = random.Random(seed + 5)  # noqa: S311
         self._crashes: dict[Process, tuple[Replica, int]] = {}
-        self._outside = Outside(self.loop, self.postgres, self.broker, self.transport, self.report)
+        self.kept_s: dict[str, float] = {}
+        self._outside = Outside(self.loop, self.postgres, self.broker, self.transport, self.report, self.kept_s)
         self.postgres.appended = self.invariants.appended
+        self.postgres.dropped = self._check_drop
         self.api.changed = self.invariants.changed
         self.api.evicted = self.invariants.evicted
 
@@ -152,6 +154,14 @@ class World:
             checked[name] = position
             if position.digest not in (UNKNOWN, self.postgres.contexts[name].digest_at(position.seq)):
                 self.report(f"{replica.name} has folded {name}/{position.seq}, which the log does not hold")
+
+    def _check_drop(self, context: str, committed_s: float) -> None:
+        """Checks that a partition that is dropped is as old as the least that any service keeps."""
+        keep_s = min(self.kept_s.values(), default=3600.0)
+        if self.loop.time() - committed_s < keep_s:
+            self.report(
+                f"{context} loses events that are {self.loop.time() - committed_s:.1f} s old; it keeps {keep_s} s"
+            )
 
     def outcome(self) -> Outcome:
         """Returns what came of it."""

@@ -1,0 +1,60 @@
+"""Comparison of a State with a fold that begins at the oldest kept event: what still holds is equal.
+
+Fields that count or date what happened before that event, and pods that are gone, are not the same after such a fold
+(docs/adr/0024), so it is the objects, the intents and the assignments that are compared.
+"""
+
+from typing import Any
+
+import msgspec
+
+from shared.fold import State
+from shared.runtime.rebuild import first_difference
+
+_BASIS = frozenset({"seen", "now_ns", "config"})
+
+
+def difference(service: str, found: State, expected: State) -> str | None:
+    """Returns the path of the first difference; None when both hold the same."""
+    view = _VIEWS.get(service)
+    if view is None:
+        return None
+    ours, folded = view(found), view(expected)
+    return None if ours == folded else "/".join(first_difference(ours, folded))
+
+
+def _gateway(state: Any) -> Any:
+    """All of it, but for the basis of appends in the intents."""
+    stored = msgspec.msgpack.decode(state.encode())
+    return {**stored, "intents": _without_basis(stored["intents"])}
+
+
+def _without_basis(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_basis(part) for name, part in value.items() if name not in _BASIS}
+    return [_without_basis(part) for part in value] if isinstance(value, list) else value
+
+
+def _scheduler(state: Any) -> Any:
+    """Where each pod counts, and which pods wait."""
+    state.read()
+    pods = {}
+    for uid, pod in state.pods.items():
+        assigned = pod.assignment()
+        pods[uid] = (
+            (assigned.node, assigned.name, pod.deleting, assigned.allocation)
+            if assigned is not None
+            else pod.waiting(0)
+        )
+    return {"pods": pods, "nodes": dict.fromkeys(sorted(state.nodes))}
+
+
+def _ledger(state: Any) -> Any:
+    return {
+        quota.name: {"used": quota.used, "request": quota.self_request}
+        for tree in state.projection.trees.values()
+        for quota in tree.quotas.values()
+    }
+
+
+_VIEWS = {"gateway": _gateway, "scheduler": _scheduler, "quota-ledger": _ledger}
