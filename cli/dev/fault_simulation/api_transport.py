@@ -20,12 +20,19 @@ from services.gateway.kube_api.http_pool import NeverSent
 
 BEFORE = ("409", "429", "500", "503", "refused")
 """Faults of a request that is not executed."""
-AFTER = ("504", "cut", "hang")
+AFTER = ("504", "504-on-reads", "cut", "hang")
 """Faults of a request whose answer is lost; it is executed, or it is not."""
 
 
+WRITES_ONLY = frozenset({"409", "504"})
+
+
 class ApiFault(NamedTuple):
-    """What happens to some requests while a plan's step is in force: a kind of BEFORE or AFTER, or `short`."""
+    """What happens to some requests while a plan's step is in force.
+
+    Attributes:
+        kind: one of BEFORE or AFTER; `504-on-reads`, as 504 is for writes; `short` for lists that lack half.
+    """
 
     kind: str
     rate: float
@@ -64,7 +71,9 @@ class ApiTransport:
     def drawn(self, kinds: tuple[str, ...], *, writes: bool) -> str:
         """Draws the fault of a request; empty for none."""
         for fault in self.faults:
-            if fault.kind in kinds and (writes or fault.kind != "409") and self._random.random() < fault.rate:
+            if not writes and fault.kind in WRITES_ONLY:
+                continue
+            if fault.kind in kinds and self._random.random() < fault.rate:
                 return fault.kind
         return ""
 
@@ -185,7 +194,7 @@ class MemoryPool:
             await asyncio.sleep(timeout_s)
             raise TimeoutError("no answer")
         await transport.travel()
-        if lost == "504":
+        if lost in ("504", "504-on-reads"):
             return 504, b'{"message":"injected"}'
         if lost or self._process in transport.cut:
             raise ConnectionResetError("connection lost")
@@ -251,8 +260,8 @@ class WatchResponse:
             raise TimeoutError("the server is not reached")
         if not transport.up or transport.drawn(("refused", "cut", "hang"), writes=False):
             raise ConnectionResetError("connection refused")
-        if fault := transport.drawn(("429", "500", "503", "504"), writes=False):
-            self.status, self._body = int(fault), b'{"message":"injected"}'
+        if fault := transport.drawn(("429", "500", "503", "504-on-reads"), writes=False):
+            self.status, self._body = int(fault[:3]), b'{"message":"injected"}'
             return self
         try:
             self._watch = transport.server.watch(self._target.resource, int(self._target.query["resourceVersion"]))

@@ -17,6 +17,7 @@ from shared.events.cluster import (
     BindRejected,
     EvictionFailed,
     EvictionRejected,
+    IntentRefused,
     PodBound,
     PodEvicted,
 )
@@ -34,8 +35,12 @@ _EVICTION = EvictionRequested.type_name()
 _BOUND = PodBound.type_name()
 _REFUSED = frozenset(kind.type_name() for kind in (BindRejected, BindFailed))
 _ONE_SHOT_OUTCOMES = frozenset(
-    kind.type_name() for kind in (PodBound, BindRejected, BindFailed, PodEvicted, EvictionRejected, EvictionFailed)
+    kind.type_name()
+    for kind in (PodBound, BindRejected, BindFailed, PodEvicted, EvictionRejected, EvictionFailed, IntentRefused)
 )
+
+EVICTING = frozenset({"scheduling", "quota", "nodes-0"})
+"""Contexts whose services may request evictions."""
 
 
 class _Named(msgspec.Struct):
@@ -72,7 +77,8 @@ class Invariants:
             elif row.type == _EVICTION:
                 uid = msgspec.json.decode(row.data, type=_Named).pod_uid
                 self.one_shots[cause] = uid
-                self._evictions[uid] = None
+                if context in EVICTING:
+                    self._evictions[uid] = None
             elif row.type in _ONE_SHOT_OUTCOMES:
                 self._check_outcome(cause, row)
 
@@ -152,7 +158,7 @@ class Invariants:
     def evicted(self, key: str, uid: str) -> None:
         """Checks an eviction that the server has accepted."""
         if uid not in self._evictions:
-            self._report(f"{key} is evicted, and no log requests the eviction of {uid}")
+            self._report(f"{key} is evicted, and no service that may has requested it")
 
     def live_pods(self) -> list[Body]:
         """Returns the server's pods that have not ended."""

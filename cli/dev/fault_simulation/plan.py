@@ -128,5 +128,6 @@ def _fault(draw: random.Random) -> Step:
         Step(at_s, "cut-api", for_s=for_s),
         Step(at_s, "lag-watches", for_s=for_s, rate=round(draw.random() * 2, 3)),
         Step(at_s, "expire-watches"),
+        Step(at_s, "usurp", draw.choice(("metrics-ingest", "slo-controller"))),
     )
     return draw.choice(kinds)

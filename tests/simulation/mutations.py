@@ -1,0 +1,171 @@
+"""Faults of the product, put back one at a time: each is a patch under which the simulation must find a violation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+from unittest.mock import patch
+
+from services.gateway import carry_forward as gateway_carry_forward
+from services.gateway.effects import outcome_events, pod_writes
+from services.gateway.effects.effect_runner import EffectRunner
+from services.gateway.intent_index import IntentIndex
+from services.gateway.kube_api.api_errors import Ambiguous, ApiError
+from services.gateway.watch.observation_buffer import ObservationBuffer
+from services.quota_ledger.decide.charge import _Charges
+from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
+from services.scheduler.state.pod_record import PodRecord
+from shared.log.carry_forward import Candidate, copies
+from shared.log.follower import Follower
+from shared.log.position import Position
+from shared.runtime import declared_intents, retention
+
+Mutation = Callable[[], AbstractContextManager[Any]]
+
+
+def _outcomes_are_forgotten() -> AbstractContextManager[Any]:
+    finish = EffectRunner._finish
+
+    def forgets(self: EffectRunner, cause: Any, intent: Any, outcome: Any) -> None:
+        if cause.seq % 5:
+            finish(self, cause, intent, outcome)
+
+    return patch.object(EffectRunner, "_finish", forgets)
+
+
+def _placements_hold_no_room() -> AbstractContextManager[Any]:
+    assignment = PodRecord.assignment
+    return patch.object(PodRecord, "assignment", lambda self: assignment(self) if self.node else None)
+
+
+def _placed_pods_wait_again() -> AbstractContextManager[Any]:
+    return patch.object(
+        PodRecord, "waiting", lambda self, _: self.pod_class is not None and not self.node and not self.ended
+    )
+
+
+def _quotas_are_not_compared() -> AbstractContextManager[Any]:
+    return patch.object(_Charges, "_short_of", lambda _self, _members: None)
+
+
+def _gaps_are_passed_over() -> AbstractContextManager[Any]:
+    """An announcement moves a follower ahead: events that it has not read count as seen."""
+    apply_waiting = Follower._apply_waiting
+
+    def passes(self: Follower, name: str) -> None:
+        batch, projection = self._contexts[name].first, self._projection
+        if batch is not None and self._tasks.started and batch.first > projection.positions[name].seq + 1:
+            ahead = Position(batch.first - 1, batch.previous)
+            projection.positions[name] = projection.folded_positions[name] = ahead
+        apply_waiting(self, name)
+
+    return patch.object(Follower, "_apply_waiting", passes)
+
+
+def _ambiguous_answers_are_refusals() -> AbstractContextManager[Any]:
+    bind = pod_writes.bind
+
+    async def gives_up(api: Any, intent: Any) -> Any:
+        create = api.create_binding
+
+        class Deaf:
+            async def create_binding(self, *arguments: Any, **named: Any) -> None:
+                try:
+                    await create(*arguments, **named)
+                except Ambiguous as error:
+                    raise pod_writes.Rejected(str(error)) from error
+
+            find = staticmethod(api.find)
+
+        return await bind(Deaf(), intent)  # type: ignore[arg-type]
+
+    return patch.object(pod_writes, "bind", gives_up)
+
+
+def _bindings_are_claimed_before_they_are_made() -> AbstractContextManager[Any]:
+    async def claims(api: Any, intent: Any) -> Any:
+        with suppress(ApiError):
+            await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node, annotations=intent.annotations)
+        return outcome_events.bound(intent)
+
+    return patch.object(pod_writes, "bind", claims)
+
+
+def _lists_do_not_show_deletions() -> AbstractContextManager[Any]:
+    def listed(self: ObservationBuffer, resource: str, _keys: set[str]) -> None:
+        self.not_listed.discard(resource)
+        self._count_list(resource)
+        self._wake()
+
+    return patch.object(ObservationBuffer, "listed", listed)
+
+
+def _snapshots_lose_open_intents() -> AbstractContextManager[Any]:
+    restore = IntentIndex.restore
+
+    def loses(self: IntentIndex, stored: Any) -> None:
+        restore(self, stored)
+        self.applied.clear()
+
+    return patch.object(IntentIndex, "restore", loses)
+
+
+def _cpus_are_given_twice() -> AbstractContextManager[Any]:
+    def all_cpus(self: NumaNode) -> Any:
+        return frozenset(self.options.topology.cpus) if self.options.known else frozenset()
+
+    return patch.object(NumaNode, "free_cpus", property(all_cpus))
+
+
+def _copies_are_made_of_what_the_partition_held() -> AbstractContextManager[Any]:
+    """Fault 03: what was deleted meanwhile is carried forward."""
+
+    def everything(_runtime: Any, _rule: Any, _kept: Any, found: Sequence[Candidate]) -> Any:
+        return copies(found, lambda _record: True)
+
+    def newest_alive(self: Any) -> Any:
+        return {
+            subject: one for subject, one in self._newest.items() if not isinstance(one.record.event, self._rule.ends)
+        }
+
+    assert newest_alive, "objects whose deletion lies behind the partition"
+    return patch.object(retention, "_copies", everything)
+
+
+def _nothing_is_carried_forward() -> AbstractContextManager[Any]:
+    """Fault 03b: what still holds leaves with its partition."""
+    return patch.object(retention, "_copies", lambda *_: [])
+
+
+def _outcomes_leave_before_their_intents() -> AbstractContextManager[Any]:
+    """Fault 04: a fold finds the intent alone, and it is due again."""
+    rule = gateway_carry_forward.CARRY_FORWARD
+    kinds = tuple(kind for kind in rule.kinds if kind not in gateway_carry_forward.OUTCOMES)
+    from services.gateway import service
+
+    return patch.object(service, "SERVICE", service.SERVICE._replace(carry_forward=rule._replace(kinds=kinds)))
+
+
+def _every_context_may_carry_every_intent() -> AbstractContextManager[Any]:
+    """Fault 02."""
+    return patch.object(declared_intents, "refusal", lambda *_: "")
+
+
+MUTATIONS: Mapping[str, Mutation] = {
+    mutation.__name__.strip("_"): mutation
+    for mutation in (
+        _outcomes_are_forgotten,
+        _placements_hold_no_room,
+        _placed_pods_wait_again,
+        _quotas_are_not_compared,
+        _gaps_are_passed_over,
+        _ambiguous_answers_are_refusals,
+        _bindings_are_claimed_before_they_are_made,
+        _lists_do_not_show_deletions,
+        _snapshots_lose_open_intents,
+        _cpus_are_given_twice,
+        _copies_are_made_of_what_the_partition_held,
+        _nothing_is_carried_forward,
+        _outcomes_leave_before_their_intents,
+        _every_context_may_carry_every_intent,
+    )
+}
