@@ -9,11 +9,12 @@ from services.gateway import carry_forward as gateway_carry_forward
 from services.gateway.effects import outcome_events, pod_writes
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.intent_index import IntentIndex
-from services.gateway.kube_api.api_errors import Ambiguous, ApiError
+from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Rejected
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.quota_ledger.decide.charge import _Charges
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.state.pod_record import PodRecord
+from shared.events.cluster import OUTCOMES
 from shared.log.carry_forward import Candidate, copies
 from shared.log.follower import Follower
 from shared.log.position import Position
@@ -64,7 +65,7 @@ def _gaps_are_passed_over() -> AbstractContextManager[Any]:
 def _ambiguous_answers_are_refusals() -> AbstractContextManager[Any]:
     bind = pod_writes.bind
 
-    async def gives_up(api: Any, intent: Any) -> Any:
+    async def refuses(api: Any, intent: Any) -> Any:
         create = api.create_binding
 
         class Deaf:
@@ -72,13 +73,13 @@ def _ambiguous_answers_are_refusals() -> AbstractContextManager[Any]:
                 try:
                     await create(*arguments, **named)
                 except Ambiguous as error:
-                    raise pod_writes.Rejected(str(error)) from error
+                    raise Rejected(str(error)) from error
 
             find = staticmethod(api.find)
 
         return await bind(Deaf(), intent)  # type: ignore[arg-type]
 
-    return patch.object(pod_writes, "bind", gives_up)
+    return patch.object(pod_writes, "bind", refuses)
 
 
 def _bindings_are_claimed_before_they_are_made() -> AbstractContextManager[Any]:
@@ -122,12 +123,6 @@ def _copies_are_made_of_what_the_partition_held() -> AbstractContextManager[Any]
     def everything(_runtime: Any, _rule: Any, _kept: Any, found: Sequence[Candidate]) -> Any:
         return copies(found, lambda _record: True)
 
-    def newest_alive(self: Any) -> Any:
-        return {
-            subject: one for subject, one in self._newest.items() if not isinstance(one.record.event, self._rule.ends)
-        }
-
-    assert newest_alive, "objects whose deletion lies behind the partition"
     return patch.object(retention, "_copies", everything)
 
 
@@ -139,7 +134,7 @@ def _nothing_is_carried_forward() -> AbstractContextManager[Any]:
 def _outcomes_leave_before_their_intents() -> AbstractContextManager[Any]:
     """Fault 04: a fold finds the intent alone, and it is due again."""
     rule = gateway_carry_forward.CARRY_FORWARD
-    kinds = tuple(kind for kind in rule.kinds if kind not in gateway_carry_forward.OUTCOMES)
+    kinds = tuple(kind for kind in rule.kinds if kind not in OUTCOMES)
     from services.gateway import service
 
     return patch.object(service, "SERVICE", service.SERVICE._replace(carry_forward=rule._replace(kinds=kinds)))

@@ -28,7 +28,7 @@ WRITES_ONLY = frozenset({"409", "504"})
 
 
 class ApiFault(NamedTuple):
-    """What happens to some requests while a plan's step is in force.
+    """Fault of some requests while a plan's step is in force.
 
     Attributes:
         kind: one of BEFORE or AFTER; `504-on-reads`, as 504 is for writes; `short` for lists that lack half.

@@ -4,6 +4,8 @@ They compare with what the simulation knows for certain, the objects of the serv
 what a service believes. `at_rest.py` has those that hold once all faults have ended.
 """
 
+import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,18 +51,20 @@ class _Named(msgspec.Struct):
 
 
 class Invariants:
-    """What has happened so far, as far as the invariants need it.
+    """History of a world, as far as the invariants need it.
 
     Attributes:
         one_shots: cause -> uid, of intents with a one-shot effect.
         outcomes: cause -> the type of its outcome.
     """
 
-    def __init__(self, api: ApiServer, report: Callable[[str], None]) -> None:
+    def __init__(self, api: ApiServer, report: Callable[[str], None], oldest_effect_s: float) -> None:
         self.one_shots: dict[str, str] = {}
         self.outcomes: dict[str, str] = {}
         self._api = api
         self._report = report
+        self._oldest_effect_s = oldest_effect_s
+        self._decided_s: dict[str, float] = {}  # uid -> when its newest placement or eviction request was committed
         self._bound: dict[str, str] = {}  # uid -> node, by the server
         self._placed: dict[str, str] = {}  # uid -> cause of its newest placement
         self._nodes: dict[str, str] = {}  # cause of a placement -> its node
@@ -79,6 +83,7 @@ class Invariants:
                 self.one_shots[cause] = uid
                 if context in EVICTING:
                     self._evictions[uid] = None
+                    self._decided_s[uid] = asyncio.get_running_loop().time()
             elif row.type in _ONE_SHOT_OUTCOMES:
                 self._check_outcome(cause, row)
 
@@ -87,6 +92,7 @@ class Invariants:
         if before is not None and self.outcomes.get(before) not in _REFUSED:
             self._report(f"{cause} places {placed.pod_uid}, whose placement {before} was not refused")
         self._placed[placed.pod_uid] = cause
+        self._decided_s[placed.pod_uid] = asyncio.get_running_loop().time()
         self._nodes[cause] = placed.node
         self.one_shots[cause] = placed.pod_uid
 
@@ -118,6 +124,7 @@ class Invariants:
             self._report(f"{key} is bound to {node} and to {self._bound[uid]}")
         if uid not in self._placed:
             self._report(f"{key} is bound, and no log places {uid}")
+        self._check_age(key, uid)
         self._check_node(node)
         quota = self._api.objects["pods"][key]["metadata"].get("labels", {}).get(QUOTA_NAME)
         if quota:
@@ -159,6 +166,13 @@ class Invariants:
         """Checks an eviction that the server has accepted."""
         if uid not in self._evictions:
             self._report(f"{key} is evicted, and no service that may has requested it")
+        self._check_age(key, uid)
+
+    def _check_age(self, key: str, uid: str) -> None:
+        """Checks that an effect is not older than its limit; a try in flight may end a little later."""
+        age_s = asyncio.get_running_loop().time() - self._decided_s.get(uid, math.inf)
+        if age_s > self._oldest_effect_s:
+            self._report(f"{key}: an effect that was decided {age_s:.1f} s ago")
 
     def live_pods(self) -> list[Body]:
         """Returns the server's pods that have not ended."""

@@ -30,7 +30,7 @@ class UnknownStatement(AssertionError):
 
 
 class Driver:
-    """What the log uses of a driver's connection."""
+    """Driver's connection, as far as the log uses it."""
 
     def __init__(self, postgres: MemoryPostgres, session: Session) -> None:
         self._postgres = postgres
@@ -83,7 +83,7 @@ def _context(sql: str) -> str:
 
 
 class Connection:
-    """What the log uses of SQLAlchemy's connection."""
+    """SQLAlchemy's connection, as far as the log uses it."""
 
     def __init__(self, postgres: MemoryPostgres, session: Session) -> None:
         self._postgres = postgres

@@ -368,9 +368,9 @@ def key_of(metadata: Body) -> str:
 
 def _selects(budget: Body, pod: Body) -> bool:
     labels = pod["metadata"].get("labels", {})
-    wanted = budget["spec"]["selector"]["matchLabels"]
+    selector = budget["spec"]["selector"]["matchLabels"]
     same = budget["metadata"]["namespace"] == pod["metadata"]["namespace"]
-    return same and all(labels.get(name) == value for name, value in wanted.items())
+    return same and all(labels.get(name) == value for name, value in selector.items())
 
 
 def _merge_patch(before: Any, patch: Any) -> Any:

@@ -30,15 +30,17 @@ SERVICES = ("gateway", "scheduler", "quota-ledger", "slo-controller", "metrics-i
 
 SNAPSHOT_INTERVAL_S = 6.0
 DAY_S = 86_400
+ONE_SHOT_MAX_AGE_S = 4.0
 
 _GATEWAY = GatewaySettings(
     timeout_s=2,
-    deadline_s=15,
+    deadline_s=4,
     page_size=6,
     watch_s=12,
     watch_idle_timeout_s=5,
     absent_poll_interval_s=10_000,
     sweep_interval_s=5,
+    one_shot_max_age_s=ONE_SHOT_MAX_AGE_S,
 )
 
 

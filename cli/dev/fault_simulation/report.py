@@ -1,4 +1,4 @@
-"""What `koord dev simulate-faults` prints."""
+"""Output of `koord dev simulate-faults`."""
 
 from collections.abc import Sequence
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cli.dev.fault_simulation.memory_log import Context
-from shared.events import Cause
+from cli.dev.fault_simulation.memory_log import Row as MemoryRow
 from shared.events.log import CarriedForward
 from shared.log.carry_forward import Kept
 from shared.log.partition_retention import Partition
@@ -41,23 +41,27 @@ async def page(reader: Any, context: str, after: int, upto: int, kinds: list[str
 
 
 async def kept_events(reader: Any, names: Sequence[str]) -> Kept:
-    """Returns whether events of these contexts are still in their logs."""
+    """Returns which events of these contexts are still in their logs."""
     oldest: dict[str, int] = {}
+    since_us: list[int] = []
     originals: set[str] = set()
     for name in names:
         context = reader.database.postgres.contexts[name]
-        oldest[name], copied = await reader.database.query(partial(_oldest_and_originals, context))
+        first, copied = await reader.database.query(partial(_oldest_and_originals, context))
+        if first is not None:
+            oldest[name] = first.seq
+            since_us.append(first.at_us)
         originals |= copied
+    return Kept(
+        has=lambda cause: cause.seq >= oldest.get(cause.context, 0) or str(cause) in originals,
+        since_ns=min(since_us, default=2**62) * 1000,
+    )
 
-    def kept(cause: Cause) -> bool:
-        return cause.seq >= oldest.get(cause.context, 0) or str(cause) in originals
 
-    return kept
-
-
-def _oldest_and_originals(context: Context) -> tuple[int, set[str]]:
+def _oldest_and_originals(context: Context) -> tuple[MemoryRow | None, set[str]]:
     rows = [row for row in context.rows if row.type == _COPY]
-    return context.first, {msgspec.json.decode(row.data, type=CarriedForward).original for row in rows}
+    originals = {msgspec.json.decode(row.data, type=CarriedForward).original for row in rows}
+    return (context.rows[0] if context.rows else None), originals
 
 
 def _expired(context: Context, keep_s: float, now_us: int) -> Partition | None:

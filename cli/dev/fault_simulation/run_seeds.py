@@ -29,7 +29,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of many seeds.
+    """Outcome of many seeds.
 
     Attributes:
         violations: number of seeds that break an invariant.
@@ -66,12 +66,12 @@ def run(seeds: Sequence[int], processes: int) -> Result:
 
 def shrunk_failure(failure: Failure) -> Failure:
     """Returns the failure with the shortest plan that breaks the same invariant first."""
-    wanted = signature(failure.violations[0])
+    broken = signature(failure.violations[0])
 
     def breaks(plan: Plan) -> bool:
         violations = simulate(failure.seed, plan).violations
         settle_memory()
-        return bool(violations) and signature(violations[0]) == wanted
+        return bool(violations) and signature(violations[0]) == broken
 
     plan = shrunk(failure.plan, breaks)
     violations = simulate(failure.seed, plan).violations

@@ -1,5 +1,5 @@
-"""What the simulation replaces of the system around the services, for as long as a world runs: clocks, the garbage
-collector's switches, child processes, and logging.
+"""Replacements for the system around the services, for as long as a world runs: clocks, the garbage collector's
+switches, child processes, and logging.
 
 Everything else of the services is the code that production runs.
 """

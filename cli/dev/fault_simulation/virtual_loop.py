@@ -187,7 +187,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Ignores what asyncio reports of tasks that nobody awaits: processes are judged by their end."""
+        """Ignores what asyncio reports of tasks that nobody awaits: processes are evaluated by their end."""
 
     def add_signal_handler(self, sig: int, callback: Callback, *args: Any) -> None:  # type: ignore[override]
         """Ignores the handlers of signals; `Process.stopped` and `kill` stand for them."""

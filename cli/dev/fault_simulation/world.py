@@ -19,7 +19,7 @@ from cli.dev.fault_simulation.memory_bus import Broker
 from cli.dev.fault_simulation.memory_log import MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.plan import ENDS_S, Plan
-from cli.dev.fault_simulation.replica import SERVICES, Outside, Replica
+from cli.dev.fault_simulation.replica import ONE_SHOT_MAX_AGE_S, SERVICES, Outside, Replica
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.service_list import contexts
@@ -27,10 +27,12 @@ from shared.log.position import UNKNOWN
 
 PARTITION_ROWS = 20
 MOST_VIOLATIONS = 20
+SLACK_S = 7.0
+"""Seconds that the tries of an effect may take after its age was compared: the deadline, and a request that hangs."""
 
 
 class Outcome(NamedTuple):
-    """What came of a world.
+    """Outcome of a world.
 
     Attributes:
         violations: broken invariants, in the order in which they were found.
@@ -52,7 +54,7 @@ class World:
         self.broker = Broker(seed + 2)
         self.api = ApiServer(seed + 3, lambda: time.time_ns())  # noqa: PLW0108  the clock is replaced later
         self.transport = ApiTransport(self.api, seed + 4)
-        self.invariants = Invariants(self.api, self.report)
+        self.invariants = Invariants(self.api, self.report, ONE_SHOT_MAX_AGE_S + SLACK_S)
         self.agents: dict[str, NodeAgent] = {}
         self.kinds: dict[str, str] = {}
         self.violations: list[str] = []
