@@ -1,13 +1,14 @@
-"""Prometheus counters of the gateway."""
+"""Prometheus metrics of the gateway."""
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.gateway.effects.intent_types import Intent
+from services.gateway.watch.outages import Outages
 from shared.events import Event
 
 
 class GatewayMetrics:
-    """Counters in a service's registry."""
+    """Metrics in a service's registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._outcomes = Counter(
@@ -25,6 +26,15 @@ class GatewayMetrics:
             ("resource",),
             registry=registry,
         )
+        self._outage = Gauge(
+            "koord_gateway_outage_seconds",
+            "Time for which a resource could not be listed or watched, of the longest such outage; 0 for none",
+            registry=registry,
+        )
+
+    def watch_outages(self, outages: Outages) -> None:
+        """Adds the duration of the longest outage, which is computed when metrics are read."""
+        self._outage.set_function(outages.longest_s)
 
     def outcome(self, intent: Intent, outcome: Event) -> None:
         """Counts the outcome of an intent."""

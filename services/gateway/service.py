@@ -71,6 +71,7 @@ class Gateway:
         self._observations = ObservationBuffer(
             names, lambda: self._state, self._drift_tracker, self._to_append.set, self._metrics.listed
         )
+        self._metrics.watch_outages(self._observations.outages)
 
     @property
     def _state(self) -> GatewayState:
@@ -94,6 +95,7 @@ class Gateway:
                 Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources
             ]
             inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
+            inputs.append(group.create_task(self._report_outages(), name="outages"))
             inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
             group.create_task(self._append(), name="append")
             group.create_task(self._wake_on_change(), name="wake on change")
@@ -192,6 +194,17 @@ class Gateway:
             self._metrics.refused(cause.context, outcome.intent)
             log.error("refused an intent", extra={"intent": str(cause), "reason": outcome.reason})
         return drafts
+
+    async def _report_outages(self) -> None:
+        """Logs, once a `list_alarm_s`, why resources have not been read for that long."""
+        limit_s = self._settings.list_alarm_s
+        while True:
+            await asyncio.sleep(limit_s / 10)
+            for outage in self._observations.outages.to_report(limit_s):
+                log.error(
+                    "resource is not read",
+                    extra={"resource": outage.resource, "for_s": round(outage.lasts_s), "reason": outage.reason},
+                )
 
     async def _end_without_object(self) -> None:
         """Ends desired states whose object does not exist.

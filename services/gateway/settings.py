@@ -45,6 +45,9 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     absent_poll_interval_s: Annotated[
         float, Meta(gt=0, description="interval of lists of a resource that is not installed")
     ] = 30
+    list_alarm_s: Annotated[
+        float, Meta(gt=0, description="a resource that cannot be listed and watched for this long is an error")
+    ] = 180
     sweep_interval_s: Annotated[
         float, Meta(gt=0, description="interval of checks for desired states of deleted objects")
     ] = 60

@@ -86,7 +86,7 @@ def api_error(status: int, body: bytes, request: str, rule: str) -> ApiError:
             return Expired(message)
         case 429 if "DisruptionBudget" in causes:
             return BlockedByBudget(message)
-        case 504:
+        case 504 if not request.startswith("GET "):
             # The API server stopped waiting for its own handler, which may still complete the request.
             return Ambiguous(message)
         case 401 | 429:

@@ -62,6 +62,9 @@ class Resource(NamedTuple):
 
 PODS = Resource("pods", "v1", "Pod", namespaced=True)
 NODES = Resource("nodes", "v1", "Node")
+ESSENTIAL = frozenset({PODS.name, NODES.name})
+"""Resources without whose list nothing is decided; every other one may be not installed."""
+
 EVENTS = Resource("events", "v1", "Event", namespaced=True)
 NODE_METRICS = Resource(resource_names.NODE_METRICS, "slo.koordinator.sh/v1alpha1", "NodeMetric")
 _SELECTOR = ("spec.selector",)

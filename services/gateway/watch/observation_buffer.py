@@ -10,18 +10,16 @@ from itertools import islice
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.field_pruning import ObservedObject
-from services.gateway.kube_api.resources import NODES, PODS
+from services.gateway.kube_api.resources import ESSENTIAL
 from services.gateway.state import GatewayState
 from services.gateway.watch.node_metric_self_write_filter import NodeMetricSelfWriteFilter
 from services.gateway.watch.observed_changes import absent, differences
+from services.gateway.watch.outages import Outages
 from shared.events import Draft
 from shared.events.cluster import WatchResumed
 
 MAX_BATCH = 2_000
 """Objects compared at a time: the first list of a large cluster must not block the event loop for long."""
-
-ESSENTIAL = frozenset({PODS.name, NODES.name})
-"""Resources without whose list nothing is decided; every other one may be not installed."""
 
 
 class ObservationBuffer:
@@ -29,6 +27,7 @@ class ObservationBuffer:
 
     Attributes:
         not_listed: resources that have not been listed yet; until there are none, only observations are appended.
+        outages: resources that are not read at the moment.
     """
 
     def __init__(
@@ -53,6 +52,7 @@ class ObservationBuffer:
         self._drift_tracker = drift_tracker
         self._wake = wake
         self._count_list = count_list
+        self.outages = Outages(lambda: asyncio.get_running_loop().time())
         self._self_writes = NodeMetricSelfWriteFilter()
         self._pending: dict[ObjectRef, ObservedObject | None] = {}
         self._resumed: list[Draft] = []
@@ -98,6 +98,10 @@ class ObservationBuffer:
         if resource not in ESSENTIAL:
             self.not_listed.discard(resource)
             self._wake()
+
+    def failing(self, resource: str, reason: str) -> None:
+        """Records why a resource is not read; see `ObservationSink.failing`."""
+        self.outages.failing(resource, reason)
 
     @property
     def empty(self) -> bool:

@@ -1,6 +1,9 @@
 """List and watch of one resource: list by pages, watch from there, reconnect, and list again when the version has
 expired.
 
+A list or watch that fails for any other reason is repeated with growing pauses; a failure is logged once, and the sink
+keeps its reason until the resource is read again.
+
 A watch ends by the server's time-out after a few minutes, or when it was idle for longer than bookmarks may stay away;
 either way the next one continues from the last received version. Only a version that the server no longer has (410)
 costs a list, which is compared with the log: `WatchResumed` records that the changes between were not observed one by
@@ -10,17 +13,18 @@ one.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 import stamina
 
-from services.gateway.kube_api.api_errors import Busy, Expired, Forbidden, NotFound
+from services.gateway.kube_api.api_errors import ApiError, Busy, Expired, Forbidden, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.decoding import ApiObject, Decoder, Status, Unreadable
 from services.gateway.kube_api.field_pruning import ObservedObject, keep_fields
-from services.gateway.kube_api.resources import Resource
+from services.gateway.kube_api.resources import ESSENTIAL, Resource
 from services.gateway.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
@@ -49,6 +53,10 @@ class ObservationSink(Protocol):
         """Receives that the resource cannot be listed: it is not installed, or not permitted."""
         ...
 
+    def failing(self, resource: str, reason: str) -> None:
+        """Receives the reason why the resource is not read; empty when it is read, or need not be."""
+        ...
+
 
 class Watcher:
     """Lists and watches one resource for as long as it runs."""
@@ -61,7 +69,7 @@ class Watcher:
         self._decoder = Decoder(resource.name)
         self._version = ""
         self._received = False  # the current connection has delivered something
-        self._idle = False  # the connections before it delivered nothing
+        self._failing = False  # the sink has a reason why the resource is not read
         self._missing = 0  # consecutive lists that found the resource not installed
         self._reported = False
 
@@ -89,19 +97,26 @@ class Watcher:
         while True:
             try:
                 async for attempt in self._retrying():
-                    with attempt:
+                    with attempt, self._failure_recorded("list"):
                         keys = await self._list()
                         self._missing = 0
                         self._reported = False
+                        self._reads()
                         return keys
-            except NotFound:
+            except NotFound as error:
                 self._missing += 1
                 self._report("resource is not installed")
-                # One 404 may come from an API server that is starting; after two the resource's objects are gone.
-                if self._missing == 2:
-                    self._sink.listed(self._resource.name, set())
+                # No API server is without nodes and pods: a 404 for them comes from something between.
+                if self.name in ESSENTIAL:
+                    self._fails(f"list: {error}")
+                else:
+                    self._reads()
+                    # One 404 may come from an API server that is starting; after two the resource's objects are gone.
+                    if self._missing == 2:
+                        self._sink.listed(self.name, set())
             except Forbidden as error:
                 self._report("resource is not permitted", rule=error.rule)
+                self._fails(f"list: {error}; the rule `{error.rule}` is missing")
             self._sink.unavailable(self._resource.name)
             await asyncio.sleep(settings.absent_poll_interval_s * _jitter())
 
@@ -121,10 +136,9 @@ class Watcher:
         while True:
             try:
                 page = await self._api.page(self._resource, self._decoder, self._settings.page_size, token)
-            except Expired:
-                # The list took longer than the server keeps the continue token: begin anew.
-                keys, token = set(), ""
-                continue
+            except Expired as error:
+                # The list took longer than the server keeps the continue token: begin anew, after a pause.
+                raise Busy(str(error)) from error
             self._pass_on(page.items, keys)
             self._version, token = page.metadata.resource_version, page.metadata.continue_
             if not token:
@@ -149,7 +163,7 @@ class Watcher:
         while True:
             try:
                 async for attempt in self._retrying():
-                    with attempt:
+                    with attempt, self._failure_recorded("watch"):
                         await self._watch()
             except Expired:
                 return "Expired"
@@ -161,7 +175,7 @@ class Watcher:
 
         Raises:
             Expired: the last received version is too old.
-            Busy: no connection, or one that delivered nothing. One that delivered something and broke just ends, so
+            ApiError: no connection, or one that delivered nothing. One that delivered something and broke just ends, so
                 that the next one is opened without a pause.
         """
         self._received = False
@@ -171,12 +185,12 @@ class Watcher:
                 self._resource, self._version, last_s=last_s, watch_idle_timeout_s=self._settings.watch_idle_timeout_s
             ):
                 self._read(lines)
-        except Busy as error:
-            level = logging.DEBUG if self._idle else logging.INFO  # one line an outage, not one a try
-            log.log(level, "watch was cut", extra={"resource": self._resource.name, "error": str(error)})
-            self._idle = not self._received
-            if self._idle:
+        except (Expired, NotFound, Forbidden):
+            raise
+        except ApiError as error:
+            if not self._received:
                 raise
+            log.info("watch was cut", extra={"resource": self.name, "error": str(error)})
 
     def _read(self, lines: list[bytes]) -> None:
         changed: list[ObservedObject] = []
@@ -189,7 +203,8 @@ class Watcher:
             if isinstance(line, Status):
                 self._flush(changed)
                 raise _ended(line)
-            self._received, self._idle = True, False
+            self._received = True
+            self._reads()
             if isinstance(line, str):
                 self._version = line
                 continue
@@ -215,10 +230,32 @@ class Watcher:
         extra = {"resource": self._resource.name, "key": item.key, "error": item.error}
         log.error("object cannot be read; its last record stays valid", extra=extra)
 
+    @contextmanager
+    def _failure_recorded(self, what: str) -> Iterator[None]:
+        """Logs the first failure of an outage, and passes each reason to the sink."""
+        try:
+            yield
+        except (Expired, NotFound, Forbidden):
+            raise
+        except ApiError as error:
+            level = logging.DEBUG if self._failing else logging.WARNING  # one line an outage, not one a try
+            log.log(level, f"{what} is retried", extra={"resource": self.name, "error": str(error)})
+            self._fails(f"{what}: {error}")
+            raise
+
+    def _fails(self, reason: str) -> None:
+        self._failing = True
+        self._sink.failing(self.name, reason)
+
+    def _reads(self) -> None:
+        if self._failing:
+            self._failing = False
+            self._sink.failing(self.name, "")
+
     def _retrying(self) -> AsyncIterator[stamina.Attempt]:
         settings = self._settings
         return stamina.retry_context(
-            on=Busy,
+            on=_pause_or_end,
             attempts=None,
             timeout=None,
             wait_initial=settings.backoff_s,
@@ -231,6 +268,13 @@ def _ended(status: Status) -> Expired | Busy:
     """Returns the error for the Status with which the server ended a watch."""
     message = f"{status.code} {status.reason}: {status.message}"
     return Expired(message) if status.code == 410 else Busy(message)
+
+
+def _pause_or_end(error: Exception) -> bool | float:
+    """Returns whether a list or watch is repeated after an error, or the pause in seconds that the server requests."""
+    if isinstance(error, Busy) and error.retry_after_s:
+        return error.retry_after_s
+    return isinstance(error, ApiError) and not isinstance(error, Expired | NotFound | Forbidden)
 
 
 def _jitter() -> float:

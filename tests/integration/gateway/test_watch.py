@@ -156,8 +156,8 @@ async def test_an_idle_watch_is_detected_and_continues(
         assert len(sink.lists) == 1
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_server_that_is_busy_is_listed_and_watched_later(
+@pytest.mark.parametrize("status", [400, 409, 429, 500, 503, 504])
+async def test_a_list_or_watch_that_fails_is_repeated_and_its_reason_kept_meanwhile(
     status: int, api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
 ) -> None:
     proxy.fail("GET", "limit=", status=status, times=3)
@@ -166,6 +166,37 @@ async def test_a_server_that_is_busy_is_listed_and_watched_later(
         await until(lambda: sink.lists and proxy.count("GET", "watch=1") > 3)
         make_pod("web")
         await until(lambda: f"{namespace}/web" in sink.objects)
+        assert [reason.partition(":")[0] for reason in sink.failures] == ["list"] * 3 + ["watch"] * 3
+        assert all(f"{status} a fault" in reason for reason in sink.failures)
+        assert not sink.fails
+
+
+async def test_a_list_that_hangs_or_is_cut_is_repeated(
+    kubeconfig: Path, pods: Resource, make_pod: MakePod, proxy: FaultProxy
+) -> None:
+    for number in range(10):
+        make_pod(f"web-{number}")
+    proxy.fail("GET", "limit=", "hang")
+    proxy.fail("GET", "limit=", "swallow")
+    proxy.fail("GET", "continue=", "lose", times=2)
+    proxy.fail("GET", "continue=", "freeze", after=100)
+    async with KubeApi(str(kubeconfig), timeout_s=0.5) as api, watching(api, pods) as sink:
+        await until(lambda: sink.lists)
+        assert len(sink.lists[0]) == 10
+        assert len(sink.failures) == 5
+
+
+async def test_nodes_and_pods_that_are_not_found_are_not_deleted(
+    api: KubeApi, make_pod: MakePod, namespace: str, proxy: FaultProxy
+) -> None:
+    """A 404 for them comes from something between: a balancer, another server at this address."""
+    make_pod("web")
+    missing = proxy.fail("GET", "/api/v1/pods?limit=", status=404, times=3)
+    async with watching(api, PODS) as sink:
+        await until(lambda: not missing.times)
+        await until(lambda: f"{namespace}/web" in sink.objects)
+        assert set() not in sink.lists
+        assert len(sink.failures) == 3
 
 
 async def test_an_object_of_more_than_a_mebibyte_is_listed_and_watched(api: KubeApi, cluster: Cluster) -> None:

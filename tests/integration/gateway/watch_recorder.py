@@ -23,6 +23,8 @@ class RecordingSink:
         self.reasons: list[str] = []
         self.missing = 0
         self.observations: list[str] = []
+        self.failures: list[str] = []
+        self.fails = False
 
     def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
         for seen in objects:
@@ -39,6 +41,11 @@ class RecordingSink:
 
     def resumed(self, resource: str, reason: str) -> None:
         self.reasons.append(reason)
+
+    def failing(self, resource: str, reason: str) -> None:
+        if reason:
+            self.failures.append(reason)
+        self.fails = bool(reason)
 
     def unavailable(self, resource: str) -> None:
         self.missing += 1

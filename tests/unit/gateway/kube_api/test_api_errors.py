@@ -48,6 +48,10 @@ def test_each_status_has_one_error(status: int, cause: str, meaning: type[ApiErr
     assert "because" in str(found)
 
 
+def test_a_read_that_ended_with_504_changed_nothing() -> None:
+    assert type(api_error(504, b"", "GET /x", "list pods")) is Busy
+
+
 def test_a_missing_permission_names_its_rule() -> None:
     found = api_error(403, b'{"message":"no"}', "POST /x", "create pods/binding")
     assert isinstance(found, Forbidden)
