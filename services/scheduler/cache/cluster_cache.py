@@ -127,10 +127,7 @@ class ClusterCache:
         context = youngest(reports)[0] if reports else ""
         self.table.set_reported(row, context, self.view.reported[name][context] if reports else 0)
         for plugin_cache in self._plugin_caches:
-            if metric_record is None:
-                plugin_cache.set_metric(row, None, "")
-            else:
-                plugin_cache.set_metric(row, metric_record.metric, metric_record.updated)
+            plugin_cache.set_metric(row, metric_record)
         if metric_record is None:
             self._release_row(name)
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from services.scheduler.state.node_records import MetricRecord
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
-from shared.kube.node import Node, NodeMetric
+from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
 
 
@@ -21,8 +22,8 @@ class PluginCache:
     def set_node(self, row: int, node: Node | None) -> None:
         """Sets the node in the row as observed, None when it is deleted."""
 
-    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """Sets the newest report of the node in the row; `updated` is the last report time in it or an earlier one."""
+    def set_metric(self, row: int, metric_record: MetricRecord | None) -> None:
+        """Sets the newest report of the node in the row; None when there is none."""
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
         """Sets the NodeResourceTopology of that name, which is its node's; None when it is deleted. It may come before the node."""

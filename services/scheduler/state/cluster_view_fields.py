@@ -8,11 +8,10 @@ from typing import Any
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.dirty_set import DirtySet
 from services.scheduler.state.explanation_answers import LastAnswer
-from services.scheduler.state.node_records import MetricRecord, NodeRecord
+from services.scheduler.state.node_records import MetricRecord, NodeRecord, ReportRecord
 from services.scheduler.state.pod_class import PodClass, allocation_annotations, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.quota_view import QuotaView
-from shared.events.metrics import NodeReported
 
 
 class ClusterViewFields:
@@ -51,7 +50,7 @@ class ClusterViewFields:
         self.pods: dict[str, PodRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.metrics: dict[str, MetricRecord] = {}
-        self.reports: dict[str, dict[str, NodeReported]] = {}
+        self.reports: dict[str, dict[str, ReportRecord]] = {}
         self.reported: dict[str, dict[str, int]] = {}
         self.objects: dict[str, dict[str, dict[str, Any]]] = {}
         self.explanations: dict[str, dict[str, Any]] = {}

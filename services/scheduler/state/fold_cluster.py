@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_answers import EXPLANATIONS
-from services.scheduler.state.node_records import MetricRecord, NodeRecord
+from services.scheduler.state.node_records import MetricRecord, NodeRecord, ReportRecord
 from services.scheduler.state.pod_class import has_same_marks
 from services.scheduler.state.pod_diff import (
     changes_labels,
@@ -16,6 +18,7 @@ from services.scheduler.state.pod_diff import (
     requests_less,
 )
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -130,8 +133,13 @@ class ClusterFold(ClusterViewFields):
             self.dirty.pods[event.pod_uid] = None
 
     def _metric_observed(self, record: RecordedEvent, event: NodeMetricObserved) -> None:
-        before, updated = self.metrics.get(event.node), event.object.status.update_time
-        self.metrics[event.node] = MetricRecord(event.object, updated or (before.updated if before else ""))
+        before, metric = self.metrics.get(event.node), event.object
+        status = metric.status
+        updated = status.update_time or (before.updated if before else "")
+        pods = encoded_usages(status.pods_metric)
+        if status.pods_metric:
+            metric = replace(metric, status=replace(status, pods_metric=()))
+        self.metrics[event.node] = MetricRecord(metric, updated, pods)
         self._changed(event.node, ClusterEvent.METRIC, record.seq)
         if self.dirty is not None:
             self.dirty.metrics[event.node] = None
@@ -203,8 +211,9 @@ class ClusterFold(ClusterViewFields):
     def _node_reported(self, record: RecordedEvent, event: NodeReported) -> None:
         reports = self.reports.setdefault(event.node, {})
         before = reports.get(record.context)
-        if before is None or before.at_ns <= event.at_ns:
-            reports[record.context] = event
+        if before is None or before.report.at_ns <= event.at_ns:
+            report = replace(event, pods=()) if event.pods else event
+            reports[record.context] = ReportRecord(report, encoded_classes(event.pods))
             self.reported.setdefault(event.node, {})[record.context] = record.seq
             if self.dirty is not None:
                 self.dirty.metrics[event.node] = None
@@ -212,7 +221,7 @@ class ClusterFold(ClusterViewFields):
     def _reports_expired(self, record: RecordedEvent, event: NodeReportsExpired) -> None:
         reports = self.reports.get(event.node, {})
         before = reports.get(record.context)
-        if before is None or before.at_ns > event.at_ns:
+        if before is None or before.report.at_ns > event.at_ns:
             return
         del reports[record.context], self.reported[event.node][record.context]
         if not reports:

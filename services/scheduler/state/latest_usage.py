@@ -7,15 +7,14 @@ number of shards changed). The State keeps the newest of each context; this is a
 
 from collections.abc import Mapping
 
-from services.scheduler.state.node_records import MetricRecord
+from services.scheduler.state.node_records import MetricRecord, ReportRecord
 from shared.domain.node_metric_status import status_of
-from shared.events.metrics import NodeReported
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec
 
 
-def newest(object_: MetricRecord | None, reports: Mapping[str, NodeReported]) -> MetricRecord | None:
+def newest(object_: MetricRecord | None, reports: Mapping[str, ReportRecord]) -> MetricRecord | None:
     """Returns the newest measurement of a node; None when there is none.
 
     An object has its time in whole seconds, so the recorded report counts where both hold the same report. The object's
@@ -27,7 +26,7 @@ def newest(object_: MetricRecord | None, reports: Mapping[str, NodeReported]) ->
     """
     if not reports:
         return object_
-    _, report = youngest(reports)
+    _, (report, pods) = youngest(reports)
     if object_ is not None and _time_ns(object_) >= report.at_ns:
         return object_
     spec = object_.metric.spec if object_ is not None else NodeMetricSpec()
@@ -38,16 +37,16 @@ def newest(object_: MetricRecord | None, reports: Mapping[str, NodeReported]) ->
         spec = NodeMetricSpec(metric_collect_policy=policy)
     status = status_of(report)
     metric = NodeMetric(metadata=Metadata(name=report.node), spec=spec, status=status)
-    return MetricRecord(metric, status.update_time or "")
+    return MetricRecord(metric, status.update_time or "", pods)
 
 
-def youngest(reports: Mapping[str, NodeReported]) -> tuple[str, NodeReported]:
+def youngest(reports: Mapping[str, ReportRecord]) -> tuple[str, ReportRecord]:
     """Returns (context, report) of the youngest report by its own time; there is at least one."""
     return max(reports.items(), key=_age)
 
 
-def _age(entry: tuple[str, NodeReported]) -> tuple[int, str]:
-    return entry[1].at_ns, entry[0]
+def _age(entry: tuple[str, ReportRecord]) -> tuple[int, str]:
+    return entry[1].report.at_ns, entry[0]
 
 
 def _time_ns(metric_record: MetricRecord) -> int:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from services.scheduler.state.reported_pods import NONE
+from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 
 
@@ -16,9 +18,21 @@ class NodeRecord:
 
 
 class MetricRecord(NamedTuple):
-    """A node's newest NodeMetric, and the newest `status.updateTime` that it ever had: an object without one keeps the
-    last.
+    """A node's newest NodeMetric.
+
+    Attributes:
+        metric: without its pods.
+        updated: the newest `status.updateTime` that it ever had: an object without one keeps the last.
+        pods: its pods, for `reported_pods`.
     """
 
     metric: NodeMetric
     updated: str
+    pods: bytes = NONE
+
+
+class ReportRecord(NamedTuple):
+    """A recorded report without its pods, and its pods, for `reported_pods`."""
+
+    report: NodeReported
+    pods: bytes = NONE

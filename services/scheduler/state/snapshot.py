@@ -6,12 +6,11 @@ import msgspec
 
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_answers import LastAnswer
-from services.scheduler.state.node_records import MetricRecord, NodeRecord
+from services.scheduler.state.node_records import MetricRecord, NodeRecord, ReportRecord
 from services.scheduler.state.pod_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
-from shared.events.metrics import NodeReported
-from shared.kube.node import Node, NodeMetric
+from shared.kube.node import Node
 from shared.kube.pod import Pod
 
 
@@ -21,8 +20,8 @@ class _Kept(msgspec.Struct):
     pod_classes: list[Pod]
     pods: msgspec.Raw
     nodes: list[tuple[str, Node, list[int]]]
-    metrics: list[tuple[str, NodeMetric, str]]
-    reports: dict[str, dict[str, NodeReported]]
+    metrics: list[tuple[str, MetricRecord]]
+    reports: dict[str, dict[str, ReportRecord]]
     reported: dict[str, dict[str, int]]
     objects: dict[str, dict[str, dict[str, Any]]]
     changed: list[int]
@@ -51,7 +50,7 @@ def encode(view: ClusterViewFields) -> bytes:
         pod_classes=[view.pod_classes[key].pod for key in keys],
         pods=msgspec.Raw(_encoder.encode([view.pods[uid].encode(numbers) for uid in sorted(view.pods)])),
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
-        metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
+        metrics=[(name, view.metrics[name]) for name in sorted(view.metrics)],
         reports={name: dict(sorted(reports.items())) for name, reports in sorted(view.reports.items())},
         reported={name: dict(sorted(seqs.items())) for name, seqs in sorted(view.reported.items())},
         objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
@@ -84,4 +83,4 @@ def restore(view: ClusterViewFields, data: bytes) -> None:
     view.explanations, view.explanation_answers = kept.explanations, kept.explanation_answers
     view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)
-    view.metrics = {name: MetricRecord(metric, updated) for name, metric, updated in kept.metrics}
+    view.metrics = dict(kept.metrics)

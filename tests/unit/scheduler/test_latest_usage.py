@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest
-from services.scheduler.state.node_records import MetricRecord
+from services.scheduler.state.node_records import MetricRecord, ReportRecord
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
 from shared.events.metrics import NodeReported, NodeReportsExpired, Usage
@@ -21,6 +21,10 @@ from tests.unit.scheduler.interleavings import merged
 def reported(at_s: float, cpu_milli: int = 0, node: str = "a") -> NodeReported:
     at_ns = START_NS + int(at_s * SECOND)
     return NodeReported(node=node, at_ns=at_ns, interval_s=60, aggregate_s=300, usage=Usage(cpu_milli, 1))
+
+
+def recorded(at_s: float, cpu_milli: int = 0) -> ReportRecord:
+    return ReportRecord(reported(at_s, cpu_milli))
 
 
 def metric(at_s: int, cpu: str = "1", node: str = "a", interval_s: int | None = None) -> NodeMetric:
@@ -51,18 +55,18 @@ def usage(found: MetricRecord | None) -> str:
 def test_the_younger_counts_wherever_it_came_from() -> None:
     assert newest(None, {}) is None
     assert usage(newest(metric_record(10), {})) == "1"
-    assert usage(newest(metric_record(10), {"metrics-0": reported(9, 500)})) == "1"
-    assert usage(newest(metric_record(10), {"metrics-0": reported(10.5, 500)})) == "500m", (
+    assert usage(newest(metric_record(10), {"metrics-0": recorded(9, 500)})) == "1"
+    assert usage(newest(metric_record(10), {"metrics-0": recorded(10.5, 500)})) == "500m", (
         "an object keeps whole seconds"
     )
-    assert usage(newest(metric_record(10), {"metrics-0": reported(11, 500), "metrics-1": reported(12, 700)})) == "700m"
+    assert usage(newest(metric_record(10), {"metrics-0": recorded(11, 500), "metrics-1": recorded(12, 700)})) == "700m"
 
 
 def test_the_objects_spec_holds_for_what_is_recorded() -> None:
-    found = newest(metric_record(10, interval_s=90), {"metrics-0": reported(11)})
+    found = newest(metric_record(10, interval_s=90), {"metrics-0": recorded(11)})
     assert found is not None
     assert found.metric.spec.metric_collect_policy == MetricCollectPolicy(report_interval_seconds=90)
-    found = newest(None, {"metrics-0": reported(11)})
+    found = newest(None, {"metrics-0": recorded(11)})
     assert found is not None
     policy = found.metric.spec.metric_collect_policy
     assert policy is not None

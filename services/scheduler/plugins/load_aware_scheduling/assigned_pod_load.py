@@ -6,7 +6,7 @@ Source: spec/scheduler-core.md 3.4; upstream pkg/scheduler/plugins/loadaware/pod
 from itertools import repeat
 from typing import NamedTuple
 
-from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Report, Vector, to_vector
+from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Report, Vector, vector_of
 from shared.domain.priority import Priority
 
 
@@ -46,8 +46,8 @@ def share_of_pod(
     """
     if report is None:
         return PodShare(estimated=estimate)
-    reported = report.pods.get(pod)
-    usage = None if reported is None else to_vector(reported.pod_usage, resources)
+    reported = report.pods.usage(pod)
+    usage = None if reported is None else vector_of(reported.amounts, resources)
     counted_as_prod = is_prod and reported is not None and reported.priority == Priority.PROD
     prod_usage = usage if counted_as_prod else None
     if estimate is None:

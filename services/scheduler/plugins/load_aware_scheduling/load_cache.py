@@ -114,15 +114,18 @@ class LoadCache:
         if before.window != state.thresholds.window or prod_before != state.prod:
             self._add_up(row, state)
 
-    def set_metric(self, row: int, metric: NodeMetric | None, earlier_ns: int | None = None) -> None:
+    def set_metric(
+        self, row: int, metric: NodeMetric | None, earlier_ns: int | None = None, pods: bytes | None = None
+    ) -> None:
         """Sets a node's report; None: there is none.
 
         Args:
             earlier_ns: `report_time_ns` of the node's last report that had a time. It stays in force for a report
                 without one, so a State keeps it next to the report.
+            pods: the pods of the report, for `reported_pods`; None: those that are in the object.
         """
         state = self._row(row)
-        state.report = read_report(metric, self.resources, self.args, earlier_ns) if metric else None
+        state.report = read_report(metric, self.resources, self.args, earlier_ns, pods) if metric else None
         self._evaluate(row, state)
         self._add_up(row, state)
 
@@ -223,7 +226,7 @@ class LoadCache:
     ) -> NDArray[np.int64]:
         """int64[3, resources], read-only: the amounts that a pod adds to a node's loads."""
         report = state.report
-        if report is None or name not in report.pods:
+        if report is None or name not in report.pods.pods:
             if template.unreported is not None:
                 return template.unreported[state.prod and report is not None]
         elif assigned_ns <= state.contained_ns and deadline is None:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.node_thresholds import Window
+from services.scheduler.state.reported_pods import Amount, ReportedPods, encoded_usages, reported_pods
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns
-from shared.kube.node import AggregatedUsage, NodeMetric, PodUsage, ResourceMap
+from shared.kube.node import AggregatedUsage, NodeMetric, ResourceMap
 from shared.kube.quantity import BadQuantity, amount, nanos
 
 Vector = tuple[int, ...]
@@ -34,8 +35,7 @@ class Report(NamedTuple):
         usage: of the whole node; None when the report has no node part.
         windows: usage by percentile and window; duration 0 is the longest window of that percentile.
         system: usage outside of pods, as far as it counts as prod.
-        pods: `namespace/name` -> its reported usage, of pods with any usage; decoded on access, because most are never
-            read.
+        pods: the pods with any usage; decoded one by one, because most are never read.
     """
 
     clock_ns: int
@@ -44,7 +44,7 @@ class Report(NamedTuple):
     usage: Vector | None
     windows: Mapping[Window, Vector]
     system: Vector
-    pods: Mapping[str, PodUsage]
+    pods: ReportedPods
 
 
 def report_time_ns(metric: NodeMetric) -> int | None:
@@ -56,11 +56,18 @@ def report_time_ns(metric: NodeMetric) -> int | None:
         return None
 
 
-def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareArgs, earlier_ns: int | None) -> Report:
+def read_report(
+    metric: NodeMetric,
+    resources: tuple[str, ...],
+    args: LoadAwareArgs,
+    earlier_ns: int | None,
+    pods: bytes | None = None,
+) -> Report:
     """Reads a NodeMetric.
 
     Args:
         earlier_ns: time of the node's last report with a time; it stays in force when this one has none.
+        pods: its pods, for `reported_pods`; None: those that are in the object.
     """
     policy, status = metric.spec.metric_collect_policy, metric.status
     interval_s = policy.report_interval_seconds if policy else None
@@ -74,11 +81,7 @@ def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareA
         usage=to_vector(node.node_usage, resources) if node else None,
         windows=_windows(node.aggregated_node_usages, resources) if node else {},
         system=to_vector(node.system_usage if node and args.prod_usage_include_sys else None, resources),
-        pods={
-            f"{pod.namespace}/{pod.name}": pod
-            for pod in status.pods_metric
-            if pod.pod_usage is not None and pod.pod_usage.resources
-        },
+        pods=reported_pods(encoded_usages(status.pods_metric) if pods is None else pods),
     )
 
 
@@ -93,12 +96,17 @@ def base_load(report: Report, window: Window | None) -> Vector | None:
 def to_vector(usage: ResourceMap | None, resources: tuple[str, ...]) -> Vector:
     """Amounts in the order of `resources`, 0 where one is missing or cannot be read."""
     annotated = usage.resources if usage else None
-    if not annotated:
-        return (0,) * len(resources)
-    return tuple(_amount(name, annotated.get(name)) for name in resources)
+    return vector_of(annotated, resources) if annotated else (0,) * len(resources)
 
 
-def _amount(name: str, text: str | None) -> int:
+def vector_of(amounts: Mapping[str, Amount], resources: tuple[str, ...]) -> Vector:
+    """Amounts in the order of `resources`, 0 where one is missing or cannot be read."""
+    return tuple(_amount(name, amounts.get(name)) for name in resources)
+
+
+def _amount(name: str, text: Amount | None) -> int:
+    if isinstance(text, int):
+        return bounded(text)
     try:
         return bounded(amount(name, nanos(text))) if text else 0
     except BadQuantity:

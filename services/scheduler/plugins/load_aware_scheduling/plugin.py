@@ -20,10 +20,11 @@ from services.scheduler.plugins.load_aware_scheduling.estimate_window import cou
 from services.scheduler.plugins.load_aware_scheduling.filter_and_score import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_debug_view import node_view
+from services.scheduler.state.node_records import MetricRecord
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.kube.instants import BadTime, instant_ns
-from shared.kube.node import Node, NodeMetric
+from shared.kube.node import Node
 from shared.kube.quantity import BadQuantity
 
 
@@ -72,10 +73,14 @@ class LoadAwareCache(PluginCache):
         except BadQuantity:
             self.load_cache.set_node(row, None)  # without a readable allocatable there is nothing to compare with
 
-    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
-        """Sets the node's report; `updated` is the time of the last one with a time."""
+    def set_metric(self, row: int, metric_record: MetricRecord | None) -> None:
+        """Sets the node's report; None: there is none."""
+        if metric_record is None:
+            self.load_cache.set_metric(row, None)
+            return
+        metric, updated, pods = metric_record
         try:
-            self.load_cache.set_metric(row, metric, instant_ns(updated) if updated else None)
+            self.load_cache.set_metric(row, metric, instant_ns(updated) if updated else None, pods)
         except (BadQuantity, BadTime):
             self.load_cache.set_metric(row, None)  # an unreadable report counts as none
 
