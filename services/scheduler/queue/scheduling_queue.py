@@ -27,7 +27,8 @@ from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, 
 from services.scheduler.queue.units import Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import PluginReason, PodRecord
+from services.scheduler.state.pod_decisions import PluginReason
+from services.scheduler.state.pod_record import PodRecord
 from shared.kube.instants import SECOND
 
 FIRST_BACKOFF_S = 1

@@ -5,11 +5,14 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.dirty_set import DirtySet
 from services.scheduler.state.explanation_answers import LastAnswer
 from services.scheduler.state.node_records import MetricRecord, NodeRecord, ReportRecord
 from services.scheduler.state.pod_class import PodClass, allocation_annotations, class_key, common_part
+from services.scheduler.state.pod_observation import read_from_object
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.quota_view import QuotaView
 
@@ -92,9 +95,10 @@ class ClusterViewFields:
             if pod is None:
                 continue  # deleted since it was observed
             pod_record.observed = None
-            pod_record.scheduled_ns, pod_record.initialized_ns = true_since_ns(pod)
-            pod_record.started_ns = started_ns(pod)
-            pod_record.conditions = conditions_checksum(pod) if pod.spec.node_name else 0
+            conditions = conditions_checksum(pod) if pod.spec.node_name else 0
+            pod_record.observation = read_from_object(
+                pod_record.observation, *true_since_ns(pod), started_ns(pod), conditions
+            )
             pod_record.allocation = allocation_annotations(pod.metadata.annotations)
             key = class_key(pod)
             pod_class, before = self.pod_classes.get(key), pod_record.pod_class
@@ -133,11 +137,11 @@ class ClusterViewFields:
         """
         if at_ns < self.clock_ns:
             for pod_record in self.pods.values():
-                if max(pod_record.tried_ns, pod_record.placed_ns) > at_ns:
-                    pod_record.tried_ns, pod_record.placed_ns = (
-                        min(pod_record.tried_ns, at_ns),
-                        min(pod_record.placed_ns, at_ns),
-                    )
-                    if self.dirty is not None:
-                        self.dirty.pods[pod_record.uid] = None
+                if max(pod_record.tried_ns, pod_record.placed_ns) <= at_ns:
+                    continue
+                pod_record.placed_ns = min(pod_record.placed_ns, at_ns)
+                if pod_record.tried_ns > at_ns:
+                    pod_record.note_decision(attempt=replace(pod_record.attempt, at_ns=at_ns))
+                if self.dirty is not None:
+                    self.dirty.pods[pod_record.uid] = None
         self.clock_ns = at_ns

@@ -1,6 +1,7 @@
 """The fold of observations: `cluster`, and the reports of `metrics-*`."""
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from services.scheduler.state.pod_diff import (
     requests_changed,
     requests_less,
 )
+from services.scheduler.state.pod_observation import first_observation, observed_on_node
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
@@ -48,7 +50,7 @@ CONFIG_KEY = "koord-scheduler-config"
 """Its data key. In a ConfigMap with a single key, that key counts whatever its name."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
-_MAX_UNREAD = 4096
+_MAX_UNREAD = 1024
 
 
 class ClusterFold(ClusterViewFields):
@@ -87,8 +89,8 @@ class ClusterFold(ClusterViewFields):
         spec = pod.spec
         node = spec.node_name
         ended = pod.status.phase in _ENDED
-        if pod_record.since == 0:
-            pod_record.since = record.seq
+        if not pod_record.observation:
+            pod_record.observation = first_observation(record.seq)
             pod_record.name = event.pod
         elif node and pod_record.node == node:
             if (ended and not pod_record.ended) or requests_less(pod_record, pod):
@@ -100,12 +102,12 @@ class ClusterFold(ClusterViewFields):
         elif ended:
             self.released_seq = record.seq
         elif not node and requests_changed(pod_record, pod):
-            pod_record.changed_seq = record.seq
+            pod_record.note_outcome(changed_seq=record.seq)
         if pod_record.node != node:
             if node:
                 self._changed(node, ClusterEvent.POD_ADDED, record.seq)
-            pod_record.node = node
-            pod_record.node_since_ns = record.at_ns
+            pod_record.node = intern(node)
+            pod_record.observation = observed_on_node(pod_record.observation, record.at_ns)
             self._drop_load_class(pod_record)
         pod_record.ended = ended
         pod_record.deleting = pod.metadata.deletion_timestamp is not None
@@ -162,10 +164,11 @@ class ClusterFold(ClusterViewFields):
         pod_record = self.pods.get(uid)
         if pod_record is None or record.cause is None or record.cause.context != "scheduling":
             return
-        pod_record.refused_seq = max(pod_record.refused_seq, record.cause.seq)
-        pod_record.refusals += 1
-        if suppressed:
-            pod_record.suppressed_seq = record.seq
+        pod_record.note_outcome(
+            refused_seq=max(pod_record.refused_seq, record.cause.seq),
+            refusals=pod_record.refusals + 1,
+            suppressed_seq=record.seq if suppressed else pod_record.suppressed_seq,
+        )
         if self.dirty is not None:
             self.dirty.pods[uid] = None
 

@@ -1,12 +1,14 @@
 """The fold of the scheduler's own log, `scheduling`."""
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any, ClassVar
 
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.pod_class import allocation_annotations
-from services.scheduler.state.pod_record import PluginReason, PodRecord
+from services.scheduler.state.pod_decisions import Attempt, PluginReason
+from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.watched_resources import VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
@@ -35,19 +37,17 @@ class SchedulingFold(ClusterViewFields):
         self.cycle_ns = event.now_ns or 0
         saw_reports = {name: seq for name, seq in (event.seen or {}).items() if name.startswith("metrics-")}
         saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
-        reasons: dict[int, tuple[PluginReason, ...]] = {}
+        attempts: dict[int, Attempt] = {}
         for outcome in event.pods:
             if outcome.node or (pod_record := self._seen_by_cycle(outcome.pod_uid)) is None:
                 continue
-            if outcome.class_index not in reasons:
-                reasons[outcome.class_index] = _reasons(event.classes[outcome.class_index])
-            pod_record.attempts += 1
-            pod_record.tried_ns = self.cycle_ns
-            pod_record.tried_seq = record.seq
-            pod_record.saw = self.cycle_saw
-            pod_record.saw_quota = saw_quota
-            pod_record.saw_reports = saw_reports
-            pod_record.reasons = reasons[outcome.class_index]
+            attempt = attempts.get(outcome.class_index)
+            if attempt is None:
+                reasons = _reasons(event.classes[outcome.class_index])
+                attempt = attempts[outcome.class_index] = Attempt(
+                    self.cycle_ns, record.seq, self.cycle_saw, saw_quota, saw_reports, reasons
+                )
+            pod_record.note_decision(attempts=pod_record.attempts + 1, attempt=attempt)
             if self.dirty is not None:
                 self.dirty.pods[pod_record.uid] = None
 
@@ -55,34 +55,36 @@ class SchedulingFold(ClusterViewFields):
         pod_record = self._seen_by_cycle(event.pod_uid)
         if pod_record is None:
             return
-        pod_record.placed_node = event.node
+        pod_record.placed_node = intern(event.node)
         pod_record.placed_seq = record.seq
         pod_record.placed_ns = self.cycle_ns
-        pod_record.placed_allocation = allocation_annotations(event.annotations)
-        pod_record.attempts = 0
-        pod_record.nominated = ""
+        allocation = allocation_annotations(event.annotations)
+        if allocation is not None or pod_record.decisions is not None:
+            pod_record.note_decision(attempts=0, nominated="", placed_allocation=allocation)
         if self.dirty is not None:
             self.dirty.pods[event.pod_uid] = None
 
     def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
         pod_record = self._seen_by_cycle(event.pod_uid)
         if pod_record is not None:
-            pod_record.nominated = event.node
+            pod_record.note_decision(nominated=event.node)
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
     def _eviction_requested(self, record: RecordedEvent, event: EvictionRequested) -> None:
         pod_record = self._seen_by_cycle(event.pod_uid, record.cause)
         if pod_record is not None:
-            pod_record.eviction_seq = record.seq
+            pod_record.note_decision(eviction_seq=record.seq)
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
     def _eviction_refused(self, record: RecordedEvent, event: EvictionRejected | EvictionFailed) -> None:
         pod_record = self.pods.get(event.pod_uid)
         if pod_record is not None and record.cause is not None and record.cause.context == "scheduling":
-            pod_record.eviction_refused_seq = max(pod_record.eviction_refused_seq, record.cause.seq)
-            pod_record.eviction_refused_at = record.seq
+            pod_record.note_outcome(
+                eviction_refused_seq=max(pod_record.eviction_refused_seq, record.cause.seq),
+                eviction_refused_at=record.seq,
+            )
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
@@ -97,7 +99,7 @@ class SchedulingFold(ClusterViewFields):
     def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
         pod_record = self._seen_by_cycle(event.pod_uid)
         if pod_record is not None:
-            pod_record.condition_code = event.code
+            pod_record.note_decision(condition_code=event.code)
 
     def _placement_compared(self, record: RecordedEvent, event: PlacementCompared) -> None:
         binding = record.cause.seq if record.cause else 0
@@ -106,7 +108,7 @@ class SchedulingFold(ClusterViewFields):
             if self.positions.get("cluster", 0) >= binding:
                 return  # the pod was bound before that position and has been deleted since
             pod_record = self.pods[event.pod_uid] = PodRecord(event.pod_uid)
-        pod_record.compared = True
+        pod_record.note_decision(compared=True)
 
     def _config_applied(self, record: RecordedEvent, event: ConfigApplied) -> None:
         self.config_seq = record.seq

@@ -1,6 +1,7 @@
 """Differences between an observation of a pod and the previous one, of which only the class is kept once it is read."""
 
 from services.scheduler.state.pod_class import class_key, has_same_spec
+from services.scheduler.state.pod_observation import observation
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum
 from shared.kube.pod import Pod
 
@@ -41,5 +42,5 @@ def has_other_spec_or_conditions(pod_record: PodRecord, pod: Pod) -> bool:
     if pod_record.observed is not None:
         same_conditions = pod_record.observed.status.conditions == pod.status.conditions
     else:
-        same_conditions = pod_record.conditions == conditions_checksum(pod)
+        same_conditions = observation(pod_record.observation).conditions == conditions_checksum(pod)
     return not same_conditions or not has_same_spec(last_seen(pod_record), pod)

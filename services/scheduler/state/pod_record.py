@@ -6,17 +6,24 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
 from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_decisions import (
+    NO_DECISIONS,
+    NO_OUTCOMES,
+    Attempt,
+    Decisions,
+    Outcomes,
+    PluginReason,
+)
+from services.scheduler.state.pod_observation import NONE, observation, since
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 
 _encoder = msgspec.msgpack.Encoder()
 _FURTHEST_NS = 2**62
 """Bound of an instant, some 146 years from 1970; a later one is read as this one."""
-
-PluginReason = tuple[str, str]
-"""(plugin, reason code)."""
 
 
 class Assignment(NamedTuple):
@@ -43,95 +50,165 @@ class Assignment(NamedTuple):
 class PodRecord(msgspec.Struct, array_like=True, eq=False):
     """A pod. Each field is written from one context alone, so contexts may arrive in any order.
 
+    There are hundreds of thousands: what most of them lack is in values of their own (`pod_decisions`).
+
     From `cluster`:
-        since: seq of the first observation; 0 while only our own log has named the pod.
+        name: `namespace/name`; empty while only our own log has named the pod.
         observed: the newest object, until it is read into the fields below (`ClusterView.read`).
-        node, node_since_ns: the node that it runs on, and the append time of the first observation there.
-        changed_seq: seq of the last change of its class while it had no node.
-        refused_seq: `scheduling` seq of our newest placement with another outcome than PodBound.
-        refusals: the number of such placements.
-        suppressed_seq: seq of the last BindSuppressed; the pod waits until the gateway starts anew.
+        node: the node that it runs on.
+        observation: the numbers of `pod_observation.py`.
         allocation: its allocation, read from its annotations.
-        started_ns: start time, 0 before.
-        conditions: checksum of its conditions, 0 while it has no node.
         load_class: the class that estimates its load, where that is not `pod_class`: on a node, a change of labels and
             annotations alone does not change the estimate.
-        eviction_refused_seq: `scheduling` seq of our newest eviction request that was refused or failed;
-            eviction_refused_at: the `cluster` seq of that outcome.
+        outcomes: changes while it waited, and decisions that were not carried out.
     From `scheduling`:
         placed_*: our newest placement.
-        attempts, tried_ns, tried_seq, saw, reasons: the number of cycles without a node, and the time, seq, `cluster`
-            position and reasons of the last one.
-        saw_quota: the `quota` seq up to which that cycle, or the ledger for it, had read.
-        saw_reports: the same for each of `metrics-*`; one dict for all pods of a cycle.
-        condition_code: the code last written to the pod's condition.
-        compared: the placement by another scheduler has been compared with our own.
-        nominated: the node on which victims are evicted for it.
-        eviction_seq: seq of our newest eviction request for it.
+        decisions: all else.
     """
 
     uid: str
-    since: int = 0
     name: str = ""
     node: str = ""
-    node_since_ns: int = 0
+    observation: bytes = NONE
     ended: bool = False
     deleting: bool = False
-    scheduled_ns: int = 0
-    initialized_ns: int = 0
-    changed_seq: int = 0
-    refused_seq: int = 0
-    refusals: int = 0
-    suppressed_seq: int = 0
     allocation: dict[str, str] | None = None
-    started_ns: int = 0
-    conditions: int = 0
-    eviction_refused_seq: int = 0
-    eviction_refused_at: int = 0
-    nominated: str = ""
-    eviction_seq: int = 0
+    outcomes: Outcomes | None = None
     placed_node: str = ""
-    placed_allocation: dict[str, str] | None = None
     placed_seq: int = 0
     placed_ns: int = 0
-    attempts: int = 0
-    tried_ns: int = 0
-    tried_seq: int = 0
-    saw: int = 0
-    saw_quota: int = 0
-    saw_reports: dict[str, int] = msgspec.field(default_factory=dict)
-    reasons: tuple[PluginReason, ...] = ()
-    condition_code: str = ""
-    compared: bool = False
+    decisions: Decisions | None = None
     load_class: PodClass | None = None
     pod_class: PodClass | None = None
     observed: Pod | None = None
+
+    @property
+    def since(self) -> int:
+        """The `cluster` seq of the first observation; 0 while only our own log has named the pod."""
+        return since(self.observation)
+
+    @property
+    def started_ns(self) -> int:
+        """Its start time; 0 before."""
+        return observation(self.observation).started_ns
+
+    @property
+    def changed_seq(self) -> int:
+        """See `Outcomes`."""
+        return 0 if self.outcomes is None else self.outcomes.changed_seq
+
+    @property
+    def refused_seq(self) -> int:
+        """See `Outcomes`."""
+        return 0 if self.outcomes is None else self.outcomes.refused_seq
+
+    @property
+    def refusals(self) -> int:
+        """See `Outcomes`."""
+        return 0 if self.outcomes is None else self.outcomes.refusals
+
+    @property
+    def suppressed_seq(self) -> int:
+        """See `Outcomes`."""
+        return 0 if self.outcomes is None else self.outcomes.suppressed_seq
+
+    @property
+    def eviction_refused_seq(self) -> int:
+        """See `Outcomes`."""
+        return 0 if self.outcomes is None else self.outcomes.eviction_refused_seq
+
+    @property
+    def eviction_refused_at(self) -> int:
+        """See `Outcomes`."""
+        return 0 if self.outcomes is None else self.outcomes.eviction_refused_at
+
+    @property
+    def attempts(self) -> int:
+        """See `Decisions`."""
+        return 0 if self.decisions is None else self.decisions.attempts
+
+    @property
+    def condition_code(self) -> str:
+        """See `Decisions`."""
+        return "" if self.decisions is None else self.decisions.condition_code
+
+    @property
+    def compared(self) -> bool:
+        """See `Decisions`."""
+        return False if self.decisions is None else self.decisions.compared
+
+    @property
+    def nominated(self) -> str:
+        """See `Decisions`."""
+        return "" if self.decisions is None else self.decisions.nominated
+
+    @property
+    def attempt(self) -> Attempt:
+        """The last cycle without a node."""
+        return (self.decisions or NO_DECISIONS).attempt
+
+    @property
+    def tried_ns(self) -> int:
+        """See `Attempt.at_ns`."""
+        return self.attempt.at_ns
+
+    @property
+    def tried_seq(self) -> int:
+        """See `Attempt.seq`."""
+        return self.attempt.seq
+
+    @property
+    def saw(self) -> int:
+        """See `Attempt.saw`."""
+        return self.attempt.saw
+
+    @property
+    def saw_quota(self) -> int:
+        """See `Attempt.saw_quota`."""
+        return self.attempt.saw_quota
+
+    @property
+    def saw_reports(self) -> dict[str, int]:
+        """See `Attempt.saw_reports`."""
+        return self.attempt.saw_reports
+
+    @property
+    def reasons(self) -> tuple[PluginReason, ...]:
+        """See `Attempt.reasons`."""
+        return self.attempt.reasons
+
+    def note_outcome(self, **fields: int) -> None:
+        """Changes fields of `outcomes`."""
+        self.outcomes = replace(self.outcomes or NO_OUTCOMES, **fields)
+
+    def note_decision(self, **fields: Any) -> None:
+        """Changes fields of `decisions`."""
+        self.decisions = replace(self.decisions or NO_DECISIONS, **fields)
 
     def assignment(self) -> Assignment | None:
         """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""
         if self.ended or self.pod_class is None:
             return None
         if self.node:
-            at = self.scheduled_ns or self.node_since_ns
+            seen = observation(self.observation)
             return Assignment(
                 self.node,
                 self.pod_class,
                 self.name,
-                at,
-                self.initialized_ns,
+                seen.scheduled_ns or seen.node_since_ns,
+                seen.initialized_ns,
                 self.deleting,
                 self.allocation,
                 self.load_class,
             )
         if self.placed_seq > self.refused_seq:
-            return Assignment(
-                self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, self.placed_allocation
-            )
+            allocation = None if self.decisions is None else self.decisions.placed_allocation
+            return Assignment(self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, allocation)
         return None
 
     def is_eviction_requested(self) -> bool:
         """Returns True while an eviction that we requested is neither done nor refused."""
-        return self.eviction_seq > self.eviction_refused_seq
+        return self.decisions is not None and self.decisions.eviction_seq > self.eviction_refused_seq
 
     def is_terminating(self) -> bool:
         """Returns True when the pod is being deleted or its eviction is requested."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from services.scheduler.state.pod_record import PluginReason
+from services.scheduler.state.pod_decisions import PluginReason
 
 PLUGIN = "ElasticQuota"
 

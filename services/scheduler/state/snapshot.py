@@ -1,5 +1,6 @@
 """The scheduler's state as bytes: equal states give equal bytes, whatever the order of arrival."""
 
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -73,6 +74,7 @@ def restore(view: ClusterViewFields, data: bytes) -> None:
     view.pod_classes = {pod_class.key: pod_class for pod_class in pod_classes}
     view.pods = {pod_record.uid: pod_record for pod_record in decoded(kept.pods, pod_classes)}
     for pod_record in view.pods.values():
+        pod_record.node, pod_record.placed_node = intern(pod_record.node), intern(pod_record.placed_node)
         for pod_class in (pod_record.pod_class, pod_record.load_class):
             if pod_class is not None:
                 pod_class.pods += 1

@@ -12,6 +12,8 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.quota.charge_result import groups_to_charge, without_refused
 from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_decisions import Attempt, Decisions
+from services.scheduler.state.pod_observation import first_observation
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.state.quota_view import QuotaView
@@ -65,10 +67,8 @@ def runtime(cpu: int) -> RuntimeRecomputed:
 
 
 def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodRecord:
-    pod_record = PodRecord(uid)
-    pod_record.since, pod_record.attempts, pod_record.saw, pod_record.saw_quota = 1, 1, 5, saw_quota
-    pod_record.reasons = ((PLUGIN, code),)
-    return pod_record
+    attempt = Attempt(saw=5, saw_quota=saw_quota, reasons=((PLUGIN, code),))
+    return PodRecord(uid, observation=first_observation(1), decisions=Decisions(attempts=1, attempt=attempt))
 
 
 def test_only_pods_of_quotas_need_a_charge_and_none_without_a_ledger() -> None:

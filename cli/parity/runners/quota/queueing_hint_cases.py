@@ -8,6 +8,8 @@ import msgspec
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_decisions import Attempt, Decisions
+from services.scheduler.state.pod_observation import first_observation
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN
 from services.scheduler.state.quota_view import QuotaView
@@ -27,9 +29,13 @@ def _wakes(given: Mapping[str, Any], query: Mapping[str, Any]) -> bool:
     log = _Follower(ledger)
     key = pod_key(query["pod"])
     pod = msgspec.convert(query["pod"], Pod)
-    reasons = ((PLUGIN, EXCEEDED),)
+    attempt = Attempt(saw_quota=log.seq, reasons=((PLUGIN, EXCEEDED),))
     pod_record = PodRecord(
-        key, since=1, name=key, attempts=1, saw_quota=log.seq, reasons=reasons, pod_class=class_of(pod)
+        key,
+        name=key,
+        observation=first_observation(1),
+        decisions=Decisions(attempts=1, attempt=attempt),
+        pod_class=class_of(pod),
     )
     gate = QuotaGate(log.view)
     gate.place(key, pod_record, 0)

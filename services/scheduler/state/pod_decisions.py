@@ -1,0 +1,73 @@
+"""What most running pods never have, out of their records: attempts in vain, refused placements, evictions.
+
+A record refers to these values by one word each, None for a pod without them.
+"""
+
+import msgspec
+
+PluginReason = tuple[str, str]
+"""(plugin, reason code)."""
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True):
+    """A cycle that found no node for pods of a class; all of them share it.
+
+    Attributes:
+        at_ns, seq: its time, and its seq in `scheduling`.
+        saw: the `cluster` seq that it had read.
+        saw_quota: the `quota` seq up to which it, or the ledger for it, had read.
+        saw_reports: the same for each of `metrics-*`.
+    """
+
+    at_ns: int = 0
+    seq: int = 0
+    saw: int = 0
+    saw_quota: int = 0
+    saw_reports: dict[str, int] = {}
+    reasons: tuple[PluginReason, ...] = ()
+
+
+class Decisions(msgspec.Struct, frozen=True, array_like=True):
+    """What `scheduling` states of a pod beside its placement.
+
+    Attributes:
+        attempts: the number of cycles without a node since the last placement; attempt: the last one, before it or
+            after.
+        condition_code: the code last written to the pod's condition.
+        compared: the placement by another scheduler has been compared with our own.
+        nominated: the node on which victims are evicted for it.
+        eviction_seq: seq of our newest eviction request for it.
+        placed_allocation: the allocation of our newest placement.
+    """
+
+    attempts: int = 0
+    attempt: Attempt = Attempt()
+    condition_code: str = ""
+    compared: bool = False
+    nominated: str = ""
+    eviction_seq: int = 0
+    placed_allocation: dict[str, str] | None = None
+
+
+class Outcomes(msgspec.Struct, frozen=True, array_like=True):
+    """What `cluster` states of a pod while it had no node, and of decisions that were not carried out.
+
+    Attributes:
+        changed_seq: seq of the last change of its class while it had no node.
+        refused_seq: `scheduling` seq of our newest placement with another outcome than PodBound.
+        refusals: the number of such placements.
+        suppressed_seq: seq of the last BindSuppressed; the pod waits until the gateway starts anew.
+        eviction_refused_seq: `scheduling` seq of our newest eviction request that was refused or failed;
+            eviction_refused_at: the `cluster` seq of that outcome.
+    """
+
+    changed_seq: int = 0
+    refused_seq: int = 0
+    refusals: int = 0
+    suppressed_seq: int = 0
+    eviction_refused_seq: int = 0
+    eviction_refused_at: int = 0
+
+
+NO_DECISIONS = Decisions()
+NO_OUTCOMES = Outcomes()
