@@ -57,8 +57,8 @@ def bytes_per_pod(service: str, nodes: int, pods: int) -> int:
     Args:
         service: its name in the manifest.
     """
-    with_pods = _bytes_of_state(service, fleet(nodes, pods, NOW_NS))
-    without = _bytes_of_state(service, _without_pods(fleet(nodes, 0, NOW_NS)))
+    with_pods = bytes_of_state(service, fleet(nodes, pods, NOW_NS))
+    without = bytes_of_state(service, _without_pods(fleet(nodes, 0, NOW_NS)))
     return round((with_pods - without) / pods)
 
 
@@ -66,7 +66,7 @@ def _without_pods(events: Iterable[Event]) -> Iterable[Event]:
     return (event for event in events if not isinstance(event, PodObserved))
 
 
-def _bytes_of_state(name: str, events: Iterable[Event]) -> int:
+def bytes_of_state(name: str, events: Iterable[Event]) -> int:
     """Returns the bytes that a State takes once it has folded the events."""
     service = load(name)
     kinds: Sequence[type[Event]] = service.follows["cluster"]
