@@ -143,6 +143,11 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         return "" if self.decisions is None else self.decisions.nominated
 
     @property
+    def eviction_seq(self) -> int:
+        """See `Decisions`."""
+        return 0 if self.decisions is None else self.decisions.eviction_seq
+
+    @property
     def attempt(self) -> Attempt:
         """The last cycle without a node."""
         return (self.decisions or NO_DECISIONS).attempt
@@ -208,7 +213,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
 
     def is_eviction_requested(self) -> bool:
         """Returns True while an eviction that we requested is neither done nor refused."""
-        return self.decisions is not None and self.decisions.eviction_seq > self.eviction_refused_seq
+        return self.eviction_seq > self.eviction_refused_seq
 
     def is_terminating(self) -> bool:
         """Returns True when the pod is being deleted or its eviction is requested."""

@@ -130,8 +130,7 @@ def planned(*outcomes: tuple[str, str, int], condition_code: str = "") -> CycleP
     pod_class = PodClass(b"", pod("any"))
     decisions: list[PlacedPod | RefusedPod] = []
     for uid, node, unit in outcomes:
-        pod_record = PodRecord(uid)
-        pod_record.name, pod_record.attempts, pod_record.condition_code = uid, 1, condition_code
+        pod_record = PodRecord(uid, uid, decisions=Decisions(attempts=1, condition_code=condition_code))
         pod_record.pod_class = PodClass(uid.encode(), pod(uid))
         if node:
             decisions.append(PlacedPod(pod_record, pod_record.pod_class, node, 0, 0, {}, unit))
