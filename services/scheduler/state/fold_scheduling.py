@@ -47,7 +47,8 @@ class SchedulingFold(ClusterViewFields):
                 attempt = attempts[outcome.class_index] = Attempt(
                     self.cycle_ns, record.seq, self.cycle_saw, saw_quota, saw_reports, reasons
                 )
-            pod_record.note_decision(attempts=pod_record.attempts + 1, attempt=attempt)
+            pod_record.attempts += 1
+            pod_record.note_decision(attempt=attempt)
             if self.dirty is not None:
                 self.dirty.pods[pod_record.uid] = None
 
@@ -60,14 +61,16 @@ class SchedulingFold(ClusterViewFields):
         pod_record.placed_ns = self.cycle_ns
         allocation = allocation_annotations(event.annotations)
         if allocation is not None or pod_record.decisions is not None:
-            pod_record.note_decision(attempts=0, nominated="", placed_allocation=allocation)
+            pod_record.note_decision(placed_allocation=allocation)
+        pod_record.attempts = 0
+        pod_record.nominated = ""
         if self.dirty is not None:
             self.dirty.pods[event.pod_uid] = None
 
     def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
         pod_record = self._seen_by_cycle(event.pod_uid)
         if pod_record is not None:
-            pod_record.note_decision(nominated=event.node)
+            pod_record.nominated = intern(event.node)
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 

@@ -31,20 +31,16 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
     """What `scheduling` states of a pod beside its placement.
 
     Attributes:
-        attempts: the number of cycles without a node since the last placement; attempt: the last one, before it or
-            after.
+        attempt: the last cycle without a node, before the newest placement or after.
         condition_code: the code last written to the pod's condition.
         compared: the placement by another scheduler has been compared with our own.
-        nominated: the node on which victims are evicted for it.
         eviction_seq: seq of our newest eviction request for it.
         placed_allocation: the allocation of our newest placement.
     """
 
-    attempts: int = 0
     attempt: Attempt = Attempt()
     condition_code: str = ""
     compared: bool = False
-    nominated: str = ""
     eviction_seq: int = 0
     placed_allocation: dict[str, str] | None = None
 

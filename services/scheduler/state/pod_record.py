@@ -63,6 +63,8 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         outcomes: changes while it waited, and decisions that were not carried out.
     From `scheduling`:
         placed_*: our newest placement.
+        attempts: the number of cycles without a node since then.
+        nominated: the node on which victims are evicted for it.
         decisions: all else.
     """
 
@@ -77,6 +79,8 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
     placed_node: str = ""
     placed_seq: int = 0
     placed_ns: int = 0
+    attempts: int = 0
+    nominated: str = ""
     decisions: Decisions | None = None
     load_class: PodClass | None = None
     pod_class: PodClass | None = None
@@ -123,11 +127,6 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         return 0 if self.outcomes is None else self.outcomes.eviction_refused_at
 
     @property
-    def attempts(self) -> int:
-        """See `Decisions`."""
-        return 0 if self.decisions is None else self.decisions.attempts
-
-    @property
     def condition_code(self) -> str:
         """See `Decisions`."""
         return "" if self.decisions is None else self.decisions.condition_code
@@ -136,11 +135,6 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
     def compared(self) -> bool:
         """See `Decisions`."""
         return False if self.decisions is None else self.decisions.compared
-
-    @property
-    def nominated(self) -> str:
-        """See `Decisions`."""
-        return "" if self.decisions is None else self.decisions.nominated
 
     @property
     def eviction_seq(self) -> int:
@@ -155,32 +149,32 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
     @property
     def tried_ns(self) -> int:
         """See `Attempt.at_ns`."""
-        return self.attempt.at_ns
+        return (self.decisions or NO_DECISIONS).attempt.at_ns
 
     @property
     def tried_seq(self) -> int:
         """See `Attempt.seq`."""
-        return self.attempt.seq
+        return (self.decisions or NO_DECISIONS).attempt.seq
 
     @property
     def saw(self) -> int:
         """See `Attempt.saw`."""
-        return self.attempt.saw
+        return (self.decisions or NO_DECISIONS).attempt.saw
 
     @property
     def saw_quota(self) -> int:
         """See `Attempt.saw_quota`."""
-        return self.attempt.saw_quota
+        return (self.decisions or NO_DECISIONS).attempt.saw_quota
 
     @property
     def saw_reports(self) -> dict[str, int]:
         """See `Attempt.saw_reports`."""
-        return self.attempt.saw_reports
+        return (self.decisions or NO_DECISIONS).attempt.saw_reports
 
     @property
     def reasons(self) -> tuple[PluginReason, ...]:
         """See `Attempt.reasons`."""
-        return self.attempt.reasons
+        return (self.decisions or NO_DECISIONS).attempt.reasons
 
     def note_outcome(self, **fields: int) -> None:
         """Changes fields of `outcomes`."""
@@ -206,14 +200,15 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
                 self.allocation,
                 self.load_class,
             )
-        if self.placed_seq > self.refused_seq:
+        if self.placed_seq > (self.outcomes or NO_OUTCOMES).refused_seq:
             allocation = None if self.decisions is None else self.decisions.placed_allocation
             return Assignment(self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, allocation)
         return None
 
     def is_eviction_requested(self) -> bool:
         """Returns True while an eviction that we requested is neither done nor refused."""
-        return self.eviction_seq > self.eviction_refused_seq
+        decisions = self.decisions
+        return decisions is not None and decisions.eviction_seq > self.eviction_refused_seq
 
     def is_terminating(self) -> bool:
         """Returns True when the pod is being deleted or its eviction is requested."""
@@ -227,14 +222,15 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
             gateway_since: `cluster` seq at which the gateway last started; bindings suppressed before it may be tried
                 again.
         """
+        outcomes = self.outcomes or NO_OUTCOMES
         return (
             self.pod_class is not None
             and not self.node
             and not self.ended
             and not self.deleting
             and not self.pod_class.gated
-            and self.placed_seq <= self.refused_seq
-            and (self.suppressed_seq == 0 or self.suppressed_seq < gateway_since)
+            and self.placed_seq <= outcomes.refused_seq
+            and (outcomes.suppressed_seq == 0 or outcomes.suppressed_seq < gateway_since)
         )
 
     def encode(self, pod_classes: Mapping[PodClass, int]) -> tuple[Any, ...]:

@@ -68,7 +68,7 @@ def runtime(cpu: int) -> RuntimeRecomputed:
 
 def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodRecord:
     attempt = Attempt(saw=5, saw_quota=saw_quota, reasons=((PLUGIN, code),))
-    return PodRecord(uid, observation=first_observation(1), decisions=Decisions(attempts=1, attempt=attempt))
+    return PodRecord(uid, observation=first_observation(1), attempts=1, decisions=Decisions(attempt=attempt))
 
 
 def test_only_pods_of_quotas_need_a_charge_and_none_without_a_ledger() -> None:
@@ -130,7 +130,7 @@ def planned(*outcomes: tuple[str, str, int], condition_code: str = "") -> CycleP
     pod_class = PodClass(b"", pod("any"))
     decisions: list[PlacedPod | RefusedPod] = []
     for uid, node, unit in outcomes:
-        pod_record = PodRecord(uid, uid, decisions=Decisions(attempts=1, condition_code=condition_code))
+        pod_record = PodRecord(uid, uid, attempts=1, decisions=Decisions(condition_code=condition_code))
         pod_record.pod_class = PodClass(uid.encode(), pod(uid))
         if node:
             decisions.append(PlacedPod(pod_record, pod_record.pod_class, node, 0, 0, {}, unit))

@@ -34,7 +34,8 @@ def _wakes(given: Mapping[str, Any], query: Mapping[str, Any]) -> bool:
         key,
         name=key,
         observation=first_observation(1),
-        decisions=Decisions(attempts=1, attempt=attempt),
+        attempts=1,
+        decisions=Decisions(attempt=attempt),
         pod_class=class_of(pod),
     )
     gate = QuotaGate(log.view)
