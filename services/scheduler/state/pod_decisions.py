@@ -1,4 +1,4 @@
-"""What most running pods never have, out of their records: attempts in vain, refused placements, evictions.
+"""The parts of a pod's record that most running pods never have: attempts in vain, refused placements, evictions.
 
 A record refers to these values by one word each, None for a pod without them.
 """
@@ -28,7 +28,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Decisions(msgspec.Struct, frozen=True, array_like=True):
-    """What `scheduling` states of a pod beside its placement.
+    """The facts that `scheduling` states of a pod beside its placement.
 
     Attributes:
         attempt: the last cycle without a node, before the newest placement or after.
@@ -46,7 +46,7 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcomes(msgspec.Struct, frozen=True, array_like=True):
-    """What `cluster` states of a pod while it had no node, and of decisions that were not carried out.
+    """The facts that `cluster` states of a pod while it had no node, and of decisions that were not carried out.
 
     Attributes:
         changed_seq: seq of the last change of its class while it had no node.

@@ -1,4 +1,4 @@
-"""The pods of a report as the State keeps them: what LoadAwareScheduling reads of them is what the report said."""
+"""The pods of a report as the State keeps them: what LoadAwareScheduling reads of them is what was reported."""
 
 from hypothesis import given
 from hypothesis import strategies as st
