@@ -9,10 +9,10 @@ from cli.dev.fault_simulation.cluster_objects import KINDS, QUOTAS
 from cli.dev.fault_simulation.replica import SERVICES
 from shared.errors import KoordError
 
-FAULTS_END_S = 14.0
+FAULTS_END_S = 10.0
 """After this no new fault begins; each one that is in force ends within the time that it names."""
 
-ENDS_S = 30.0
+ENDS_S = 25.0
 """By then every world has come to rest."""
 
 LONGEST_FAULT_S = 5.0

@@ -68,6 +68,7 @@ class Replica:
         process: the current run's.
         runtime: the current run's; None before it has begun.
         believed: context -> the position that was last compared with the log.
+        folded: number of events folded when they were compared.
         runs: number of runs so far.
     """
 
@@ -77,6 +78,7 @@ class Replica:
         self.process = Process(self.name)
         self.runtime: Runtime | None = None
         self.believed: dict[str, Position] = {}
+        self.folded = -1
         self.runs = 0
         self.skew_ns = 0
         self._outside = outside
@@ -94,7 +96,7 @@ class Replica:
         self.process = Process(f"{self.name}#{self.runs}", skew_ns=self.skew_ns)
         self.process.owner = self
         self.runtime = None
-        self.believed = {}
+        self.believed, self.folded = {}, -1
         self._outside.loop.spawn(self.process, self._run(self.process)).add_done_callback(
             partial(self._ended, self.process), context=self._outside.loop.outside.context
         )

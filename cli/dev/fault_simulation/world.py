@@ -149,7 +149,10 @@ class World:
         """Checks that what a replica has folded is in the log."""
         if replica.runtime is None:
             return
-        checked = replica.believed
+        folded = replica.runtime.follower.folded
+        if folded == replica.folded:
+            return
+        replica.folded, checked = folded, replica.believed
         for name, position in replica.runtime.follower.positions.items():
             if checked.get(name) is position:
                 continue
