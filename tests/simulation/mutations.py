@@ -1,7 +1,7 @@
 """Faults of the product, put back one at a time: each is a patch under which the simulation must find a violation."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -9,7 +9,9 @@ from services.gateway import carry_forward as gateway_carry_forward
 from services.gateway.effects import outcome_events, pod_writes
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.intent_index import IntentIndex
-from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Rejected
+from services.gateway.kube_api import api_errors, client
+from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Busy, Rejected
+from services.gateway.watch import watcher
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.quota_ledger.decide.charge import _Charges
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
@@ -145,6 +147,21 @@ def _every_context_may_carry_every_intent() -> AbstractContextManager[Any]:
     return patch.object(declared_intents, "refusal", lambda *_: "")
 
 
+@contextmanager
+def _a_504_on_a_read_ends_the_gateway() -> Iterator[None]:
+    """Fault 15."""
+    translated = api_errors.api_error
+
+    def ambiguous(status: int, body: bytes, request: str, rule: str) -> ApiError:
+        return Ambiguous(request) if status == 504 else translated(status, body, request, rule)
+
+    with (
+        patch.object(client, "api_error", ambiguous),
+        patch.object(watcher, "_pause_or_end", lambda error: isinstance(error, Busy)),
+    ):
+        yield
+
+
 MUTATIONS: Mapping[str, Mutation] = {
     mutation.__name__.strip("_"): mutation
     for mutation in (
@@ -162,5 +179,6 @@ MUTATIONS: Mapping[str, Mutation] = {
         _nothing_is_carried_forward,
         _outcomes_leave_before_their_intents,
         _every_context_may_carry_every_intent,
+        _a_504_on_a_read_ends_the_gateway,
     )
 }
