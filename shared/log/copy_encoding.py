@@ -41,13 +41,14 @@ class _Kind(NamedTuple):
 
     name: str
     key: str
+    schema: int
     digested: bytes  # type and schema, as the digest has them
     copied: bytes  # ... and as COPY has them
 
 
 def _kind_of(kind: type[Event]) -> _Kind:
     name, schema = text(kind.type_name()), U16.pack(kind.SCHEMA)
-    return _Kind(kind.type_name(), kind.KEY, name + schema, name + _2 + schema)
+    return _Kind(kind.type_name(), kind.KEY, kind.SCHEMA, name + schema, name + _2 + schema)
 
 
 def _with_basis(drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int] | None, config: str) -> Iterator[Draft]:
@@ -63,6 +64,7 @@ class RowWriter:
 
     def __init__(self, context: str, actor: str) -> None:
         self._context = context
+        self._actor_name = actor
         self._actor = text(actor)
         self._digested_context = text(context)
         self._copied_context = U16.pack(len(COLUMNS)) + text(context) + _8
@@ -91,7 +93,8 @@ class RowWriter:
         for event, cause, correlation in _with_basis(drafts, now_ns, seen, config):
             seq += 1
             kind = kinds.get(type(event)) or kinds.setdefault(type(event), _kind_of(type(event)))
-            key = str(getattr(event, kind.key)).encode()
+            name = str(getattr(event, kind.key))
+            key = name.encode()
             data = _ENCODE(event)
             why = None if cause is None else f"{cause.context}/{cause.seq}"
             number, length, named = u64(seq), u32(len(data)), u32(len(key)) + key
@@ -115,7 +118,8 @@ class RowWriter:
                 _32,
                 digest,
             )
-            entries.append(Entry(kind.name, why, data, digest))
+            entries.append(Entry(kind.name, why, data, digest, kind.schema, name, correlation))
             records.append(RecordedEvent(context, seq, event, at_ns, cause))
         parts.append(_TRAILER)
-        return Rows(join(parts), Batch(context, epoch, head.seq + 1, head.digest, at_us, entries), records)
+        batch = Batch(context, epoch, head.seq + 1, head.digest, at_us, entries, self._actor_name)
+        return Rows(join(parts), batch, records)

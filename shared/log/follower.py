@@ -1,9 +1,10 @@
 """Follows contexts: subscribes and buffers, loads a snapshot, reads the tail, applies the buffered batches; then loses
 no event.
 
-A follower tracks the next seq of every context. Batches that arrive in order are applied at once; a repeated batch is
-dropped only with the same digest; a gap is read from Postgres after a short grace, one read per context at a time.
-Without a beacon for three seconds it polls the head, so work continues while the bus is away.
+A follower tracks the next seq of every context. Batches that arrive in order are applied once Postgres has the digest of
+the last of them, one such read per context at a time; so nothing is folded that is not in the log, whoever sends it. A
+repeated batch is dropped only with the same digest; a gap is read from Postgres after a short grace. Heads are polled at
+a slow rate, and each second without a beacon for three seconds, so work continues while the bus is away.
 """
 
 import asyncio
@@ -12,12 +13,15 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from itertools import takewhile
 
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import RecordedEvent
 from shared.fold import State
 from shared.log import announcements
+from shared.log.announcements import BadAnnouncement, Batch
 from shared.log.batch_decoding import decoded
 from shared.log.codec import Codec, Unreadable
 from shared.log.context_buffer import ContextBuffer
@@ -33,6 +37,8 @@ log = logging.getLogger(__name__)
 GRACE_S = 0.05
 BEACON_LATE_S = 3.0
 POLL_INTERVAL_S = 1.0
+HEAD_INTERVAL_S = 10.0
+"""Seconds between reads of a head while beacons arrive: whoever may publish them could hide events behind wrong ones."""
 LOAD_AGAIN_S = 1.0
 """Pause after a load that Postgres did not complete."""
 SLICE_S = 0.05
@@ -69,7 +75,7 @@ class Follower:
         self._own = own
         self._own_kinds = frozenset(reads[own]) if own else frozenset()
         self._codecs = {name: Codec(kinds) for name, kinds in reads.items()}
-        self._contexts = {name: ContextBuffer() for name in reads}
+        self._contexts = {name: ContextBuffer(name) for name in reads}
         self._projection = Projection(reader, self._codecs, new_state())
         self._folded_before = 0
         self._leading = False
@@ -108,8 +114,13 @@ class Follower:
         return {name: list(codec.names) for name, codec in self._codecs.items()}
 
     @property
+    def refused(self) -> dict[str, int]:
+        """Context -> messages on its subjects that its writer does not send, since the start."""
+        return {name: context.refused for name, context in self._contexts.items() if context.refused}
+
+    @property
     def lag(self) -> int:
-        """Events that were announced and are not folded yet."""
+        """Events that are known to be in the log and are not folded yet."""
         return sum(
             max(0, context.head - self._projection.positions[name].seq) for name, context in self._contexts.items()
         )
@@ -124,8 +135,9 @@ class Follower:
         """
         if self._bus is not None:
             for name in self._contexts:
-                await self._bus.subscribe(announcements.batch_subject(name), self._receive_batch)
-                await self._bus.subscribe(announcements.beacon_subject(name), self._receive_beacon)
+                self._contexts[name].epoch = await self._reader.epoch(name)
+                await self._bus.subscribe(announcements.batch_subject(name), partial(self._receive_batch, name))
+                await self._bus.subscribe(announcements.beacon_subject(name), partial(self._receive_beacon, name))
         try:
             self._projection = await self._loaded()
         except Unreadable as error:
@@ -239,69 +251,106 @@ class Follower:
 
     # messages of the bus
 
-    def _receive_batch(self, data: bytes) -> None:
-        batch = announcements.decode_batch(data)
-        name, context = batch.context, self._contexts[batch.context]
-        rewound = batch.epoch > context.epoch and batch.last < self._projection.positions[name].seq
-        if not context.batch(data, batch) or not self._tasks.started:
+    def _receive_batch(self, name: str, data: bytes) -> None:
+        context = self._contexts[name]
+        try:
+            batch = announcements.read_batch(name, data)
+        except BadAnnouncement as error:
+            context.refuse(error)
             return
-        if rewound:  # a new writer's head is before ours
-            self._repair(name, check=True)
+        context.batch(data, batch)
         self._apply_waiting(name)
 
-    def _receive_beacon(self, data: bytes) -> None:
-        beacon = announcements.decode_beacon(data)
-        name, context = beacon.context, self._contexts[beacon.context]
-        renewed = beacon.epoch > context.epoch
+    def _receive_beacon(self, name: str, data: bytes) -> None:
+        context = self._contexts[name]
+        try:
+            beacon = announcements.read_beacon(name, data)
+        except BadAnnouncement as error:
+            context.refuse(error)
+            return
         if not context.beacon(beacon) or not self._tasks.started:
             return
         position = self._projection.positions[name]
-        if beacon.seq > position.seq:
+        renewed = beacon.epoch > context.epoch
+        if renewed or (beacon.seq == position.seq and beacon.digest != position.digest):
+            self._repair(name, check=True)
+        elif beacon.seq > position.seq:
             self._repair(name)
-        elif beacon.digest != position.digest and (beacon.seq == position.seq or renewed):
-            self._repair(name, check=True)  # a lower seq of the same writer is only late
 
     def _apply_waiting(self, name: str) -> None:
-        """Applies the buffered batches that follow; starts a read for missing events before them."""
+        """Applies the vouched batches; then has the next ones vouched for, or reads missing events before them."""
         context = self._contexts[name]
         context.resumes = False
         if not self._tasks.started or context.reading:
             return  # the end of that read applies them
         ends = time.monotonic() + SLICE_S
-        while (batch := context.first) is not None:
-            position = self._projection.positions[name]
-            if batch.last <= position.seq:
-                if batch.last == position.seq and batch.entries[-1].digest != position.digest:
-                    self._repair(name, check=True)
-                    return
-                context.take()
-                continue
-            skip = position.seq + 1 - batch.first
-            if skip < 0:
-                self._repair(name)
-                return
-            if any(not entry.data for entry in batch.entries):
-                self._repair(name, grace_s=0)  # too large for the bus: nothing will come
-                return
-            if (batch.previous if skip == 0 else batch.entries[skip - 1].digest) != position.digest:
-                context.take()
-                self._repair(name, check=True)
-                return
+        while context.vouched:
+            batch, position = context.vouched[0], self._projection.positions[name]
+            skip = max(0, position.seq + 1 - batch.first)
             count = len(batch.entries)
             end = count if self._projection.before_fold is None else min(count, skip + HOOKED_AT_ONCE)
             if end == count:
-                context.take()
+                context.vouched.popleft()
+            if skip >= count:
+                continue
+            if batch.first > position.seq + 1 or _digest_before(batch, skip) != position.digest:
+                context.drop()
+                self._repair(name, check=True)
+                return
             try:
                 records = decoded(self._codecs[name], self._projection.skips, batch, skip, end)
                 self._take(name, records, Position(batch.first + end - 1, batch.entries[end - 1].digest))
             except Unreadable as error:
                 self._tasks.stop_at(error)
                 return
-            if time.monotonic() > ends and context.first is not None:
-                if not context.resumes:
-                    context.resumes = True
-                    asyncio.get_running_loop().call_soon(self._apply_waiting, name)
+            if time.monotonic() > ends and context.vouched:
+                context.resumes = True
+                asyncio.get_running_loop().call_soon(self._apply_waiting, name)
                 return
+        if not context.vouching:
+            self._consider_waiting(name, context)
+
+    def _consider_waiting(self, name: str, context: ContextBuffer) -> None:
+        """Drops repeats; has the batches that follow vouched for, or reads what is missing before them."""
+        position = self._projection.positions[name]
+        while (batch := context.first) is not None and batch.last <= position.seq:
+            context.take()
+            if batch.last == position.seq and batch.entries[-1].digest != position.digest:
+                self._repair(name, check=True)
+                return
+        if batch is None:
+            return
+        skip = position.seq + 1 - batch.first
+        if skip < 0:
+            self._repair(name)
+        elif any(not entry.data for entry in batch.entries):
+            self._repair(name, grace_s=0)  # too large for the bus: nothing will come
+        elif _digest_before(batch, skip) != position.digest:
+            context.take()
+            self._repair(name, check=True)
+        else:
+            context.vouching = True
+            self._tasks.spawn(self._vouch(name, context), f"vouch {name}")
+
+    async def _vouch(self, name: str, context: ContextBuffer) -> None:
+        """Compares waiting batches with Postgres: one digest there vouches for all events before it."""
+        try:
+            batches = list(takewhile(announcements.is_chained, context.unbroken()))
+            found = await self._reader.announced_digest(name, batches[-1].last) if batches else None
+        except FAILURES as error:
+            log.warning("cannot read the log", extra={"context": name, "error": repr(error)})
+            context.drop()
+            context.at = 0.0  # the poll tries again
+            return
+        finally:
+            context.vouching = False
+        if found is not None and found == batches[-1].entries[-1].digest:
+            context.vouch(batches)
+            self._apply_waiting(name)
+        else:
+            context.refuse("a batch that is not in the log")
+            context.drop()
+            self._repair(name, check=True)
 
     def _take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
         self._projection.take(name, records, end)
@@ -311,12 +360,11 @@ class Follower:
 
     # reads from Postgres
 
-    def _repair(self, name: str, *, check: bool = False, grace_s: float | None = None) -> None:
+    def _repair(self, name: str, *, check: bool = False, grace_s: float = GRACE_S, hint: bool = True) -> None:
+        """Reads a context from Postgres; because of a hint only while such reads find something."""
         context = self._contexts[name]
-        if context.repair is None or context.repair.done():
-            context.repair = self._tasks.spawn(
-                self._mend(name, GRACE_S if grace_s is None else grace_s, check=check), f"repair {name}"
-            )
+        if (context.repair is None or context.repair.done()) and (not hint or context.heeds_hints):
+            context.repair = self._tasks.spawn(self._mend(name, grace_s, check=check), f"repair {name}")
 
     async def _mend(self, name: str, grace_s: float, *, check: bool) -> None:
         """Reads the missing events, and compares our own row with the log's on the way."""
@@ -325,13 +373,20 @@ class Follower:
             # Missing events may be on their way; batches that follow are applied meanwhile.
             await asyncio.sleep(grace_s)
             context.reading = True
+            before = (projection.positions[name], context.epoch)
             if check:
                 await projection.agree(name)
-            if check or context.head > projection.positions[name].seq:
+            if check or context.claimed > projection.positions[name].seq:
                 self.repairs += 1
                 # The log has all of them by now, or they belong to a log that was restored to an earlier point.
                 context.drop()
-                await projection.read_to(name, (await self._reader.head(name)).seq)
+                context.epoch = max(context.epoch, await self._reader.epoch(name))
+                head = await self._reader.head(name)
+                if context.claimed > head.seq or context.claimed_epoch > context.epoch:
+                    context.refuse(f"seq {context.claimed} of epoch {context.claimed_epoch}, which are not in the log")
+                context.polled = time.monotonic()
+                await projection.read_to(name, head.seq)
+                context.read(news=(projection.positions[name], context.epoch) != before)
                 self._changed.set()
         except LogRewound as rewound:
             if projection is self._projection:
@@ -347,7 +402,8 @@ class Follower:
         finally:
             context.reading = False
         if projection is self._projection:
-            context.head = max(projection.positions[name].seq, context.last_seq)
+            context.head = projection.positions[name].seq
+            context.claimed, context.claimed_epoch = max(context.head, context.last_seq), context.epoch
             context.repair = None
             self._apply_waiting(name)
 
@@ -398,15 +454,22 @@ class Follower:
             await self._poll_heads()
 
     async def _poll_heads(self) -> None:
-        """Reads the heads of contexts whose beacons are late from Postgres."""
+        """Reads the heads from Postgres: soon where beacons are late or batches wait, and at a slow rate anyway."""
         for name, context in self._contexts.items():
-            if not self._tasks.started or time.monotonic() - context.at <= BEACON_LATE_S:
+            now = time.monotonic()
+            soon = now - context.at > BEACON_LATE_S or context.first is not None
+            if not self._tasks.started or (not soon and now - context.polled < HEAD_INTERVAL_S):
                 continue
             try:
                 head = await self._reader.head(name)
             except FAILURES as error:
                 log.warning("cannot read the head", extra={"context": name, "error": repr(error)})
                 continue
+            context.polled = now
             if head != self._projection.positions[name]:
-                context.head = max(context.head, head.seq)
-                self._repair(name, check=True, grace_s=0)
+                context.head, context.claimed = max(context.head, head.seq), max(context.claimed, head.seq)
+                self._repair(name, check=True, grace_s=0 if soon else GRACE_S, hint=False)
+
+
+def _digest_before(batch: Batch, skip: int) -> bytes:
+    return batch.previous if skip == 0 else batch.entries[skip - 1].digest

@@ -17,7 +17,7 @@ from sqlalchemy import func, literal, select
 
 from shared.errors import KoordError
 from shared.events import Cause, Event, RecordedEvent
-from shared.events.log import CarriedForward
+from shared.events.log import CarriedForward, WriterStarted
 from shared.log.codec import Codec, Unreadable
 from shared.log.database import Database, driver
 from shared.log.position import UNKNOWN, LogRewound, Position
@@ -125,6 +125,22 @@ class LogReader:
             query = select(events.c.seq, events.c.digest).where(events.c.context == context)
             row = (await connection.execute(query.order_by(events.c.seq.desc()).limit(1))).first()
         return Position(row.seq, row.digest) if row else Position()
+
+    async def epoch(self, context: str) -> int:
+        """Returns the epoch of the newest writer that has begun; 0 before the first."""
+        events = log_of(context)
+        query = select(events.c.data).where(events.c.context == context, events.c.key == "writer")
+        query = query.where(events.c.type == WriterStarted.type_name()).order_by(events.c.seq.desc()).limit(1)
+        async with self.database.reading() as connection:
+            data = (await connection.execute(query)).scalar()
+        return msgspec.json.decode(data, type=WriterStarted).epoch if data else 0
+
+    async def announced_digest(self, context: str, seq: int) -> bytes | None:
+        """Returns the digest of a row, None when there is none: `digest_at` for each batch that arrives."""
+        sql = f"select digest from {table_of(context)} where context = $1 and seq = $2"  # noqa: S608
+        async with self.database.reading() as connection:
+            digest: bytes | None = await (await driver(connection)).fetchval(sql, context, seq)
+        return digest
 
     async def digest_at(self, context: str, seq: int) -> bytes | None:
         """Returns the digest of a row, None when there is none; 32 zero bytes at seq 0."""

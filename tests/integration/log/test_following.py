@@ -91,7 +91,10 @@ class FakeBus:
 
     def deliver(self, message: Batch | Beacon) -> None:
         subject = announcements.batch_subject if isinstance(message, Batch) else announcements.beacon_subject
-        self.received[subject(message.context)](announcements.encode(message))  # type: ignore[operator]
+        self.receive(subject(message.context), announcements.encode(message))
+
+    def receive(self, subject: str, data: bytes) -> None:
+        self.received[subject](data)  # type: ignore[operator]
 
 
 class RecordingBus:
@@ -113,7 +116,8 @@ async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
     await writer.see(6, size=2)
     for batch in kept.batches:
         subscriptions.deliver(batch)
-    assert len(following.state.seen) == 6
+    await until(lambda: len(following.state.seen) == 6)
+    await until(lambda: not following.follower._contexts["source"].vouching)
     for batch in kept.batches:
         subscriptions.deliver(batch)
     assert len(following.state.seen) == 6
@@ -144,6 +148,7 @@ async def test_records_from_a_superseded_writer_are_ignored(url: str) -> None:
     late = msgspec.structs.replace(kept.batches[-1], epoch=writer.log.epoch - 1, first=writer.log.head.seq + 1)
     subscriptions.deliver(late)
     subscriptions.deliver(Beacon("source", writer.log.epoch - 1, 999, bytes(32)))
+    await until(lambda: following.follower.positions["source"] == writer.log.head)
     assert following.follower.lag == 0
     await following.close()
     await writer.close()
