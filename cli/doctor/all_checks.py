@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from cli.bus_connection import bus_of, login_of
 from cli.commands.active_config import status_of
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
-from cli.doctor.check_services import NEEDED, ReceivedBeacon
+from cli.doctor.check_services import NEEDED
 from cli.doctor.finding import Finding
+from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
 from cli.service_list import contexts as required_contexts
 from cli.supervisor.system_servers import Endpoints
 from services.audit.manifest import stream_of
@@ -23,14 +24,14 @@ from shared.bus.login import BadLogin
 from shared.bus.server_check import BusRefused, BusUnreachable
 from shared.bus.server_check import look as look_at_bus
 from shared.errors import KoordError
-from shared.events.cluster import MissingPermission
+from shared.events.cluster import IntentRefused, MissingPermission
 from shared.events.log import WriterStarted
 from shared.kube.rbac_permissions import SUBJECT, Permissions
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
 from shared.log.admin.newest_events import newest, writer_of
 from shared.log.admin.session import DatabaseUnreachable, opened
-from shared.log.announcements import batch_subject, beacon_subject, decode_beacon
+from shared.log.announcements import batch_subject, beacon_subject
 from shared.log.database import Database, DatabaseDenied
 from shared.log.reader import LogReader
 
@@ -56,32 +57,6 @@ async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
     return found
 
 
-class _Beacons:
-    """Received beacons: context -> those of its writers."""
-
-    def __init__(self) -> None:
-        self.beacons: dict[str, list[ReceivedBeacon]] = {}
-        self._arrived = asyncio.Event()
-
-    def receive(self, data: bytes) -> None:
-        """Records a beacon."""
-        with contextlib.suppress(msgspec.DecodeError):  # a login that may publish there may publish anything
-            beacon = decode_beacon(data)
-            self.beacons.setdefault(beacon.context, []).append(ReceivedBeacon(beacon.epoch, beacon.seq))
-            self._arrived.set()
-
-    async def wait_for(self, epochs: Mapping[str, int]) -> None:
-        """Waits until each of these contexts has sent a beacon of its epoch, for `LISTENED_S` at most."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LISTENED_S):
-                while not all(
-                    any(beacon.epoch == epoch for beacon in self.beacons.get(context, ()))
-                    for context, epoch in epochs.items()
-                ):
-                    self._arrived.clear()
-                    await self._arrived.wait()
-
-
 async def _database(endpoints: Endpoints) -> list[Finding]:
     found: list[Finding] = []
     async with _check("postgres", found), opened(endpoints.postgres) as database:
@@ -96,7 +71,7 @@ async def _database(endpoints: Endpoints) -> list[Finding]:
     return found
 
 
-async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Beacons | None]:
+async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], ReceivedAnnouncements | None]:
     """Checks the bus, and receives beacons until `open_` is closed; None when it cannot subscribe."""
     if not url:
         what, remedy = (
@@ -118,16 +93,16 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Beacons
     found = list(bus_checks.about_bus(seen, login.server))
     if all(head in seen.refused for head in heads):
         return found, None
-    received, bus = _Beacons(), bus_of(url, "koord doctor")
+    received, bus = ReceivedAnnouncements(), bus_of(url, "koord doctor")
     await bus.start()
     open_.push_async_callback(bus.close)
-    for head in heads:
-        if head not in seen.refused:
-            await bus.subscribe(head, received.receive)
+    for context in sorted(required_contexts()):
+        if beacon_subject(context) not in seen.refused:
+            await received.subscribe(bus, context)
     return found, received
 
 
-async def _log(endpoints: Endpoints, received: _Beacons | None) -> list[Finding]:
+async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> list[Finding]:
     """Checks the writers and followers of the log."""
     found: list[Finding] = []
     async with _check("postgres", found), opened(endpoints.postgres) as database:
@@ -140,8 +115,11 @@ async def _log(endpoints: Endpoints, received: _Beacons | None) -> list[Finding]
                         name: one.record.event.epoch
                         for name, one in writers.items()
                         if one and isinstance(one.record.event, WriterStarted)
-                    }
+                    },
+                    LISTENED_S,
                 )
+                await received.compare(LogReader(database))
+                found += about_forged(received.forged)
             found += check_services.about_writers(writers, received.beacons if received else None)
         async with _check("followers", found):
             found += check_services.about_parked(await list_parked(database))
@@ -179,6 +157,8 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
                 Finding("warning", "rbac", what, "see that it runs; `koord top` shows its state, its log says more")
             )
     refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
+    refused_intents = await newest(database, "cluster", [IntentRefused], REFUSALS)
+    found += check_cluster.about_refused_intents(refused_intents)
     return [*found, *check_cluster.about_refusals(refusals, answered)]
 
 

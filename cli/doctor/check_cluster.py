@@ -7,7 +7,7 @@ from cli.commands.active_config import ConfigStatus
 from cli.doctor.check_postgres import clock_finding
 from cli.doctor.finding import Finding
 from cli.terminal.durations import age
-from shared.events.cluster import MissingPermission
+from shared.events.cluster import IntentRefused, MissingPermission
 from shared.kube.rbac_permissions import Permissions, Rule
 from shared.log.admin.lag import NodeReport
 from shared.log.admin.newest_events import Found
@@ -56,6 +56,22 @@ def about_refusals(refusals: Sequence[Found], found: Permissions | None) -> Iter
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         what = f"the gateway was refused `{rule}` for {', '.join(names[:NAMED])}{more}"
         yield Finding("error", "rbac", what, f"grant it: `{_APPLY}`; what was refused is decided anew")
+
+
+def about_refused_intents(refused: Sequence[Found]) -> Iterator[Finding]:
+    """Names the contexts that asked for what their services do not declare."""
+    by_context: dict[str, list[str]] = {}
+    for one in refused:
+        assert isinstance(one.record.event, IntentRefused)
+        if one.record.cause:
+            by_context.setdefault(one.record.cause.context, []).append(one.record.event.reason)
+    for context, reasons in by_context.items():
+        yield Finding(
+            "error",
+            "credentials",
+            f"{len(reasons)} of the newest intents of {context} were refused: {reasons[-1]}",
+            f"find out who writes {context}: `koord events --type IntentRefused`; a service of another release, or a stolen login",
+        )
 
 
 def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:

@@ -250,7 +250,7 @@ class Runtime:
             reloads=self.follower.reloads,
             rebuilt=self.rebuilt,
             disk_free=self.disk_free,
-            counts=dict(self.counts),
+            counts=self.counts | {f"refused announcements of {name}": n for name, n in self.follower.refused.items()},
         )
 
     async def snapshot(self) -> None:

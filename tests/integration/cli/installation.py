@@ -11,7 +11,7 @@ from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
 from cli.supervisor.system_servers import Endpoints
 from shared.bus import Bus
-from shared.events import Draft, Event
+from shared.events import Cause, Draft, Event
 from shared.log.database import Database
 from shared.log.service_store import ServiceStore
 from shared.log.writer import LogWriter
@@ -40,9 +40,9 @@ class Installation:
         self._open.push_async_callback(writer.close)
         await writer.begin("0.0", emits, now_ns=time.time_ns(), seen={})
 
-    async def append(self, context: str, *events: Event, age_s: float = 0) -> None:
+    async def append(self, context: str, *events: Event, age_s: float = 0, cause: Cause | None = None) -> None:
         now_ns = time.time_ns() - int(age_s * SECOND)
-        await self._writers[context].append([Draft(event) for event in events], now_ns=now_ns)
+        await self._writers[context].append([Draft(event, cause) for event in events], now_ns=now_ns)
 
     async def follows(self, service: str, positions: dict[str, int]) -> None:
         database = Database(self.endpoints.postgres)

@@ -20,12 +20,15 @@ from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
 from cli.service_list import contexts
 from cli.supervisor.system_servers import Endpoints
+from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events.cluster import MissingPermission, NodeObserved
+from shared.events import Cause
+from shared.events.cluster import IntentRefused, MissingPermission, NodeObserved
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
+from shared.log import announcements
 from shared.log.database import Database
 from shared.log.service_store import ServiceStore
 from tests.integration.cli.installation import SECOND, Installation
@@ -272,3 +275,34 @@ def test_nowhere_to_look_is_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(koord, ["doctor", "--dir", str(tmp_path)], env=env)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert issubclass(KoordError, Exception)
+
+
+async def test_a_login_that_publishes_what_its_writer_does_not_send_is_named(installation: Installation) -> None:
+    bus = Bus(installation.endpoints.nats, name="forger")
+    await bus.start()
+
+    async def forge() -> None:
+        while True:
+            await bus.publish(announcements.beacon_subject("quota"), b"\xc1 no beacon")
+            beacon = announcements.Beacon("scheduling", 2**62, 2**62, bytes(32))
+            await bus.publish(announcements.beacon_subject("scheduling"), announcements.encode(beacon))
+            await bus.publish(announcements.batch_subject("cluster"), announcements.encode(beacon))
+            await asyncio.sleep(0.05)
+
+    forging = asyncio.create_task(forge())
+    try:
+        found = of(await installation.examine(), "credentials", "error")
+    finally:
+        forging.cancel()
+        await bus.close()
+    named = {one.what.partition(" publishes ")[0] for one in found}
+    assert named == {"the login koord.gateway", "the login koord.scheduler", "the login koord.quota-ledger"}
+
+
+async def test_intents_that_were_refused_name_their_context(installation: Installation) -> None:
+    refused = IntentRefused(
+        intent="FieldsDesired", resource="nodes", name="n", reason="metrics-0 does not declare nodes"
+    )
+    await installation.append("cluster", refused, cause=Cause("metrics-0", 7))
+    found = of(await installation.examine(), "credentials", "error")
+    assert ["metrics-0" in one.what and "does not declare nodes" in one.what for one in found] == [True]
