@@ -120,7 +120,8 @@ async def lead(runtime: Runtime) -> None:
             with runtime.hold():
                 seen, now_ns = dict(view.positions), runtime.now_ns()
                 plan = plan_cycle(cache, now_ns, prepared.settings.batch_size)
-                drafts = drafts_of(await charge_client.charge(plan, cache, seen))
+                plan = await charge_client.charge(plan, cache, seen)
+                drafts = drafts_of(plan)
                 shadow.use_cache(cache, prepared.config_digest, prepared.settings.shadow_scheduler)
                 drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.
@@ -132,6 +133,8 @@ async def lead(runtime: Runtime) -> None:
         spent_s = (runtime.now_ns() - now_ns) / SECOND
         if drafts:
             await asyncio.sleep(min(max(settings.cycle_interval_s - spent_s, 0.0), settings.cycle_interval_s))
+            # The ledger's response may overtake its events; without them the next cycle would try what they refuse.
+            await runtime.follower.caught_up({"quota": plan.charged_at})
             continue
         # Reports never stop, and each may let a pod be tried that waits for less load: cycles in vain take half of a
         # core at most.
