@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -26,6 +27,7 @@ from shared.bus.server_check import look as look_at_bus
 from shared.errors import KoordError
 from shared.events.cluster import IntentRefused, MissingPermission
 from shared.events.log import WriterStarted
+from shared.kube.instants import SECOND
 from shared.kube.rbac_permissions import SUBJECT, Permissions
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
@@ -40,6 +42,8 @@ LISTENED_S = 3.2
 ANSWER_S = 15.0
 """The gateway sends some eighty requests to the API server."""
 REFUSALS = 50
+REFUSED_WITHIN_NS = 24 * 3600 * SECOND
+"""Age up to which a refused intent is reported."""
 
 _OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
 
@@ -128,6 +132,10 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             found += check_cluster.about_configuration(await status_of(database))
         async with _check("rbac", found):
             found += await _permissions(database, endpoints.nats if received else "")
+        async with _check("credentials", found):
+            refused = await newest(database, "cluster", [IntentRefused], REFUSALS)
+            since_ns = time.time_ns() - REFUSED_WITHIN_NS
+            found += check_cluster.about_refused_intents([one for one in refused if one.record.at_ns > since_ns])
         async with _check("nodes", found):
             found += check_cluster.about_nodes(await lag.node_reports(database))
         async with _check("disk", found):
@@ -157,8 +165,6 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
                 Finding("warning", "rbac", what, "see that it runs; `koord top` shows its state, its log says more")
             )
     refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
-    refused_intents = await newest(database, "cluster", [IntentRefused], REFUSALS)
-    found += check_cluster.about_refused_intents(refused_intents)
     return [*found, *check_cluster.about_refusals(refusals, answered)]
 
 
