@@ -26,7 +26,7 @@ COMPARED = 20
 
 
 class ReceivedAnnouncements:
-    """What arrived on the subjects of each context.
+    """Announcements received on the subjects of each context.
 
     Attributes:
         beacons: context -> beacons of its writers.

@@ -2,8 +2,8 @@
 
 The bus is the quick way to new events; Postgres holds them. A batch that is lost costs its readers one query.
 
-A message is a hint. It counts only on the subject of its own context, its digests are computed again from its bytes, and
-its events are folded once Postgres has the digest of the last one.
+A message is a hint. It counts only on the subject of its own context, its digests are computed again from its bytes,
+and its events are folded once Postgres has the digest of the last one.
 """
 
 import struct

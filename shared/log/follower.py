@@ -1,10 +1,10 @@
 """Follows contexts: subscribes and buffers, loads a snapshot, reads the tail, applies the buffered batches; then loses
 no event.
 
-A follower tracks the next seq of every context. Batches that arrive in order are applied once Postgres has the digest of
-the last of them, one such read per context at a time; so nothing is folded that is not in the log, whoever sends it. A
-repeated batch is dropped only with the same digest; a gap is read from Postgres after a short grace. Heads are polled at
-a slow rate, and each second without a beacon for three seconds, so work continues while the bus is away.
+A follower tracks the next seq of every context. Batches that arrive in order are applied once Postgres has the digest
+of the last of them, one such read per context at a time; so nothing is folded that is not in the log. A repeated batch
+is dropped only with the same digest; a gap is read from Postgres after a short grace. Heads are polled at a slow rate,
+and each second without a beacon for three seconds, so work continues while the bus is away.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ GRACE_S = 0.05
 BEACON_LATE_S = 3.0
 POLL_INTERVAL_S = 1.0
 HEAD_INTERVAL_S = 10.0
-"""Seconds between reads of a head while beacons arrive: whoever may publish them could hide events behind wrong ones."""
+"""Seconds between reads of a head while beacons arrive: wrong ones could hide events."""
 LOAD_AGAIN_S = 1.0
 """Pause after a load that Postgres did not complete."""
 SLICE_S = 0.05
