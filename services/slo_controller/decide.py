@@ -145,6 +145,8 @@ def _reason(state: SloState, name: str, before: NodeOvercommitted | None, found:
     amounts = {each: size * NANO for each in OVERCOMMITTED if (size := new[each]) is not None}
     if any_changed(amounts_before, amounts, OVERCOMMITTED, strategy):
         return "changed"
+    if _falls_for_unreported(found, amounts_before, amounts):
+        return "changed"
     if devices.amounts is not NO_DEVICES.amounts or any(old.get(each) is not None for each in devices.amounts):
         written = {each: nanos(text) for each, text in old.items() if text is not None}
         new_devices = {each: nanos(text) for each, text in devices.amounts.items() if text is not None}
@@ -159,6 +161,13 @@ def _reason(state: SloState, name: str, before: NodeOvercommitted | None, found:
     if found.mode != OFF and now_ns - before.decided_ns > update_after_ns and amounts != amounts_before:
         return "time"
     return ""
+
+
+def _falls_for_unreported(found: NodeCalculation, old: Mapping[str, int], new: Mapping[str, int]) -> bool:
+    """Reports whether an amount falls for pods that came after the report: what they request is overcommitted twice."""
+    if found.batch is None or not any(found.batch.terms.unreported):
+        return False
+    return any(size < old.get(name, 0) for name, size in new.items())
 
 
 def _annotations_changed(found: NodeCalculation, written: Mapping[str, str | None]) -> bool:

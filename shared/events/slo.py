@@ -13,8 +13,10 @@ from shared.events.base import Event
 class OvercommitBreakdown(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The terms from a capacity to the overcommitted amount: milli-cores, or bytes.
 
-    left = max( capacity - margin - max(system, reserved) - pods, 0 ), for the policy `request` without `system`;
-    amount = max( amplify( min(max( min(left, limit), floor ), cap) ) - third_parties, 0 ).
+    left = max( capacity - margin - max(system, reserved) - pods - unreported, 0 ), for the policy
+    `request` without `system`;
+    amount = max( amplify( min(max( min(left, limit), floor ), cap) ) - third_parties, 0 ); the floor is at most
+    capacity - reserved.
 
     Attributes:
         margin: protected by the reclaim percentage; negative beyond 100 %.
@@ -24,6 +26,7 @@ class OvercommitBreakdown(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fa
         policy: usage, request or maxUsageRequest.
         limit, floor, cap: None: there is none.
         amplified: after the cpu normalization ratio.
+        unreported: requested by pods above batch that came after the report, beyond the margin.
     """
 
     capacity: int
@@ -39,6 +42,7 @@ class OvercommitBreakdown(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fa
     floor: int | None = None
     cap: int | None = None
     third_parties: int = 0
+    unreported: int = 0
 
 
 class MidTerms(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -4,6 +4,8 @@
     request  : max( capacity - margin -             reserved  - requested by them,             0 )
     maxUsage : max( capacity - margin - max(system, reserved) - max(requested, used) of them,  0 )
 
+Requests of pods that came after the report are subtracted as well, beyond the margin: see `unreported_pods`.
+
 Source: spec/slo-controller.md 4; upstream pkg/slo-controller/noderesource/plugins/batchresource.
 """
 
@@ -12,9 +14,10 @@ from typing import NamedTuple
 
 from services.slo_controller.config.colocation_strategy import DEFAULTS
 from services.slo_controller.overcommit.node_reservation import amount_of
+from services.slo_controller.overcommit.unreported_pods import beyond_margin
 from services.slo_controller.overcommit.usage_sums import PodSums, UsageSums
 from services.slo_controller.state.usage_report import BATCH_BAND, UsageReport
-from shared.domain.cpu_memory import Amount, mul_int, mul_milli, reserve_ratio, scaled
+from shared.domain.cpu_memory import ZERO, Amount, mul_int, mul_milli, reserve_ratio, scaled
 from shared.kube.node_resource_topology import Zone
 from shared.kube.quantity import milli
 from shared.kube.slo_config import ColocationStrategy
@@ -30,6 +33,7 @@ class FormulaTerms(NamedTuple):
     Attributes:
         margin: protected by the reclaim percentages; negative beyond 100 %.
         system: used outside of pods, host applications above batch included.
+        unreported: requested by pods that came after the report, beyond the margin.
     """
 
     capacity: Amount
@@ -37,6 +41,7 @@ class FormulaTerms(NamedTuple):
     system: Amount
     reserved: Amount
     sums: PodSums
+    unreported: Amount = ZERO
 
 
 class BatchResources(NamedTuple):
@@ -62,7 +67,9 @@ def formula_terms(
     system = report.system
     if report.applications:
         system = system.plus(report.applications_above(BATCH_BAND))
-    return FormulaTerms(capacity, margin_of(capacity, of), system, reserved, usage_sums.node)
+    margin = margin_of(capacity, of)
+    unreported = beyond_margin(usage_sums.unreported, margin)
+    return FormulaTerms(capacity, margin, system, reserved, usage_sums.node, unreported)
 
 
 def margin_of(capacity: Amount, strategy: ColocationStrategy) -> Amount:
@@ -131,7 +138,7 @@ def memory_policy(strategy: ColocationStrategy) -> str:
 
 def remaining(terms: FormulaTerms, policy: str, index: int) -> int:
     """Returns the cpu (index 0) or memory (index 1) that a policy leaves, in nanos."""
-    free = terms.capacity[index] - terms.margin[index]
+    free = terms.capacity[index] - terms.margin[index] - terms.unreported[index]
     reserved = terms.reserved[index]
     if policy == REQUEST:
         rest = free - reserved - terms.sums.request[index]

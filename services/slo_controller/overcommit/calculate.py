@@ -12,6 +12,7 @@ from services.slo_controller.config.colocation_strategy import is_overcommitted
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.overcommit import plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
+from services.slo_controller.overcommit.bounds import bounded
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
@@ -21,7 +22,6 @@ from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
-from shared.kube.quantity import BadQuantity, milli, nanos
 from shared.kube.slo_config import ColocationStrategy
 
 ACTIVE, OFF, DEGRADED = "", "off", "degraded"
@@ -76,7 +76,7 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
         terms = formula_terms(resources.capacity, resources.reserved, report, usage_sums, strategy)
         batch = calculate_batch(terms, strategy, zones, usage_sums)
         calculated_mid = calculate_mid(resources.capacity, resources.reserved, report, usage_sums, strategy)
-    bounded_batch = _bounded(batch, strategy, problems)
+    bounded_batch = bounded(batch, strategy, problems)
     if mode != OFF:
         topology = state.topologies.get(name)
         try:
@@ -96,32 +96,3 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
         mode, strategy, report.at_ns, source, batch, bounded_batch, calculated_mid, ratio, amplification, patch, devices,
         tuple(problems),
     )  # fmt: skip
-
-
-def _bounded(
-    batch: BatchResources | None, strategy: ColocationStrategy, problems: list[PluginProblem]
-) -> BatchResources | None:
-    """Applies the floor and the cap of the strategy to the node; zones keep the calculated amounts."""
-    limits = strategy.koordstream
-    if batch is None or limits is None:
-        return batch
-    floor, cap = _bounds(limits.floor, "floor", problems), _bounds(limits.cap, "cap", problems)
-    cpu = max(batch.cpu, milli(floor.get("cpu", 0)))
-    memory = max(batch.memory, floor.get("memory", 0))
-    if "cpu" in cap:
-        cpu = min(cpu, milli(cap["cpu"]))
-    if "memory" in cap:
-        memory = min(memory, cap["memory"])
-    return batch._replace(cpu=cpu, memory=memory)
-
-
-def _bounds(quantities: dict[str, str] | None, name: str, problems: list[PluginProblem]) -> dict[str, int]:
-    amounts = {}
-    for resource, text in (quantities or {}).items():
-        try:
-            amounts[resource] = nanos(text)
-        except BadQuantity as error:
-            problems.append(
-                PluginProblem(plugin_names.BATCH, plugin_names.CALCULATE, f"koordstream.{name}.{resource}: {error}")
-            )
-    return amounts

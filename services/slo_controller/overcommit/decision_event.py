@@ -139,6 +139,7 @@ def _breakdown(
         amplified=amplified,
         third_parties=third_parties,
         amount=amount,
+        unreported=unit(terms.unreported[index]),
     )
 
 

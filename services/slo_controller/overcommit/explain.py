@@ -83,6 +83,8 @@ def _breakdown_steps(part: _Resource, ratio: str) -> Iterator[Step]:
         batch_resources.MAX_USAGE_REQUEST: "requested or used, whichever is more,",
     }
     yield Step("pods", "-", breakdown.pods, f"{words.get(breakdown.policy, 'used')} by pods above batch")
+    if breakdown.unreported:
+        yield Step("unreported", "-", breakdown.unreported, "requested by pods since the report, beyond the margin")
     yield Step(
         "left", "=", breakdown.left, f"policy {breakdown.policy}" + ("; not below 0" if not breakdown.left else "")
     )
@@ -110,7 +112,8 @@ def _mid_steps(terms: MidTerms) -> Iterator[Step]:
 def bounded(breakdown: OvercommitBreakdown) -> int:
     """Applies limit, floor and cap to the remainder; before amplification and third parties' allocations."""
     size = breakdown.left if breakdown.limit is None else min(breakdown.left, breakdown.limit)
-    size = size if breakdown.floor is None else max(size, breakdown.floor)
+    if breakdown.floor is not None:
+        size = max(size, min(breakdown.floor, breakdown.capacity - breakdown.reserved))
     return size if breakdown.cap is None else min(size, breakdown.cap)
 
 
@@ -119,7 +122,7 @@ def _adds_up(breakdown: OvercommitBreakdown, *, cpu: bool) -> bool:
     outside = (
         breakdown.reserved if breakdown.policy == batch_resources.REQUEST else max(breakdown.system, breakdown.reserved)
     )
-    left = max(breakdown.capacity - breakdown.margin - outside - breakdown.pods, 0)
+    left = max(breakdown.capacity - breakdown.margin - outside - breakdown.pods - breakdown.unreported, 0)
     size = breakdown.amplified if cpu else bounded(breakdown)
     amount = max(size - breakdown.third_parties, 0)
     is_raised = breakdown.amplified >= bounded(breakdown) - 4

@@ -52,7 +52,7 @@ def calculate_mid(
             capacity, _or(of.mid_static_cpu_reserved_percent, 0), _or(of.mid_static_memory_reserved_percent, 0)
         )
         return MidResources(min(cpu, limit[0]), min(memory, limit[1]), (0, 0), (0, 0), limit)
-    unused = capacity.minus(report.node) if report.node is not None else ZERO
+    unused = capacity.minus(report.node).minus(usage_sums.unreported) if report.node is not None else ZERO
     base = (
         max(min(milli(report.reclaimable.cpu), milli(unused.cpu)), 0),
         max(min(value(report.reclaimable.memory), value(unused.memory)), 0),
@@ -60,7 +60,7 @@ def calculate_mid(
     unallocated = (0, 0)
     if percent := _or(of.mid_unallocated_percent, 0):
         system = report.system.plus(report.applications_above(MID_BAND)).largest(reserved)
-        free = capacity.minus(system).minus(usage_sums.prod_request).not_negative()
+        free = capacity.minus(system).minus(usage_sums.prod_request).minus(usage_sums.unreported).not_negative()
         unallocated = _share(milli(free.cpu), percent), _share(value(free.memory), percent)
     return MidResources(
         min(base[0] + unallocated[0], limit[0]), min(base[1] + unallocated[1], limit[1]), base, unallocated, limit

@@ -18,7 +18,7 @@ from shared.kube.pod import Pod
 
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 
-_LOW = frozenset({Priority.BATCH.value, Priority.FREE.value})
+LOW = frozenset({Priority.BATCH.value, Priority.FREE.value})
 _PROD = frozenset({Priority.PROD.value, Priority.NONE.value})
 _LSE = QoS.LSE.value
 
@@ -83,11 +83,13 @@ class UsageSums(NamedTuple):
     Attributes:
         prod_request: requested by prod pods and by pods without a class.
         zones: the sums of each NUMA zone, in the order of the zones.
+        unreported: requested by pods that came after the report: see `unreported_pods`.
     """
 
     node: PodSums = PodSums()
     prod_request: Amount = ZERO
     zones: tuple[PodSums, ...] = ()
+    unreported: Amount = ZERO
 
 
 def sum_usage(pods: Iterable[CountedPod], report: UsageReport, zones: int = 0) -> UsageSums:
@@ -113,7 +115,7 @@ def sum_usage(pods: Iterable[CountedPod], report: UsageReport, zones: int = 0) -
         if class_ in _PROD:
             prod_cpu += cpu
             prod_memory += memory
-        elif class_ in _LOW:
+        elif class_ in LOW:
             continue
         request_cpu += cpu
         request_memory += memory
@@ -131,7 +133,7 @@ def sum_usage(pods: Iterable[CountedPod], report: UsageReport, zones: int = 0) -
     if len(seen) == len(known):
         known = {}  # the report has no pods beside the live ones
     for key, (cpu_used, memory_used, class_) in known.items():
-        if key in seen or class_ in _LOW:
+        if key in seen or class_ in LOW:
             continue
         used_cpu += cpu_used
         used_memory += memory_used

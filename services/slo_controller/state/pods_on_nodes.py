@@ -113,6 +113,12 @@ class PodsOnNodes:
             return [pod for pod in pods if not pod.gone_ns]
         return [pod for pod in pods if pod.since_ns <= at_ns and (not pod.gone_ns or pod.gone_ns > at_ns)]
 
+    def newer_than(self, node: str, at_ns: int) -> Sequence[PodOnNode]:
+        """Returns the live pods that came to a node after an instant; none for instant 0."""
+        if not at_ns:
+            return ()
+        return [pod for pod in self._by_node.get(node, ()) if pod.since_ns > at_ns and not pod.gone_ns]
+
     def with_shared_keys(self, node: str, report: UsageReport) -> UsageReport:
         """Returns a report with the texts of the pods on the node as keys, so that each text is stored once."""
         used = report.pods

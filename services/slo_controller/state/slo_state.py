@@ -11,6 +11,7 @@ import msgspec
 
 from services.slo_controller.node_topology.zone_batch_resources import has_zones
 from services.slo_controller.overcommit.node_reservation import capacity_of, reserved_of
+from services.slo_controller.overcommit.unreported_pods import unreported_requests
 from services.slo_controller.overcommit.usage_sums import UsageSums, sum_usage
 from services.slo_controller.state.object_records import DesiredFields, NodeResources, Topology, object_key
 from services.slo_controller.state.pods_on_nodes import PodsOnNodes
@@ -265,12 +266,16 @@ class SloState:
         return msgspec.convert(topology.zones, tuple[Zone, ...]) if topology and has_zones(topology.zones) else ()
 
     def usage_sums(self, node: str) -> UsageSums:
-        """Returns a node's sums over the pods that were on it at the instant of its report."""
+        """Returns a node's sums over the pods that were on it at the instant of its report, and the requests since."""
         usage_sums = self._usage_sums.get(node)
         if usage_sums is None:
             report, _ = self.usage_report(node)
             pods = self.pods.as_of(node, report.at_ns)
-            usage_sums = self._usage_sums[node] = sum_usage(pods, report, len(self.zones(node)))
+            usage_sums = sum_usage(pods, report, len(self.zones(node)))
+            if newer := self.pods.newer_than(node, report.at_ns):
+                ended = [pod for pod in pods if pod.gone_ns]
+                usage_sums = usage_sums._replace(unreported=unreported_requests(newer, ended, report))
+            self._usage_sums[node] = usage_sums
         return usage_sums
 
     def node_resources(self, name: str) -> NodeResources:

@@ -10,7 +10,7 @@ from cli.parity.runners.slo_controller.zones import zones_after
 from services.slo_controller.config.colocation_strategy import effective_strategy, first_invalid_field
 from services.slo_controller.overcommit import batch_resources, mid_resources, plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources
-from services.slo_controller.overcommit.calculate import DEGRADED
+from services.slo_controller.overcommit.calculate import DEGRADED, NodeCalculation
 from services.slo_controller.overcommit.change_threshold import any_changed
 from services.slo_controller.overcommit.decision_event import overcommit_event
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources
@@ -55,7 +55,10 @@ def calculate(given: Given) -> dict[str, Any]:
     the calculation.
     """
     recorded = RecordedNode(given)
-    found = recorded.calculated()
+    return _pass(given, recorded, recorded.calculated())
+
+
+def _pass(given: Given, recorded: RecordedNode, found: NodeCalculation) -> dict[str, Any]:
     status = recorded.node.status
     is_off = bool(given.get("colocationDisabled"))
     answers: dict[str, Any] = {
@@ -109,6 +112,25 @@ def _prepared(outcome: NodeOvercommitted) -> dict[str, Any]:
         "batchError": outcome.failed.get(plugin_names.BATCH) == plugin_names.PREPARE,
         "midError": False,
     }
+
+
+def has_excessive_zones(op: str, given: Given) -> bool:
+    """Reports whether the zones of a node sum to more than the node."""
+    if op != "calculate":
+        return False
+    found = RecordedNode(given).calculated()
+    return (
+        found.batch is not None and found.bounded_batch is not None and found.batch.zones != found.bounded_batch.zones
+    )
+
+
+def with_excessive_zones(_: str, given: Given) -> dict[str, Any]:
+    """Predicts upstream's output there: zones are written as they are calculated."""
+    recorded = RecordedNode(given)
+    found = recorded.calculated()
+    assert found.batch is not None
+    assert found.bounded_batch is not None
+    return _pass(given, recorded, found._replace(bounded_batch=found.bounded_batch._replace(zones=found.batch.zones)))
 
 
 def lacks_the_node(op: str, given: Given) -> bool:
