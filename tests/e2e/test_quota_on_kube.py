@@ -228,7 +228,7 @@ async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[tuple
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("pod_milli", "count"),
-    [pytest.param(500, 6, id="short"), pytest.param(25, 200, id="long", marks=pytest.mark.soak)],
+    [pytest.param(1000, 4, id="short"), pytest.param(25, 200, id="long", marks=pytest.mark.soak)],
 )
 async def test_five_teams_share_forty_quotas_whatever_is_killed(
     site: tuple[Cluster, System], pod_milli: int, count: int
