@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.cluster_objects import ClusterObjects
+from services.scheduler.cache.cycle_pod_changes import CyclePodChanges, PodChange
 from services.scheduler.cache.host_ports import HostPorts
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_index import PodIndex
@@ -36,6 +37,7 @@ class CycleSnapshot:
         owns_capacity: both are copies.
         requested, nonzero_requested, pods: as in NodeTable.
         ports: host ports in use, by row.
+        pod_changes: the pods that the cycle has placed and removed.
         pod_index: pods of each class by node, as the cycle began.
         cluster_objects: objects beyond nodes and pods.
     """
@@ -54,6 +56,7 @@ class CycleSnapshot:
         self.nonzero_requested: Int64 = table.nonzero_requested[: self.size].copy(order="F")
         self.pods: Int64 = table.pods[: self.size].copy()
         self.ports = HostPorts(table.ports)
+        self.pod_changes = CyclePodChanges()
 
     def column(self, resource: str) -> int:
         """Returns the resource's column in the arrays; -1 when no node had it as the cycle began."""
@@ -106,6 +109,10 @@ class CycleSnapshot:
         """Counts a pod on a node."""
         self.move(pod_class, row, 1)
 
+    def undo_place(self, pod_class: PodClass, row: int) -> None:
+        """Undoes the last `place` that is not undone yet; a `place_all` is undone row by row, the last one first."""
+        self.undo_move(pod_class, row, 1)
+
     def place_all(self, pod_class: PodClass, rows: Sequence[int]) -> None:
         """Counts a pod on each of these nodes."""
         which = np.array(rows, np.intp)
@@ -117,9 +124,19 @@ class CycleSnapshot:
         self.pods[which] += 1
         for row in rows if pod_class.ports else ():
             self.ports.count(row, pod_class.ports, 1)
+        self.pod_changes.changes += [PodChange(pod_class, row, 1) for row in rows]
 
-    def move(self, pod_class: PodClass, row: int, sign: int) -> None:
+    def move(self, pod_class: PodClass, row: int, sign: int, *, terminating: bool = False) -> None:
         """Counts a pod on a node (+1), or removes it (-1)."""
+        self._count(pod_class, row, sign)
+        self.pod_changes.changes.append(PodChange(pod_class, row, sign, terminating))
+
+    def undo_move(self, pod_class: PodClass, row: int, sign: int) -> None:
+        """Undoes the last `move` that is not undone yet."""
+        self._count(pod_class, row, -sign)
+        self.pod_changes.undo()
+
+    def _count(self, pod_class: PodClass, row: int, sign: int) -> None:
         for column, size in self.table.vector(pod_class):
             if column < self.requested.shape[1]:  # else no node had the resource when the cycle began
                 self.requested[row, column] += sign * size

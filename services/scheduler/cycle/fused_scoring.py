@@ -111,12 +111,13 @@ class FusedScoring:
         Args:
             by, result, total: [rows], written to, as in ClassEvaluation; nodes that `by` rejects already are kept so.
         """
-        self._run(*self._snapshot.which(rows), Outcome(by, result, total, _NO_ARRAYS))
+        which, count = self._snapshot.which(rows) if isinstance(rows, slice) else (rows, len(rows))
+        self._run(which, count, Outcome(by, result, total, _NO_ARRAYS))
         for each in self._row_scores:
             places = np.flatnonzero(each.rows[rows] & (by == FEASIBLE))
             if len(places):
-                which = places + rows.start if isinstance(rows, slice) else rows[places]
-                total[places] += each.scores(which) - self._term_scores(which)[each.place]
+                of_plugin = places + rows.start if isinstance(rows, slice) else rows[places]
+                total[places] += each.scores(of_plugin) - self._term_scores(of_plugin)[each.place]
 
     def scores(self, rows: Int64) -> Int64:
         """Returns [parts, rows]: the weighted score of each term's plugin."""

@@ -107,8 +107,10 @@ class CycleTransaction:
         self._journal: list[Placement | Move | Overlay | Prepared] = []
         self._active: dict[Profile, ActivePlugins] = {}
         states = self.plugin_states.items()
-        self._counting = [state for plugin, state in states if plugin.spec.counts_placements]
-        self._removing = [state for plugin, state in states if plugin.spec.counts_removals]
+        self._all_counting = [state for plugin, state in states if plugin.spec.counts_placements]
+        self._all_removing = [state for plugin, state in states if plugin.spec.counts_removals]
+        self._counting: dict[PodClass, list[PluginCycleState]] = {}
+        self._removing: dict[PodClass, list[PluginCycleState]] = {}
         self._reserving = {plugin: state for plugin, state in states if plugin.spec.reserves}
         self._keeping = [state for plugin, state in states if plugin.spec.keeps_capacity]
 
@@ -142,25 +144,27 @@ class CycleTransaction:
         first = len(self.changes.entries)
         self._journal.append(Placement((pod,), pod_class, (row,), allocation, first))
         self.snapshot.place(pod_class, row)
-        for state in self._counting:
+        counting = self._counting_of(pod_class)
+        for state in counting:
             state.place(pod, pod_class, row)
         if allocation:
             for state in self._reserving.values():
                 state.assume(pod, pod_class, row, allocation)
-        predicted = predictable and not allocation and all(state.matched_prediction() for state in self._counting)
+        predicted = predictable and not allocation and all(state.matched_prediction() for state in counting)
         self.changes.entries.append(RowChange(row, pod_class, predicted))
 
     def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """Counts equal pods without an allocation, each on another node, as far as they change their nodes as
         predicted; returns how many.
         """
-        count = min((state.count_predicted(pods, pod_class, rows) for state in self._counting), default=len(rows))
+        counting = self._counting_of(pod_class)
+        count = min((state.count_predicted(pods, pod_class, rows) for state in counting), default=len(rows))
         if not count:
             return 0
         pods, rows = pods[:count], rows[:count]
         self._journal.append(Placement(pods, pod_class, rows, {}, len(self.changes.entries)))
         self.snapshot.place_all(pod_class, rows)
-        for state in self._counting:
+        for state in counting:
             state.place_all(pods, pod_class, rows)
         self.changes.entries += [RowChange(row, pod_class, predicted=True) for row in rows]
         return count
@@ -242,8 +246,8 @@ class CycleTransaction:
     def _move(self, assignment: Assignment, row: int, sign: int) -> None:
         pod_class, first = assignment.pod_class, len(self.changes.entries)
         self._journal.append(Move(assignment, row, sign, first))
-        self.snapshot.move(pod_class, row, sign)
-        for state in self._removing:
+        self.snapshot.move(pod_class, row, sign, terminating=assignment.terminating)
+        for state in self._removing_of(pod_class):
             state.move(pod_class, row, terminating=assignment.terminating, sign=sign)
         for state in self._reserving.values():
             state.release(assignment, row, sign)
@@ -255,18 +259,32 @@ class CycleTransaction:
             if allocation:
                 for state in self._reserving.values():
                     state.undo_assume(pod, pod_class, row, allocation)
-            for state in self._counting:
+            for state in self._counting_of(pod_class):
                 state.undo_place(pod, pod_class, row)
-            self.snapshot.move(pod_class, row, -1)
+            self.snapshot.undo_place(pod_class, row)
 
     def _undo_move(self, step: Move) -> None:
         assignment, row, _, _ = step
         pod_class = assignment.pod_class
         for state in self._reserving.values():
             state.release(assignment, row, -step.sign)
-        for state in self._removing:
+        for state in self._removing_of(pod_class):
             state.undo_move(pod_class, row, terminating=assignment.terminating, sign=step.sign)
-        self.snapshot.move(pod_class, row, -step.sign)
+        self.snapshot.undo_move(pod_class, row, step.sign)
+
+    def _counting_of(self, pod_class: PodClass) -> list[PluginCycleState]:
+        """Returns the plugin states that count placed pods of the class."""
+        counting = self._counting.get(pod_class)
+        if counting is None:
+            counting = self._counting[pod_class] = [state for state in self._all_counting if state.counts(pod_class)]
+        return counting
+
+    def _removing_of(self, pod_class: PodClass) -> list[PluginCycleState]:
+        """Returns the plugin states that count removed pods of the class."""
+        removing = self._removing.get(pod_class)
+        if removing is None:
+            removing = self._removing[pod_class] = [state for state in self._all_removing if state.counts(pod_class)]
+        return removing
 
     # reservations below the node
 

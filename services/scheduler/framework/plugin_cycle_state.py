@@ -97,6 +97,13 @@ class PluginCycleState:
 
     # Placements of the cycle (`counts_placements`) and removals for preemption (`counts_removals`)
 
+    def counts(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns False where pods of the class change nothing that the plugin counts, at any time of the cycle.
+
+        All pods that the cycle has placed and removed are in `CycleSnapshot.pod_changes` too.
+        """
+        return True
+
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
         """Counts a pod of the class on the node, for the pods that come after it in the cycle."""
 

@@ -52,7 +52,7 @@ class PluginSpec:
             step of a cycle changes them.
             Of a class of pods it reads the names of the requested resources at most, not the amounts.
         cross_node: they depend on pods on other nodes too, so that a placement may change those of any node.
-        counts_placements: `PluginCycleState.place` counts the pods that the cycle places; others need no call.
+        counts_placements: `PluginCycleState.place` counts the pods that the cycle places, of classes that it `counts`.
         counts_removals: `PluginCycleState.move` takes pods off that ran when the cycle began, for preemption.
         keeps_capacity: its state has amounts of its own that depend on a node's allocatable, besides those of the
             snapshot: `PluginCycleState.overlay` changes them.

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.configuration import read_config
 from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.kernels.tiles import Bools
@@ -41,22 +41,18 @@ class Cluster:
             seq = self.view.positions.get("cluster", 0) + 1
             self.view.apply(RecordedEvent("cluster", seq, event, seq, None))
 
-    def plugin_states(self) -> dict[str, PluginCycleState]:
+    def transaction(self) -> CycleTransaction:
         self.cache.settle()
-        snapshot = CycleSnapshot(self.cache.table, self.cache.pod_index, self.cache.cluster_objects)
-        plugin_states: dict[str, PluginCycleState] = {}
-        for plugin, plugin_cache in self.cache.plugin_caches.items():
-            if plugin.name in WIDE:
-                state = plugin.new_state(snapshot, plugin_cache, 0)
-                assert isinstance(state, PluginCycleState)
-                plugin_states[plugin.name] = state
-        return plugin_states
+        return CycleTransaction(self.cache, 0)
+
+    def plugin_states(self, transaction: CycleTransaction) -> dict[str, PluginCycleState]:
+        return {plugin.name: state for plugin, state in transaction.plugin_states.items() if plugin.name in WIDE}
 
     def results_of(
         self, pod_class: PodClass, plugin_states: Mapping[str, PluginCycleState] | None = None
     ) -> dict[str, dict[str, tuple[int, int]]]:
         """Plugin -> node -> (filter result, score over all nodes)."""
-        plugin_states = plugin_states or self.plugin_states()
+        plugin_states = plugin_states or self.plugin_states(self.transaction())
         table = self.cache.table
         size, everywhere = table.size, table.alive[: table.size].copy()
         return {
@@ -131,7 +127,8 @@ def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
 ) -> None:
     drawn, running = world
     cluster = cluster_of(drawn, running)
-    plugin_states = cluster.plugin_states()
+    transaction = cluster.transaction()
+    plugin_states = cluster.plugin_states(transaction)
     pod_classes = [class_of(pod) for pod in evaluated]
     placed: list[tuple[Node, Pod]] = []
     for number in range(data.draw(st.integers(1, 4))):
@@ -141,8 +138,8 @@ def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
         node = data.draw(st.sampled_from(drawn))
         pod = data.draw(pods(f"q{number}", node.metadata.name))
         placed.append((node, pod))
-        for state in plugin_states.values():
-            state.place(PodRecord(pod.metadata.uid), class_of(pod), cluster.cache.table.rows[node.metadata.name])
+        row = cluster.cache.table.rows[node.metadata.name]
+        transaction.place(PodRecord(pod.metadata.uid), class_of(pod), row, {})
     later = cluster_of(drawn, [*running, *placed])
     for pod_class in pod_classes:
         assert cluster.results_of(pod_class, plugin_states) == later.results_of(pod_class)

@@ -38,7 +38,18 @@ _SHARED = (
     "_plugin",
     "_strategies",
 )
-_DERIVED = ("_effects", "_matches", "_rejections", "_requirements", "_results", "_limits", "_counters", "_changed")
+_DERIVED = (
+    "_effects",
+    "_matches",
+    "_rejections",
+    "_requirements",
+    "_results",
+    "_limits",
+    "_counters",
+    "_changed",
+    "_templates",
+    "_without_terms",
+)
 _COUNTERS = ("revision", "_placed", "_matched_prediction", "_expected")
 _SKIPPED = frozenset((*_SHARED, *_DERIVED, *_COUNTERS))
 
@@ -73,8 +84,9 @@ def arrays(transaction: CycleTransaction) -> dict[str, Any]:
     ports = {row: dict.fromkeys(sorted(there)) for row, there in snapshot.ports.items()}
     amounts = [stored(each) for each in (snapshot.requested, snapshot.nonzero_requested, snapshot.pods)]
     amounts += [stored(each) for each in (snapshot.allocatable, snapshot.allowed_pods)]
+    moved = list(snapshot.pod_changes.changes)
     states = {plugin.name: stored(state) for plugin, state in transaction.plugin_states.items()}
-    return {"amounts": amounts, "ports": ports, "has ports": bool(snapshot.ports), **states}
+    return {"amounts": amounts, "ports": ports, "has ports": bool(snapshot.ports), "moved": moved, **states}
 
 
 def decisions(evaluation: ClassEvaluation) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """The modules of services/scheduler that one pod passes through in a cycle: fewer of them are easier to follow.
 
-The limits are the present numbers, so that a change does not raise them unnoticed. The goal is fewer than 15 for a pod
-of a class that is evaluated already.
+A pod of a class that is evaluated already enters fewer than 15. The other limits are the present numbers, so that a
+change does not raise them unnoticed.
 """
 
 import sys
@@ -17,7 +17,7 @@ FOLDER = "/services/scheduler/"
 
 
 def modules_by_pod(cpu: str) -> list[set[str]]:
-    """Returns the modules that each of three equal pods enters between its turn and the next pod's."""
+    """Returns the modules that each of three equal pods enters while it is scheduled."""
     world = World()
     for number in range(5):
         world.add_node(node(f"n{number}", cpu="8"))
@@ -27,15 +27,19 @@ def modules_by_pod(cpu: str) -> list[set[str]]:
     cache = world.indexed()
     plan_cycle(cache, world.now_ns, 256)  # what is computed once for a class or a node is there
     entered: list[set[str]] = []
+    is_scheduling = False
 
     def note(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal is_scheduling
         path, name = frame.f_code.co_filename, frame.f_code.co_name
-        if event != "call" or FOLDER not in path:
+        if event not in {"call", "return"} or FOLDER not in path:
             return
         module = path.partition(FOLDER)[2]
         if (module, name) == ("cycle/cycle.py", "schedule"):
-            entered.append(set())
-        if entered:
+            is_scheduling = event == "call"
+            if is_scheduling:
+                entered.append(set())
+        if is_scheduling and event == "call":
             entered[-1].add(module)
 
     before = sys.getprofile()
@@ -47,8 +51,8 @@ def modules_by_pod(cpu: str) -> list[set[str]]:
     return entered
 
 
-@pytest.mark.parametrize(("cpu", "new_class", "further"), [("1", 40, 26), ("99", 46, 7)], ids=["placed", "rejected"])
-def test_one_pod_enters_no_more_modules_than_before(cpu: str, new_class: int, further: int) -> None:
+@pytest.mark.parametrize(("cpu", "new_class", "further"), [("1", 37, 14), ("99", 43, 6)], ids=["placed", "rejected"])
+def test_one_pod_enters_few_modules(cpu: str, new_class: int, further: int) -> None:
     first, second, _ = modules_by_pod(cpu)
     print("new class", len(first), *sorted(first), sep="\n    ")
     print("further pod", len(second), *sorted(second), sep="\n    ")

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.label_selectors import Matcher
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.kernels.topology_domain_filter import WHERE_ANY, WHERE_NONE, mark
-from services.scheduler.plugins.helper.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
@@ -110,7 +110,7 @@ class AffinityCounts(PodChangeCounter):
 
     def count(self, change: PodChange) -> None:
         """Counts a pod that the cycle has placed or removed."""
-        pod_class, row, sign = change
+        pod_class, row, sign, _ = change  # pods that are terminating count
         effect = self._effects.get(pod_class)
         if effect is None:
             effect = self._effects[pod_class] = self._effect(pod_class)
@@ -120,7 +120,7 @@ class AffinityCounts(PodChangeCounter):
 
     def undo_count(self, change: PodChange) -> None:
         """Undoes the last count."""
-        pod_class, row, sign = change
+        pod_class, row, sign, _ = change  # pods that are terminating count
         effect = self._effects[pod_class]
         if effect.any():
             self.revision += 1

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from services.scheduler.cache.cycle_pod_changes import CyclePodChanges, PodChange
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
@@ -27,7 +28,6 @@ from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.plugins.helper.cycle_pod_changes import CyclePodChanges
 from services.scheduler.plugins.inter_pod_affinity import SPEC
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
@@ -82,9 +82,10 @@ class InterPodAffinityState(PluginCycleState):
         self._snapshot = snapshot
         self._plugin_cache = plugin_cache
         self._classes: dict[PodClass, AffinityCounts] = {}
-        self._moved = CyclePodChanges()
-        # Pods that have terms: only these can concern a class without terms.
+        # The changes of pods that have terms: only these can concern a class without terms.
         self._with_terms = CyclePodChanges()
+        self._any_existing = plugin_cache.any()
+        self._without_terms: set[PodClass] = set()  # those that were found to have none
 
     def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
@@ -118,29 +119,36 @@ class InterPodAffinityState(PluginCycleState):
         scores: Int64 = (float(MAX_SCORE) * ((raw - lowest) / (highest - lowest))).astype(np.int64)
         return scores
 
+    def counts(self, pod_class: PodClass) -> bool:
+        """Returns True for a class with terms; all other pods are in the changes of the cycle."""
+        return terms_of(pod_class) is not NO_TERMS
+
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Records the pod; a class counts it at its next evaluation."""
-        self.move(pod_class, row, terminating=False, sign=1)
+        self._with_terms.changes.append(PodChange(pod_class, row, 1))
 
-    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
+    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
         """Counts one more pod on the row, or one less."""
-        self._moved.changes.append((pod_class, row, sign))
-        if terms_of(pod_class) is not NO_TERMS:
-            self._with_terms.changes.append((pod_class, row, sign))
+        self._with_terms.changes.append(PodChange(pod_class, row, sign, terminating))
 
     def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Removes the record of the pod."""
-        self.undo_move(pod_class, row, terminating=False, sign=1)
+        self._with_terms.undo()
 
     def undo_move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002
         """Removes the record of the pod."""
-        self._moved.undo()
-        if terms_of(pod_class) is not NO_TERMS:
-            self._with_terms.undo()
+        self._with_terms.undo()
 
     def _has_no_terms(self, pod_class: PodClass) -> bool:
         """Returns True where neither the class, nor a running pod, nor a pod placed in the cycle has a term."""
-        return not self._with_terms and not self._plugin_cache.any() and terms_of(pod_class) is NO_TERMS
+        if self._any_existing or self._with_terms.changes:
+            return False
+        if pod_class in self._without_terms:
+            return True
+        if terms_of(pod_class) is not NO_TERMS:
+            return False
+        self._without_terms.add(pod_class)
+        return True
 
     def _counts_of(self, pod_class: PodClass) -> AffinityCounts:
         counts = self._classes.get(pod_class)
@@ -149,7 +157,7 @@ class InterPodAffinityState(PluginCycleState):
             if self._args.ignores_existing and not counts.prefers:
                 counts.ignore_scores()
             self._classes[pod_class] = counts
-        moved = self._moved if counts.has_terms else self._with_terms
+        moved = self._snapshot.pod_changes if counts.has_terms else self._with_terms
         if counts.upto < len(moved.changes):
             moved.catch_up(counts)
         return counts

@@ -20,6 +20,7 @@ from services.scheduler.plugins.load_aware_scheduling.estimate_window import cou
 from services.scheduler.plugins.load_aware_scheduling.filter_and_score import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_debug_view import node_view
+from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate
 from services.scheduler.state.node_records import MetricRecord
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
@@ -110,6 +111,7 @@ class _LoadAwareSchedulingState(PluginCycleState):
         self._now_ns = now_ns
         self._matched_prediction = True
         self._expected: list[bool] = []
+        self._templates: dict[PodClass, PodTemplate] = {}  # of classes that count
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns True where a node has a limit for pods of its priority."""
@@ -133,13 +135,20 @@ class _LoadAwareSchedulingState(PluginCycleState):
         return self._state.score_at(pod_class.pod, row, self._now_ns)
 
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
-        if not counts_on_node(pod_class.pod):
+        template = self._templates.get(pod_class) or self._template_of(pod_class)
+        if template is None:
             self._matched_prediction = False
             return
-        template = self._load_cache.templates.of(pod_class.pod)
         block = self._state.add(row, pod.name, template, self._now_ns)
         unreported = template.unreported
         self._matched_prediction = unreported is not None and (block is unreported[0] or block is unreported[1])
+
+    def _template_of(self, pod_class: PodClass) -> PodTemplate | None:
+        """Returns the template of a class; None where its pods do not count on their nodes."""
+        if not counts_on_node(pod_class.pod):
+            return None
+        template = self._templates[pod_class] = self._load_cache.templates.of(pod_class.pod)
+        return template
 
     def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
         if counts_on_node(pod_class.pod):

@@ -79,17 +79,18 @@ class NodeVolumeLimitsState(VolumeCycleState):
         keys = claim_keys(pod_class)
         return self._evaluate(self._volumes(keys), row) if keys else 0
 
+    def counts(self, pod_class: PodClass) -> bool:
+        """Returns True for a class of pods with claims."""
+        return bool(claim_keys(pod_class))
+
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Counts the claims of the pod on the node."""
         self.move(pod_class, row, terminating=False, sign=1)
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
         """Counts the claims of one more pod on the node, or of one less."""
-        keys = claim_keys(pod_class)
-        if not keys:
-            return
         moved = self._moved.setdefault(row, {})
-        for claim in keys:
+        for claim in claim_keys(pod_class):
             change(moved, claim, sign)
         if not moved:
             del self._moved[row]

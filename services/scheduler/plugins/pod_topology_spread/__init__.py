@@ -45,7 +45,5 @@ SPEC = PluginSpec(
     },
     normalize=Normalize.OWN,
     cross_node=True,
-    counts_placements=True,
-    counts_removals=True,
     reads=(SERVICES, *OWNERS),
 )

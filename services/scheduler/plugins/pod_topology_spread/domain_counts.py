@@ -6,11 +6,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.label_selectors import Matcher, selects
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.kernels.tiles import Bools, Int64
-from services.scheduler.plugins.helper.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains
@@ -51,8 +51,10 @@ class ClassConstraints(PodChangeCounter):
         self.soft = [ConstraintCounts(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
     def count(self, change: PodChange) -> None:
-        """Counts a pod that the cycle has placed or removed."""
-        pod_class, row, sign = change
+        """Counts a pod that the cycle has placed or removed; pods that are terminating do not count."""
+        pod_class, row, sign, terminating = change
+        if terminating:
+            return
         counted = (*self.hard, *self.soft)
         matches = self._matches.get(pod_class)
         if matches is None:
@@ -70,8 +72,7 @@ class ClassConstraints(PodChangeCounter):
 
     def undo_count(self, change: PodChange) -> None:
         """Undoes the last count: sums of integers, so a pod less is the inverse of a pod more."""
-        pod_class, row, sign = change
-        self.count((pod_class, row, -sign))
+        self.count(change._replace(sign=-change.sign))
 
 
 class EligibleNodes:

@@ -22,13 +22,11 @@ from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.plugins.helper.cycle_pod_changes import CyclePodChanges
 from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import SYSTEM_DEFAULTS, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import may_be_spread
 from services.scheduler.plugins.pod_topology_spread.domain_counts import MISSING_LABEL, ClassConstraints
 from services.scheduler.state.pod_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
 
 
 class PodTopologySpread(Plugin):
@@ -59,7 +57,6 @@ class PodTopologySpreadState(PluginCycleState):
         self._args = args
         self._snapshot = snapshot
         self._classes: dict[PodClass, ClassConstraints | None] = {}
-        self._moved = CyclePodChanges()
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns True for a class with constraints."""
@@ -102,24 +99,6 @@ class PodTopologySpreadState(PluginCycleState):
             return np.where(ranked, MAX_SCORE, 0)
         return np.where(ranked, MAX_SCORE * (highest + lowest - rounded) // highest, 0)
 
-    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
-        """Records the pod; a class counts it at its next evaluation."""
-        self._moved.changes.append((pod_class, row, 1))
-
-    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:
-        """Pods that are terminating do not count."""
-        if not terminating:
-            self._moved.changes.append((pod_class, row, sign))
-
-    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
-        """Removes the record of the pod."""
-        self._moved.undo()
-
-    def undo_move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002
-        """Removes the record of the pod."""
-        if not terminating:
-            self._moved.undo()
-
     def _constraints_of(self, pod_class: PodClass) -> "ClassConstraints | None":
         if pod_class not in self._classes:
             self._classes[pod_class] = None
@@ -127,6 +106,6 @@ class PodTopologySpreadState(PluginCycleState):
                 spread = ClassConstraints(pod_class, self._args, self._snapshot)
                 self._classes[pod_class] = spread if spread.hard or spread.soft else None
         spread_of = self._classes[pod_class]
-        if spread_of is not None and spread_of.upto < len(self._moved.changes):
-            self._moved.catch_up(spread_of)
+        if spread_of is not None and spread_of.upto < len(self._snapshot.pod_changes.changes):
+            self._snapshot.pod_changes.catch_up(spread_of)
         return spread_of

@@ -78,14 +78,16 @@ class VolumeRestrictionsState(VolumeCycleState):
         """Returns True for a class of pods without volumes."""
         return not pod_class.pod.spec.volumes
 
+    def counts(self, pod_class: PodClass) -> bool:
+        """Returns True for a class of pods with volumes."""
+        return bool(pod_class.pod.spec.volumes)
+
     def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Counts the volumes of the pod."""
         self.move(pod_class, row, terminating=False, sign=1)
 
     def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
         """Counts the volumes of one more pod, or of one less."""
-        if not pod_class.pod.spec.volumes:
-            return
         self._placed += 1
         for claim in claim_keys(pod_class):
             change(self._claims, claim, sign)

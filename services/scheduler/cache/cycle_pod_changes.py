@@ -1,11 +1,18 @@
 """Pods that a cycle has placed and removed, counted by each class of a cross-node plugin when it is read next."""
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from services.scheduler.state.pod_class import PodClass
 
-PodChange = tuple[PodClass, int, int]
-"""(class, row, +1 for a pod more, -1 for a pod less)."""
+
+class PodChange(NamedTuple):
+    """A pod more on a node (+1), or one less (-1)."""
+
+    pod_class: PodClass
+    row: int
+    sign: int
+    terminating: bool = False
 
 
 class PodChangeCounter(ABC):
@@ -42,10 +49,6 @@ class CyclePodChanges:
     def __init__(self) -> None:
         self.changes: list[PodChange] = []
         self._counters: dict[int, set[PodChangeCounter]] = {}  # `upto`, above 0 -> the counters that are there
-
-    def __bool__(self) -> bool:
-        """Returns True while there are changes."""
-        return bool(self.changes)
 
     def catch_up(self, counter: PodChangeCounter) -> None:
         """Counts the changes since the counter's last call."""
