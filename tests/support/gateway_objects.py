@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from services.gateway.kube_api.decoding import Decoder
-from services.gateway.kube_api.field_pruning import ObservedObject, keep_fields
 from services.gateway.kube_api.resources import RESOURCES
+from services.gateway.kube_api.unused_field_removal import ObservedObject, keep_fields
 from services.gateway.state import GatewayState
 from services.gateway.watch.observed_changes import observed
 from shared.events import Cause, Draft, Event, RecordedEvent

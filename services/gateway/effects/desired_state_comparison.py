@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from services.gateway.kube_api.field_pruning import ObservedObject
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from shared.events.intents import FieldsDesired, ObjectDesired
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from services.gateway.effects import desired_state_comparison
 from services.gateway.effects.intent_types import ObjectRef, object_ref
-from services.gateway.kube_api.field_pruning import ObservedObject
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from shared.events import Cause
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -32,8 +32,8 @@ from services.gateway.kube_api.api_errors import (
     Rejected,
 )
 from services.gateway.kube_api.client import STRATEGIC, KubeApi
-from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import PODS
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced, PodUnschedulable

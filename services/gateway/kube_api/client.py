@@ -16,9 +16,9 @@ from yarl import URL
 from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, NotFound, api_error
 from services.gateway.kube_api.connections import Connections, NoCluster
 from services.gateway.kube_api.decoding import ApiObject, Decoder, ListPage, Unreadable, decoder_of
-from services.gateway.kube_api.field_pruning import ObservedObject, keep_fields
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import EVENTS, PODS, Resource
+from services.gateway.kube_api.unused_field_removal import ObservedObject, keep_fields
 from shared.errors import KoordError
 
 MANAGER = "koordstream"

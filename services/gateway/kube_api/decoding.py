@@ -1,7 +1,7 @@
 """Decodes the API's JSON in one pass into types with the fields that are kept.
 
 A field that no type names is never built. `resourceVersion` is decoded because watches and writes need it;
-field_pruning.py removes it from the object that events record.
+unused_field_removal.py removes it from the object that events record.
 """
 
 import re

@@ -18,8 +18,8 @@ import msgspec
 
 from services.gateway.effects.desired_state_comparison import fields_named, json_body
 from services.gateway.effects.intent_types import ObjectRef
-from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import NODE_METRICS
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from shared.events.intents import FieldsDesired
 

@@ -9,8 +9,8 @@ from itertools import islice
 
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.intent_types import ObjectRef
-from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import ESSENTIAL
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from services.gateway.watch.node_metric_self_write_filter import NodeMetricSelfWriteFilter
 from services.gateway.watch.observed_changes import absent, differences

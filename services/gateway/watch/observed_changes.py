@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 
 from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.known_objects import identity_of
-from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from shared.events import Draft
 from shared.events.cluster import (

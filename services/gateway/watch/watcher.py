@@ -23,8 +23,8 @@ import stamina
 from services.gateway.kube_api.api_errors import ApiError, Busy, Expired, Forbidden, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.decoding import ApiObject, Decoder, Status, Unreadable
-from services.gateway.kube_api.field_pruning import ObservedObject, keep_fields
 from services.gateway.kube_api.resources import ESSENTIAL, Resource
+from services.gateway.kube_api.unused_field_removal import ObservedObject, keep_fields
 from services.gateway.settings import GatewaySettings
 
 log = logging.getLogger(__name__)

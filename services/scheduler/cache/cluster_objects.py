@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from services.scheduler.cache.disruption_budgets import Budget
-from services.scheduler.cache.label_selectors import Selector, canonical, ordered, selects
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.state.watched_resources import (
     BUDGETS,
@@ -20,6 +19,7 @@ from services.scheduler.state.watched_resources import (
     SERVICES,
     STORAGE,
 )
+from shared.domain.label_selectors import Selector, canonical, ordered, selects
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 

@@ -6,7 +6,7 @@ Source: spec/scheduler-core.md 2.7; upstream Kubernetes pkg/scheduler/framework/
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.cache.label_selectors import Selector, selects
+from shared.domain.label_selectors import Selector, selects
 
 
 class Victim(NamedTuple):

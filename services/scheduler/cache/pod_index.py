@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from services.scheduler.cache.label_selectors import Matcher, anchors, label_pairs
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass
+from shared.domain.label_selectors import Matcher, anchors, label_pairs
 
 MOST_ENTRIES = 2_000_000
 """Maximum number of (selector, node) pairs: some 200 MB."""

@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from services.simulator.api.api_errors import bad_request
-from services.simulator.api.field_pruning import without_unused_fields
 from services.simulator.api.resource_kinds import NODE_METRICS, NODES, PODS, Resource
+from services.simulator.api.unused_field_removal import without_unused_fields
 from services.simulator.state import KINDS, Object
 from shared.events import Event
 from shared.events.cluster import (

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.field_pruning import ObservedObject
 from services.gateway.kube_api.resources import Resource
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.settings import GatewaySettings
 from services.gateway.watch.watcher import Watcher
 from shared.runtime.task_cancellation import cancel_and_wait

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from services.scheduler.cache.label_selectors import canonical, selects
+from shared.domain.label_selectors import canonical, selects
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeSpec, NodeStatus, Taint
 from shared.kube.pod import (

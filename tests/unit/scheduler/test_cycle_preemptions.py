@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down, overdrawn
-from services.scheduler.cache.label_selectors import canonical
 from services.scheduler.explain.explain_pod import explain
+from shared.domain.label_selectors import canonical
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import EvictionRejected, ObjectObserved
 from shared.events.intents import EvictionRequested

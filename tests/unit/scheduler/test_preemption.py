@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim
-from services.scheduler.cache.label_selectors import Selector, canonical
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
@@ -18,6 +17,7 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.plugins.default_preemption.args import BadPreemptionArgs, PreemptionArgs, read_preemption_args
 from services.scheduler.state.cluster_view import ClusterView
+from shared.domain.label_selectors import Selector, canonical
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRejected, ObjectObserved
 from shared.events.intents import EvictionRequested, FieldsDesired

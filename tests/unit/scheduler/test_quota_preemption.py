@@ -16,9 +16,9 @@ from cli.parity.upstream.quota.node_victims import Candidate as UpstreamCandidat
 from cli.parity.upstream.quota.node_victims import reprieved
 from services.quota_ledger.settings import LedgerSettings
 from services.scheduler.cache.disruption_budgets import Budget, Victim
-from services.scheduler.cache.label_selectors import canonical
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.plugins.elastic_quota.victims import eviction_order, select_victims
+from shared.domain.label_selectors import canonical
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRejected
 from shared.events.intents import EvictionRequested

@@ -6,12 +6,12 @@ selector names one of its labels are matched.
 
 from collections.abc import Iterator, Mapping
 
-from services.scheduler.cache.label_selectors import anchors, label_pairs
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
+from shared.domain.label_selectors import anchors, label_pairs
 
 
 class TermCounts:

@@ -4,13 +4,13 @@ import numpy as np
 
 from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.cache.label_selectors import Matcher
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.kernels.topology_domain_filter import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
 from services.scheduler.state.pod_class import PodClass
+from shared.domain.label_selectors import Matcher
 
 EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3
 """Verdicts: which rule refuses a node; of several the highest, which is asked first."""

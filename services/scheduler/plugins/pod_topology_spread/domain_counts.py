@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.cache.label_selectors import Matcher, selects
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.helper.node_selectors import own_matches
@@ -17,6 +16,7 @@ from services.scheduler.plugins.helper.topology_domains import domains
 from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import Constraint, constraints_of
 from services.scheduler.state.pod_class import PodClass
+from shared.domain.label_selectors import Matcher, selects
 
 MISSING_LABEL, SKEWED = 1, 2
 """Filter results."""

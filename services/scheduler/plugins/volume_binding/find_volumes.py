@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from services.scheduler.cache.label_selectors import canonical, selects
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.plugins.helper.node_selectors import term_matches
+from shared.domain.label_selectors import canonical, selects
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.selectors import LabelSelector, Requirement
 from shared.kube.storage import (

@@ -7,7 +7,7 @@ import pytest
 from services.gateway.effects.drift_tracker import REWRITE_PAUSE_MAX_S, DriftTracker, newer
 from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.effects.outcome_events import applied
-from services.gateway.kube_api.field_pruning import ObservedObject
+from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft
 from shared.events.intents import FieldsDesired

@@ -8,8 +8,8 @@ import pytest
 
 from services.gateway.known_objects import digest_of
 from services.gateway.kube_api.decoding import Decoder
-from services.gateway.kube_api.field_pruning import keep_fields
 from services.gateway.kube_api.resources import RESOURCES
+from services.gateway.kube_api.unused_field_removal import keep_fields
 from shared.kube.kept_annotations import keeps
 from tests.support import gateway_objects
 
