@@ -106,8 +106,14 @@ class Invariants:
             bound = msgspec.json.decode(row.data, type=_Named)
             if self._bound.get(bound.pod_uid) != bound.node:
                 self._report(f"{at} says bound to {bound.node}; {bound.pod_uid} is on {self._bound.get(bound.pod_uid)}")
-        elif row.type in _REFUSED and self._bound.get(self.one_shots[row.cause]) == self._nodes.get(row.cause):
+        elif row.type in _REFUSED and self._is_on(self.one_shots[row.cause], self._nodes.get(row.cause)):
             self._report(f"{at} says {row.type} of {row.cause}, whose pod is bound to that node")
+
+    def _is_on(self, uid: str, node: str | None) -> bool:
+        """Reports whether the server has the pod, bound to the node. One that is gone may count as refused."""
+        if node is None or self._bound.get(uid) != node:
+            return False
+        return any(pod["metadata"]["uid"] == uid for pod in self._api.objects["pods"].values())
 
     # -- the API server
 
