@@ -1,5 +1,5 @@
-"""Files generated from the event types and the manifests: docs/asyncapi.json, docs/schemas/<type>.json and
-shared/runtime/declared_intents.py.
+"""Files generated from the event types and the manifests: docs/asyncapi.json, docs/schemas/<type>.json,
+shared/runtime/declared_intents.py, k8s/rbac and k8s/webhooks/rbac.yaml.
 
 python -m tools.generate            writes them
 python -m tools.generate --check    fails when they differ from their sources
@@ -15,6 +15,7 @@ import msgspec
 from shared.events import CONTEXT_MODULES, EVENT_TYPES
 from shared.events.base import Event
 from tools.intent_declarations import declared_intents
+from tools.rbac import rbac_files
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = Path("docs/schemas")
@@ -28,6 +29,7 @@ def documents() -> dict[Path, str]:
     found = {SCHEMAS / f"{name}.json": _text(document) for name, document in schemas.items()}
     found[Path("docs/asyncapi.json")] = _text(asyncapi())
     found[Path("shared/runtime/declared_intents.py")] = declared_intents()
+    found.update(rbac_files())
     return found
 
 

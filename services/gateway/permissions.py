@@ -1,4 +1,4 @@
-"""RBAC rules that the gateway's account needs, and a check of each for `koord doctor`.
+"""Checks the RBAC rules that the gateway's account needs, for `koord doctor`.
 
 Each rule is checked by a SelfSubjectAccessReview. A review stores nothing and every account may make one about itself,
 so it works in shadow mode too. The check runs on request only.
@@ -6,7 +6,6 @@ so it works in shadow mode too. The check runs on request only.
 
 import asyncio
 import time
-from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 
 import aiohttp
@@ -16,44 +15,14 @@ from yarl import URL
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.connections import Connections, NoCluster
-from services.gateway.kube_api.resources import CONFIG_MAPS, EVENTS, NODES, PODS, Resource, watched_resources
+from services.gateway.needed_rules import rules
 from services.gateway.settings import GatewaySettings
-from shared.kube import resource_names
 from shared.kube.rbac_permissions import Permissions, Rule
 from shared.runtime.service import Runtime
 
 CONCURRENT_REVIEWS = 16
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _SUBJECT_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-
-_CUSTOM = (".koordinator.sh", ".scheduling.sigs.k8s.io", ".topology.node.k8s.io")
-"""Suffixes of custom resources' names. Only of these are whole objects written."""
-CONFIGURATION_NAME = "koordstream-webhooks"
-"""Name of both webhook configuration objects."""
-_CHECKPOINT = ("koordinator-system", "koordstream-checkpoint")
-_WRITTEN_BY_USERS = frozenset({resource_names.PROFILES, resource_names.RECOMMENDATIONS})
-_WITH_STATUS = frozenset(
-    {
-        resource_names.NODE_METRICS,
-        resource_names.NODE_SLOS,
-        resource_names.NETWORK_TOPOLOGIES,
-        resource_names.MIGRATION_JOBS,
-        resource_names.RESERVATIONS,
-        resource_names.EXPLANATIONS,
-    }
-)
-_ON_CORE = (
-    (PODS, "get", "", "reading a pod back after a time-out"),
-    (PODS, "create", "binding", "binding pods to their nodes"),
-    (PODS, "create", "eviction", "evicting pods"),
-    (PODS, "patch", "status", "the condition of pods that are not scheduled"),
-    (PODS, "patch", "", "annotations of pods"),
-    (NODES, "get", "", "reading a node back after a conflict"),
-    (NODES, "patch", "", "annotations and labels of nodes"),
-    (NODES, "patch", "status", "batch and mid resources of nodes"),
-    (EVENTS, "create", "", "Kubernetes Events about pods"),
-    (EVENTS, "patch", "", "counting a Kubernetes Event that is repeated"),
-)
 
 
 class _Status(msgspec.Struct):
@@ -80,50 +49,6 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-def rules(settings: GatewaySettings) -> Iterator[Rule]:
-    """Yields the rules for all requests of the gateway; in shadow mode only those of its reads."""
-    for resource in watched_resources(settings.config_namespace):
-        for verb in ("list", "watch"):
-            yield _rule(resource, verb, "", f"observing {resource.plural}")
-    if settings.shadow:
-        return
-    for resource, verb, part, needed_for in _ON_CORE:
-        yield _rule(resource, verb, part, needed_for)
-    for resource in watched_resources(settings.config_namespace):
-        if not resource.name.endswith(_CUSTOM):
-            continue
-        if resource.name == resource_names.RECOMMENDATIONS:
-            yield _rule(resource, "patch", "status", "answering recommendations")
-        if resource.name in _WRITTEN_BY_USERS:
-            continue
-        for verb in ("get", "create", "patch", "delete"):
-            yield _rule(resource, verb, "", f"writing {resource.plural}")
-        if resource.name in _WITH_STATUS:
-            yield _rule(resource, "patch", "status", f"the status of {resource.plural}")
-    if settings.webhook_listen:
-        yield from _for_webhooks(settings)
-    namespace, name = _CHECKPOINT
-    for verb in ("get", "create", "patch"):
-        yield Rule(verb, CONFIG_MAPS.plural, "", namespace, "carrying checkpoints out of the database", name)
-
-
-def _for_webhooks(settings: GatewaySettings) -> Iterator[Rule]:
-    why = "the webhooks' certificates"
-    for verb in ("get", "create", "update"):
-        name = settings.webhook_certificates if verb != "create" else ""
-        yield Rule(verb, "secrets", "", settings.webhook_namespace, why, name)
-    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-        for verb in ("get", "create", "update", "delete"):
-            name = CONFIGURATION_NAME if verb != "create" else ""
-            yield Rule(verb, plural, "admissionregistration.k8s.io", "", "keeping the webhooks' configuration", name)
-
-
-def _rule(resource: Resource, verb: str, part: str, needed_for: str) -> Rule:
-    plural, _, group = resource.name.partition(".")
-    namespace = resource.namespace if resource.name == CONFIG_MAPS.name else ""
-    return Rule(verb, f"{plural}/{part}" if part else plural, group, namespace, needed_for)
-
-
 async def serve(runtime: Runtime, _request: bytes) -> bytes:
     """Returns the JSON of `Permissions`."""
     return msgspec.json.encode(await check(runtime.settings, runtime.now_ns()))
@@ -135,7 +60,7 @@ async def check(settings: GatewaySettings, now_ns: int) -> Permissions:
     try:
         async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s) as api:
             server, version, ahead_s = await _server_version(settings)
-            needed = list(rules(settings))
+            needed = rules(settings)
             semaphore = asyncio.Semaphore(CONCURRENT_REVIEWS)
             found = await asyncio.gather(*(_is_allowed(api, rule, semaphore) for rule in needed))
             name = await account(api)

@@ -8,6 +8,7 @@ import pytest
 
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.local_control_plane import Cluster
+from services.gateway.kube_api.api_errors import Forbidden
 from services.gateway.kube_api.client import KubeApi, WriteInShadow
 from services.gateway.kube_api.resources import PODS
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
@@ -96,5 +97,6 @@ async def test_a_read_only_client_sends_only_get_requests(shadow_kubeconfig: Pat
             await api.create_binding("default/web", uid="u", node="sh-1")
         with pytest.raises(WriteInShadow):
             await api.delete(PODS, "default/web")
-        assert await api.find(PODS, "default/web") is None
+        with pytest.raises(Forbidden):  # it only lists and watches
+            await api.find(PODS, "default/web")
     assert {method for method, _ in proxy.requests} == {"GET"}

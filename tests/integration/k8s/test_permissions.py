@@ -11,50 +11,39 @@ from cli.dev.local_control_plane import Cluster
 from tests.integration.k8s.crd_inventory import INVENTORY, K8S
 from tests.integration.k8s.service_accounts import NAMESPACE, Grants, as_account, granted
 
-READ = {"get", "list", "watch"}
-WRITE = {"create", "update", "patch", "delete"}
-READ_ONLY_KINDS = {
-    "clustercolocationprofiles",
-    "recommendations",
-}  # written by users; of the latter the gateway writes the status
+WATCH = {"list", "watch"}
 
-
-AROUND = (  # other objects that placements read: (group, resource)
+OBSERVED = (  # objects that decisions read: (group, resource)
+    ("", "namespaces"), ("scheduling.k8s.io", "priorityclasses"),
     ("", "services"), ("", "replicationcontrollers"), ("apps", "replicasets"), ("apps", "statefulsets"),
     ("policy", "poddisruptionbudgets"), ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "csinodes"),
     ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csistoragecapacities"),
+    ("", "nodes"), ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"),
 )  # fmt: skip
-VOLUMES = (("", "persistentvolumes"), ("", "persistentvolumeclaims"))
-
-RESOURCES: Grants = {(row.group, row.plural): READ for row in INVENTORY}
-WRITTEN = [row for row in INVENTORY if row.plural not in READ_ONLY_KINDS]
-GATEWAY: Grants = {
-    ("", "nodes"): READ | {"patch"},
-    ("", "pods"): READ | {"patch"},
-    ("", "namespaces"): {"list", "watch"},
-    ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
-    **{which: {"list", "watch"} for which in AROUND},
-    **{which: READ | {"patch"} for which in VOLUMES},
+SHADOW: Grants = dict.fromkeys((*OBSERVED, *((row.group, row.plural) for row in INVENTORY)), WATCH)
+GATEWAY: Grants = SHADOW | {
+    ("", "nodes"): WATCH | {"get", "patch"},
+    ("", "pods"): WATCH | {"get"},
+    ("", "persistentvolumes"): WATCH | {"get", "patch"},
+    ("", "persistentvolumeclaims"): WATCH | {"get", "patch"},
     ("", "pods/binding"): {"create"},
     ("", "pods/eviction"): {"create"},
     ("", "pods/status"): {"patch"},
     ("", "nodes/status"): {"patch"},
     ("", "events"): {"create", "patch"},
-    ("events.k8s.io", "events"): {"create", "patch"},
-    **RESOURCES,
-    **{(row.group, row.plural): READ | WRITE for row in WRITTEN},
-    **{(row.group, f"{row.plural}/status"): {"get", "update", "patch"} for row in WRITTEN if row.status},
-    ("analysis.koordinator.sh", "recommendations/status"): {"get", "update", "patch"},
+    ("slo.koordinator.sh", "nodemetrics"): WATCH | {"get", "create", "patch", "delete"},
+    ("slo.koordinator.sh", "nodemetrics/status"): {"patch"},
+    ("slo.koordinator.sh", "nodeslos"): WATCH | {"get", "create", "patch", "delete"},
+    ("topology.node.k8s.io", "noderesourcetopologies"): WATCH | {"get", "create", "patch", "delete"},
+    ("scheduling.koordinator.sh", "scheduleexplanations"): WATCH | {"get", "delete"},
+    ("scheduling.koordinator.sh", "scheduleexplanations/status"): {"patch"},
+    ("scheduling.sigs.k8s.io", "elasticquotas"): WATCH | {"get", "create", "patch"},
+    ("koordinator.sh", "elasticquotas"): WATCH | {"get", "patch"},
+    ("quota.koordinator.sh", "elasticquotaprofiles"): WATCH | {"get", "patch"},
+    ("analysis.koordinator.sh", "recommendations"): WATCH | {"get"},
+    ("analysis.koordinator.sh", "recommendations/status"): {"patch"},
 }
-SHADOW: Grants = {
-    ("", "nodes"): READ,
-    ("", "pods"): READ,
-    ("", "namespaces"): READ,
-    ("scheduling.k8s.io", "priorityclasses"): READ,
-    **dict.fromkeys((*AROUND, *VOLUMES), READ),
-    **RESOURCES,
-}
-CONFIGURATION: Grants = {("", "configmaps"): READ}  # in koordinator-system alone
+CONFIGURATION: Grants = {("", "configmaps"): WATCH}  # in koordinator-system alone
 CHECKPOINT: Grants = {("", "configmaps koordstream-checkpoint"): {"create", "get", "patch"}}
 
 
@@ -152,9 +141,9 @@ def test_the_gateway_cannot_grant_itself_more(gateway: Api) -> None:
 
 
 def test_the_gateway_reads_watched_resources_and_writes_a_condition(gateway: Api, shadow: Api) -> None:
-    for group, plural in RESOURCES:
+    for row in INVENTORY:
         for api in (gateway, shadow):
-            api.call("GET", f"/apis/{group}/v1alpha1/{plural}?limit=1")
+            api.call("GET", f"/apis/{row.group}/v1alpha1/{row.plural}?limit=1")
     collection = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
     report: Object = {"metadata": {"name": "reported-by-the-gateway"}, "spec": {}}
     report |= {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric"}
