@@ -10,7 +10,13 @@ from shared.events import RecordedEvent
 from shared.events.base import without_basis
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
-from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
+from shared.events.slo import (
+    NodeOvercommitted,
+    OvercommitmentFrozen,
+    OvercommitmentResumed,
+    RecommendationEnded,
+    RecommendationUpdated,
+)
 from shared.log.carry_forward import CarryForward, Holds, Kept
 
 
@@ -21,6 +27,8 @@ def subject(record: RecordedEvent) -> Hashable:
             return NodeOvercommitted, node
         case RecommendationUpdated(name=name) | RecommendationEnded(name=name):
             return RecommendationUpdated, name
+        case OvercommitmentResumed():
+            return OvercommitmentFrozen
         case FieldsDesired(resource=resource, name=name, fields=fields):
             return resource, name, fields
         case ObjectDesired(resource=resource, name=name):
@@ -43,6 +51,8 @@ def holds(state: SloState, _: Kept) -> Holds:
             case ObjectDesired(resource=resource, name=name, body=body):
                 found = state.desired_fields.get(object_key(resource, name), {}).get("")
                 return found is not None and found.value == body
+            case OvercommitmentFrozen():
+                return state.frozen
             case ConfigApplied(digest=digest):
                 return digest == state.config_digest
             case ConfigRejected(digest=digest):
@@ -55,6 +65,7 @@ def holds(state: SloState, _: Kept) -> Holds:
 CARRY_FORWARD = CarryForward(
     kinds=(
         NodeOvercommitted,
+        OvercommitmentFrozen,
         RecommendationUpdated,
         FieldsDesired,
         ObjectDesired,
@@ -62,7 +73,7 @@ CARRY_FORWARD = CarryForward(
         ConfigRejected,
         WriterStarted,
     ),
-    ends=(RecommendationEnded,),
+    ends=(OvercommitmentResumed, RecommendationEnded),
     subject=subject,
     holds=holds,
     with_positions=True,

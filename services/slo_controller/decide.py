@@ -16,7 +16,7 @@ from services.slo_controller.config.node_metric_spec import node_metric_spec
 from services.slo_controller.config.node_slo_spec import node_slo_spec
 from services.slo_controller.config.slo_configmap import ActiveConfig, read
 from services.slo_controller.node_topology.topology_objects import decide_topology, topology_deletion
-from services.slo_controller.overcommit.calculate import ACTIVE, OFF, NodeCalculation, calculate
+from services.slo_controller.overcommit.calculate import ACTIVE, DEGRADED, OFF, NodeCalculation, calculate
 from services.slo_controller.overcommit.change_threshold import any_changed
 from services.slo_controller.overcommit.cpu_normalization import ratio_changed
 from services.slo_controller.overcommit.decision_event import OVERCOMMITTED, overcommit_event
@@ -125,7 +125,7 @@ def nodes_with_expired_reports(state: SloState, config: ActiveConfig, now_ns: in
             continue
         strategy = config.strategy(node.metadata)
         report, _ = state.usage_report(name)
-        if expires_ns(report, strategy) < now_ns:
+        if expires_ns(report, strategy) < now_ns and not (state.frozen and report.has_node):
             names.append(name)
     return names
 
@@ -143,6 +143,8 @@ def _reason(state: SloState, name: str, before: NodeOvercommitted | None, found:
         return found.mode
     amounts_before = {each: nanos(text) for each in OVERCOMMITTED if (text := old.get(each)) is not None}
     amounts = {each: size * NANO for each in OVERCOMMITTED if (size := new[each]) is not None}
+    if found.mode == DEGRADED and (amounts != amounts_before or _has_terms(before) != _has_terms(found)):
+        return DEGRADED
     if any_changed(amounts_before, amounts, OVERCOMMITTED, strategy):
         return "changed"
     if _falls_for_unreported(found, amounts_before, amounts):
@@ -161,6 +163,13 @@ def _reason(state: SloState, name: str, before: NodeOvercommitted | None, found:
     if found.mode != OFF and now_ns - before.decided_ns > update_after_ns and amounts != amounts_before:
         return "time"
     return ""
+
+
+def _has_terms(of: NodeOvercommitted | NodeCalculation) -> tuple[bool, bool]:
+    """Reports whether batch and mid resources follow from a report; without one they are kept."""
+    if isinstance(of, NodeOvercommitted):
+        return of.batch_cpu is not None, of.mid_cpu is not None
+    return of.batch is not None, of.mid is not None
 
 
 def _falls_for_unreported(found: NodeCalculation, old: Mapping[str, int], new: Mapping[str, int]) -> bool:

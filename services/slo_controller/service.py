@@ -11,6 +11,7 @@ from services.slo_controller.carry_forward import CARRY_FORWARD
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
 from services.slo_controller.manifest import MANIFEST
+from services.slo_controller.overcommit.missing_reports import decide_freeze
 from services.slo_controller.prometheus_metrics import OUTCOMES, ReconcileMetrics
 from services.slo_controller.recommendation import Recommender
 from services.slo_controller.settings import SloSettings
@@ -18,7 +19,13 @@ from services.slo_controller.state.slo_state import FOLDED, SloState
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
-from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
+from shared.events.slo import (
+    NodeOvercommitted,
+    OvercommitmentFrozen,
+    OvercommitmentResumed,
+    RecommendationEnded,
+    RecommendationUpdated,
+)
 from shared.kube.instants import SECOND
 from shared.runtime.service import Runtime, Service
 
@@ -49,7 +56,12 @@ class Controller:
         self._reconcile_metrics = ReconcileMetrics(lambda: self._state.decided, self._settings.node_series, registry)
         self._batch = Gauge("koord_slo_batch_cpu_cores", "Batch-cpu of all nodes, in cores", registry=registry)
         self._degraded = Gauge(
-            "koord_slo_degraded_nodes", "Nodes without batch resources for lack of reports", registry=registry
+            "koord_slo_degraded_nodes",
+            "Nodes that are not overcommitted any further for lack of reports",
+            registry=registry,
+        )
+        self._frozen = Gauge(
+            "koord_slo_overcommitment_frozen", "1 while many nodes are silent, and amounts are kept", registry=registry
         )
 
     @property
@@ -89,6 +101,8 @@ class Controller:
         now_ns = runtime.now_ns()
         if now_ns - self._polled_ns > self._settings.poll_interval_s * SECOND:
             self._polled_ns = now_ns
+            await self._freeze(now_ns)
+            state = self._state
             state.changed |= dict.fromkeys(nodes_with_expired_reports(state, self._config, now_ns))
             self._measure()
             if drafts := self._recommender.update(state, now_ns):
@@ -99,6 +113,18 @@ class Controller:
         await self._decide(names, now_ns)
         await asyncio.sleep(0)
         return bool(names)
+
+    async def _freeze(self, now_ns: int) -> None:
+        """Freezes or resumes overcommitment."""
+        for draft in (drafts := decide_freeze(self._state, self._config, self._settings, now_ns)):
+            assert isinstance(draft.event, OvercommitmentFrozen | OvercommitmentResumed)
+            silent, nodes = draft.event.silent, draft.event.nodes
+            if isinstance(draft.event, OvercommitmentFrozen):
+                log.error("overcommitment is frozen: many nodes are silent", extra={"silent": silent, "nodes": nodes})
+            else:
+                log.info("overcommitment resumes", extra={"silent": silent, "nodes": nodes})
+        if drafts:
+            await self._runtime.append(drafts, now_ns=now_ns, config=self._state.config_digest)
 
     async def _decide(self, names: Iterable[str], now_ns: int) -> None:
         drafts: list[Draft] = decide_nodes(self._state, self._config, names, self._settings, now_ns)
@@ -117,6 +143,7 @@ class Controller:
         self._batch.set(sum(each.batch_cpu.amount for each in decided.values() if each.batch_cpu) / 1000)
         degraded = sum(each.why == "degraded" for each in decided.values())
         self._degraded.set(degraded)
+        self._frozen.set(self._state.frozen)
         self._runtime.counts.update(nodes=len(self._state.nodes), decided=len(decided), degraded=degraded)
 
 
@@ -130,6 +157,8 @@ SERVICE = Service(
     follows={**FOLDED, "cluster": (*FOLDED["cluster"], *OUTCOMES)},
     emits=(
         NodeOvercommitted,
+        OvercommitmentFrozen,
+        OvercommitmentResumed,
         RecommendationUpdated,
         RecommendationEnded,
         FieldsDesired,

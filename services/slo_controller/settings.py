@@ -17,6 +17,15 @@ class SloSettings(Settings, frozen=True, kw_only=True):
         float,
         Meta(ge=0, description="without a full listing of the cluster, nothing is decided for this long after a start"),
     ] = 5.0
+    silent_after_s: Annotated[
+        float, Meta(gt=0, description="a node is silent when its report is older; counts for outage_percent")
+    ] = 180.0
+    outage_percent: Annotated[
+        int, Meta(ge=1, le=100, description="share of silent nodes at which overcommitment freezes: an outage of ours")
+    ] = 30
+    outage_min_nodes: Annotated[
+        int, Meta(ge=1, description="fewer silent nodes than this are never an outage of ours")
+    ] = 3
     node_slos: Annotated[bool, Meta(description="write NodeSLO objects")] = True
     node_metrics: Annotated[bool, Meta(description="write the spec of NodeMetric objects")] = True
     topologies: Annotated[

@@ -67,7 +67,8 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
     Attributes:
         report_ns: the instant that the report is about; 0: there is none.
         decided_ns: the instant of the decision.
-        why: `first`, `changed`, `time` (any difference, after updateTimeThresholdSeconds), `degraded`, `off`, or
+        why: `first`, `changed`, `time` (any difference, after updateTimeThresholdSeconds), `degraded` (its reports
+            stopped: what its pods request), `off`, or
             `gone`: the node was deleted.
         source: of the report, `metrics` or `NodeMetric`; empty without one.
         ratio: the cpu normalization ratio as in the annotation; empty when it is unknown.
@@ -95,6 +96,25 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
     labels: dict[str, str | None] = msgspec.field(default_factory=dict)
     problems: tuple[str, ...] = ()
     failed: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class OvercommitmentFrozen(Event, frozen=True, tag="koord.slo.OvercommitmentFrozen.v1"):
+    """Many nodes are silent at once: a fault of this system, not of the nodes. Their amounts stay, and none rises.
+
+    Attributes:
+        silent: overcommitted nodes without a recent report.
+        nodes: overcommitted nodes.
+    """
+
+    silent: int
+    nodes: int
+
+
+class OvercommitmentResumed(Event, frozen=True, tag="koord.slo.OvercommitmentResumed.v1"):
+    """Enough nodes report again; each node that does not is decided by the age of its own report."""
+
+    silent: int
+    nodes: int
 
 
 class RecommendationUpdated(Event, frozen=True, tag="koord.slo.RecommendationUpdated.v1"):

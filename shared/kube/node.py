@@ -5,6 +5,9 @@ from msgspec import field
 from shared.kube.meta import KubeStruct, Metadata
 from shared.kube.pod import Quantities
 
+REPORTS_MISSING = "node.koordinator.sh/reports-missing"
+"""Annotation of a node whose reports stopped: its batch and mid resources are what its pods request."""
+
 
 class Taint(KubeStruct, frozen=True):
     """A taint; effect NoSchedule, PreferNoSchedule or NoExecute."""

@@ -227,7 +227,7 @@ async def test_percentages_thresholds_and_missing_reports_change_the_overcommitt
     await guide.report(PLAIN, beside_pods="6", age_s=14 * 60)
     await guide.has_amounts(PLAIN, batch_cpu=13_200)
     await guide.report(PLAIN, beside_pods="6", age_s=16 * 60)
-    await guide.has_amounts(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
+    await guide.has_amounts(PLAIN, batch_cpu=0, batch_memory=0, mid_cpu=0, mid_memory=0)  # no pod requests any
     assert await guide.overcommitted(ANOLIS, "batch-cpu") == 14_000, "the other node reports"
     await guide.seen("PodDeleted", f"{namespace}/prod")  # and no longer from the first report after its end on
     await guide.report(PLAIN, beside_pods="6")

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
+from services.slo_controller.overcommit.missing_reports import decide_freeze
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.admission.slo_config.document_validation import COLOCATION
@@ -67,11 +68,12 @@ class Cluster:
     def pod(
         self, name: str, *, cpu: str = "4", memory: str = "8G", class_: str = "koord-prod", qos: str = "LS",
         at_s: float = 0, phase: str = "Running", node: str = "n",
+        more: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         """Observes a pod that started at an instant."""
         labels = {"koordinator.sh/priority-class": class_, "koordinator.sh/qosClass": qos}
         pod = kept_pod(
-            name, uid=f"uid-{name}", labels=labels, requests={"cpu": cpu, "memory": memory}, phase=phase,
+            name, uid=f"uid-{name}", labels=labels, requests={"cpu": cpu, "memory": memory} | (more or {}), phase=phase,
             started=instant_text(BEGAN + int(at_s * SECOND)), node_name=node,
         )  # fmt: skip
         self.append("cluster", observed(pod), at_s)
@@ -103,6 +105,9 @@ class Cluster:
             appended.append(draft.event)
             self._append(draft.event, at_s)
         config = ActiveConfig(self.state.texts)
+        for draft in decide_freeze(self.state, config, self.settings, now_ns):
+            appended.append(draft.event)
+            self._append(draft.event, at_s)
         names = [
             *self.state.changed,
             *(n for n in nodes_with_expired_reports(self.state, config, now_ns) if n not in self.state.changed),

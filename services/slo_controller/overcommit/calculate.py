@@ -10,13 +10,18 @@ from typing import NamedTuple
 
 from services.slo_controller.config.colocation_strategy import is_overcommitted
 from services.slo_controller.config.slo_configmap import ActiveConfig
-from services.slo_controller.overcommit import plugin_names
+from services.slo_controller.overcommit import batch_resources, plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
 from services.slo_controller.overcommit.bounds import bounded
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
-from services.slo_controller.overcommit.node_extended_resources import NodeExtendedResources, extended_resources
+from services.slo_controller.overcommit.missing_reports import at_most, requested_amounts
+from services.slo_controller.overcommit.node_extended_resources import (
+    NodeExtendedResources,
+    extended_resources,
+    third_party_amounts,
+)
 from services.slo_controller.overcommit.plugin_names import PluginProblem
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
@@ -24,16 +29,16 @@ from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.kube.slo_config import ColocationStrategy
 
-ACTIVE, OFF, DEGRADED = "", "off", "degraded"
+ACTIVE, OFF, DEGRADED, FROZEN = "", "off", "degraded", "frozen"
 
 
 class NodeCalculation(NamedTuple):
     """The result of calculating a node.
 
     Attributes:
-        mode: ACTIVE, OFF or DEGRADED.
+        mode: ACTIVE, OFF, DEGRADED, or FROZEN: many nodes are silent.
         report_ns, source: instant and source of the usage report that it is based on.
-        batch: batch resources by the formulas; None unless ACTIVE.
+        batch: batch resources by the formulas; None if OFF or DEGRADED.
         bounded_batch: raised to the floor and limited by the cap.
         ratio: the cpu normalization ratio; None when it is unknown, or overcommitment is off.
         amplification: text of the amplification annotation; None: the annotation is removed.
@@ -64,7 +69,7 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
     mode = ACTIVE
     if not is_overcommitted(config.documents.colocation, strategy):
         mode = OFF
-    elif is_degraded(report, strategy, now_ns):
+    elif is_degraded(report, strategy, now_ns) and not (state.frozen and report.has_node and name in state.decided):
         mode = DEGRADED
         if strategy.mid_reclaim_mode == STATIC and not is_degraded(report._replace(has_node=True), strategy, now_ns):
             # The static share does not depend on usage, so a recent report without a part about the node is enough.
@@ -72,6 +77,7 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
                 resources.capacity, resources.reserved, report, state.usage_sums(name), strategy
             )
     else:
+        mode = FROZEN if is_degraded(report, strategy, now_ns) else ACTIVE
         usage_sums, zones = state.usage_sums(name), state.zones(name)
         terms = formula_terms(resources.capacity, resources.reserved, report, usage_sums, strategy)
         batch = calculate_batch(terms, strategy, zones, usage_sums)
@@ -88,7 +94,7 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
             amplification = amplification_ratios(config.documents.amplification, node.metadata)
         except RatioError as error:
             problems.append(PluginProblem(plugin_names.AMPLIFICATION, plugin_names.CALCULATE, str(error)))
-    patch = extended_resources(node, bounded_batch, calculated_mid, ratio)
+    patch = _without_reports(state, name, mode, extended_resources(node, bounded_batch, calculated_mid, ratio))
     if patch.problem:
         problems.append(PluginProblem(plugin_names.BATCH, plugin_names.PREPARE, patch.problem))
     devices = device_amounts(state.devices.get(name), shared=settings.shared_gpus)
@@ -96,3 +102,19 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
         mode, strategy, report.at_ns, source, batch, bounded_batch, calculated_mid, ratio, amplification, patch, devices,
         tuple(problems),
     )  # fmt: skip
+
+
+def _without_reports(state: SloState, name: str, mode: str, patch: NodeExtendedResources) -> NodeExtendedResources:
+    """Returns the amounts of a node whose reports stopped: none rises, and after their expiry no further pod fits."""
+    if mode not in (DEGRADED, FROZEN):
+        return patch
+    before = state.decided.get(name)
+    limits = patch.amounts if mode == FROZEN else requested_amounts(state.pods.as_of(name, 0))
+    kept = at_most(before, limits)
+    if mode == DEGRADED:  # the static share of mid resources does not depend on reports
+        kept |= {each: size for each, size in patch.amounts.items() if size is not None}
+    cpu, memory = kept[batch_resources.CPU], kept[batch_resources.MEMORY]
+    if cpu is None or memory is None:
+        return patch._replace(amounts=kept)
+    allocated = third_party_amounts(state.nodes[name])
+    return patch._replace(amounts=kept, origin=(cpu + allocated[0], memory + allocated[1]))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from services.slo_controller.overcommit import batch_resources, mid_resources
 from services.slo_controller.overcommit.batch_resources import FormulaTerms, cpu_policy, memory_policy, remaining
-from services.slo_controller.overcommit.calculate import NodeCalculation
+from services.slo_controller.overcommit.calculate import DEGRADED, NodeCalculation
 from services.slo_controller.overcommit.cpu_normalization import ratio_changed
 from services.slo_controller.overcommit.mid_resources import MidResources
 from services.slo_controller.overcommit.node_extended_resources import (
@@ -18,7 +18,7 @@ from services.slo_controller.overcommit.node_extended_resources import (
 from services.slo_controller.overcommit.resource_amplification import AMPLIFICATION_RATIO
 from shared.domain.cpu_memory import mul_int, mul_milli
 from shared.events.slo import MidTerms, NodeOvercommitted, OvercommitBreakdown
-from shared.kube.node import Node
+from shared.kube.node import REPORTS_MISSING, Node
 from shared.kube.quantity import BadQuantity, milli, nanos, value
 from shared.kube.slo_config import ColocationStrategy
 
@@ -69,6 +69,10 @@ def _annotations(node: Node, found: NodeCalculation, before: NodeOvercommitted |
         ratio = old
     if ratio is not None:
         annotations[NORMALIZATION_RATIO] = ratio
+    if found.mode == DEGRADED and found.extended_resources.amounts[batch_resources.CPU] is not None:
+        annotations[REPORTS_MISSING] = "true"
+    elif REPORTS_MISSING in written:
+        annotations[REPORTS_MISSING] = None
     origin = origin_annotation(node.metadata.annotations, *found.extended_resources.origin)
     if origin is not None or ORIGIN in written:
         annotations[ORIGIN] = written.get(ORIGIN) if origin is None else origin

@@ -7,6 +7,7 @@ import msgspec
 
 from services.slo_controller.overcommit import batch_resources, mid_resources
 from shared.events.slo import MidTerms, NodeOvercommitted, OvercommitBreakdown
+from shared.kube.quantity import nanos, value
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -55,7 +56,10 @@ def explain(decided: NodeOvercommitted) -> tuple[ResourceExplanation, ...]:
 def _explained(part: _Resource, decided: NodeOvercommitted) -> ResourceExplanation:
     quantity = decided.amounts.get(part.resource)
     if part.terms is None:
-        return ResourceExplanation(part.resource, quantity, adds_up=quantity is None)
+        kept = (
+            () if quantity is None else (Step("kept", "=", value(nanos(quantity)), "requested when reports stopped"),)
+        )
+        return ResourceExplanation(part.resource, quantity, kept)
     if isinstance(part.terms, MidTerms):
         return ResourceExplanation(part.resource, quantity, tuple(_mid_steps(part.terms)), _mid_adds_up(part.terms))
     return ResourceExplanation(

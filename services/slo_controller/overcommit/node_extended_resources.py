@@ -75,6 +75,12 @@ def extended_resources(
     return NodeExtendedResources(amounts, (cpu, memory), allocated, problem)
 
 
+def third_party_amounts(node: Node) -> tuple[int, int]:
+    """Returns the batch-cpu and batch-memory that third parties have allocated, in whole units."""
+    (cpu, memory), _ = _third_party_allocations((node.metadata.annotations or {}).get(THIRD_PARTIES))
+    return value(cpu), value(memory)
+
+
 def quantity_of(resource: str, size: int) -> str:
     """Formats an amount as the API does: `25000` of cpu as `25k`, bytes as `15Gi`."""
     return count_quantity(size) if resource in (batch_resources.CPU, mid_resources.CPU) else bytes_text(size)

@@ -23,6 +23,9 @@ _PROD = frozenset({Priority.PROD.value, Priority.NONE.value})
 _LSE = QoS.LSE.value
 
 
+_EXTENDED = tuple(f"kubernetes.io/{band}-{part}" for band in ("batch", "mid") for part in ("cpu", "memory"))
+
+
 class _NumaNode(msgspec.Struct, frozen=True):
     node: int = 0
 
@@ -39,12 +42,14 @@ class PodDemand(NamedTuple):
 
     Attributes:
         numa: the NUMA nodes in its annotation, in their order; None when the annotation cannot be read.
+        overcommitted: requested batch-cpu, batch-memory, mid-cpu and mid-memory, in nanos.
     """
 
     request: Amount
     priority: str
     qos: str
     numa: tuple[int, ...] | None = None
+    overcommitted: tuple[int, ...] = ()
 
 
 class CountedPod(msgspec.Struct, eq=False, gc=False):
@@ -66,6 +71,7 @@ def pod_demand(pod: Pod) -> PodDemand:
         priority=priority(pod).value,
         qos=qos(pod).value,
         numa=_numa(pod),
+        overcommitted=tuple(requests.get(name, 0) for name in _EXTENDED) if any(map(requests.get, _EXTENDED)) else (),
     )
 
 
@@ -108,7 +114,7 @@ def sum_usage(pods: Iterable[CountedPod], report: UsageReport, zones: int = 0) -
     seen = set()
     for pod in pods:
         key = pod.key
-        (cpu, memory), class_, qos_, _ = pod.demand
+        (cpu, memory), class_, qos_, _, _ = pod.demand
         found = known.get(key)
         if found is not None:
             seen.add(key)

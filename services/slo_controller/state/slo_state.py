@@ -35,7 +35,13 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
-from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
+from shared.events.slo import (
+    NodeOvercommitted,
+    OvercommitmentFrozen,
+    OvercommitmentResumed,
+    RecommendationEnded,
+    RecommendationUpdated,
+)
 from shared.kube.node import Node, NodeMetricSpec
 from shared.kube.node_resource_topology import Zone
 from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
@@ -51,7 +57,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
     "metrics-*": (NodeReported, NodeReportsExpired),
     "nodes-*": (NodeTopologyReported, NodeTopologyRemoved),
     "slo": (
-        ConfigApplied, ConfigRejected, NodeOvercommitted, RecommendationUpdated, RecommendationEnded, FieldsDesired, ObjectDesired,
+        ConfigApplied, ConfigRejected, NodeOvercommitted, OvercommitmentFrozen, OvercommitmentResumed, RecommendationUpdated, RecommendationEnded, FieldsDesired, ObjectDesired,
     ),
 }  # fmt: skip
 """Context -> event types that the State folds; it ignores the others."""
@@ -79,6 +85,7 @@ class SloState:
         config_digest: digest of `texts`; empty before any document was applied.
         rejected_digest: digest of the newest ConfigMap with a rejected document.
         decided: node -> the newest decision.
+        frozen: many nodes are silent at once, so overcommitment is frozen.
         desired_fields: object -> field group -> its newest desired value.
         cluster_seen: position in `cluster` up to which the controller had read at its newest append.
         deleted_at: object -> `cluster` seqs of its deletions, each of which ends the values desired before it; until
@@ -88,7 +95,7 @@ class SloState:
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 8
+    SCHEMA: ClassVar[int] = 9
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -108,6 +115,7 @@ class SloState:
         self.config_digest = ""
         self.rejected_digest = ""
         self.decided: dict[str, NodeOvercommitted] = {}
+        self.frozen = False
         self.desired_fields: dict[str, dict[str, DesiredFields]] = {}
         self.recommendations: dict[str, dict[str, Any]] = {}
         self.recommended: dict[str, RecommendationUpdated] = {}
@@ -194,6 +202,9 @@ class SloState:
                     del self.decided[name]
                     for resource in (NODES, NODE_METRICS, NODE_TOPOLOGIES):
                         self.desired_fields.pop(object_key(resource, name), None)
+            case OvercommitmentFrozen() | OvercommitmentResumed():
+                self.frozen = isinstance(event, OvercommitmentFrozen)
+                self._mark_all_changed()
             case RecommendationUpdated(name=name):
                 self.recommended[name] = without_basis(event)
             case RecommendationEnded(name=name):

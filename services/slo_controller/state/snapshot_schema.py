@@ -13,7 +13,7 @@ from shared.kube.node import Node, NodeMetricSpec
 
 FIELDS = (
     "positions", "nodes", "node_metrics", "reports", "newest_report_ns", "metric_specs", "node_slos", "topologies", "devices",
-    "reported_topologies", "config_data", "listed", "texts", "config_digest", "rejected_digest", "decided", "desired_fields",
+    "reported_topologies", "config_data", "listed", "texts", "config_digest", "rejected_digest", "decided", "frozen", "desired_fields",
     "recommendations", "recommended", "cluster_seen", "deleted_at",
 )  # fmt: skip
 """Attributes of SloState that are stored as they are; its pods have a form of their own."""
@@ -39,6 +39,7 @@ class Snapshot(msgspec.Struct):
     config_digest: str
     rejected_digest: str
     decided: dict[str, NodeOvercommitted]
+    frozen: bool
     desired_fields: dict[str, dict[str, DesiredFields]]
     recommendations: dict[str, dict[str, Any]]
     recommended: dict[str, RecommendationUpdated]

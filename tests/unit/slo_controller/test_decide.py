@@ -132,7 +132,7 @@ def test_a_node_whose_reports_stop_is_degraded_after_the_degrade_time() -> None:
     assert decided is not None
     assert decided.why == "degraded"
     assert decided.batch_cpu is None
-    assert decided.amounts[batch_resources.CPU] is None
+    assert decided.amounts[batch_resources.CPU] == "0"
     cluster.report(1_000, {"web": (33_000, 33 * G)}, system=(7_000, 12 * G))
     back = cluster.decided(1_001)
     assert back is not None

@@ -16,7 +16,7 @@ from services.node_agent.qos_manager.strategies.evict_until_released import (
     Outcome,
     Task,
 )
-from shared.kube.node import Node
+from shared.kube.node import REPORTS_MISSING, Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import milli, nanos, value
 from shared.kube.slo_config import ResourceThreshold
@@ -226,6 +226,9 @@ def allocatable_task(
         return NoTask.INVALID
     rule = request_limit.Allocatable(resource, percent, lower, most)
     short = rule.short(pods, node.status.allocatable or {})
+    if REPORTS_MISSING in (node.metadata.annotations or {}):
+        # The controller keeps batch and mid resources at what the pods request; nobody is evicted for missing reports.
+        short = {name: size for name, size in short.items() if name == resource}
     if not short:
         return NoTask.NONE
 
