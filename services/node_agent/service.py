@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.node_agent import feature_gates
-from services.node_agent.agent import Agent
+from services.node_agent.collect_report_loop import Agent
 from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.nvml import GpusUnavailable, Nvml
 from services.node_agent.collectors.usage_collector import Collector

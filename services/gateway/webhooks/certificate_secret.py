@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.raw_objects import Raw, get_object, put_object
+from services.gateway.kube_api.raw_object_requests import Raw, get_object, put_object
 from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, expires_at, next_bundle
 
 log = logging.getLogger(__name__)

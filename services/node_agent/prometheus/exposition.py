@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from services.node_agent.agent import Figures
+from services.node_agent.collect_report_loop import Figures
 from services.node_agent.collectors.interference_gauges import Gauge
 
 MICRO = 1_000_000

@@ -10,8 +10,8 @@ from copy import copy
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.spec import Normalize

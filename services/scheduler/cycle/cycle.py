@@ -24,8 +24,8 @@ from services.scheduler.cycle.plan import CyclePlan, PlacedPod, PlanInProgress, 
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.cycle.predicted_evaluation import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
+from services.scheduler.framework.cycle_extension_points import Preparation
 from services.scheduler.framework.nomination import CyclePreemptions, Nomination, least_first
-from services.scheduler.framework.plugin_cycle_state import Preparation
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByNodes
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED

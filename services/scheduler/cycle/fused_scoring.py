@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
 from services.scheduler.kernels.arguments import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.fused import evaluate

@@ -105,7 +105,11 @@ SKELETON = {
             ["The command stands on the services, they on what they share"],
         ),
         ("services/gateway/shell.py", "aiomqtt", ["Only ingest and the node agent speak MQTT"]),
-        ("services/node_agent/agent.py", "shared.runtime.service", ["The node agent knows neither the log nor events"]),
+        (
+            "services/node_agent/collect_report_loop.py",
+            "shared.runtime.service",
+            ["The node agent knows neither the log nor events"],
+        ),
         ("shared/agents/report.py", "numpy", ["The node agent knows neither the log nor events"]),
         ("services/simulator/decide.py", "asyncio", ["What a service decides knows no I/O"]),
         (

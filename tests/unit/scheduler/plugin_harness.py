@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodClass, class_key, common_part

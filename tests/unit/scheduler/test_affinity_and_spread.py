@@ -10,7 +10,7 @@ from services.scheduler.configuration import read_config
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodClass, class_key, common_part

@@ -14,7 +14,7 @@ from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.framework.nomination import Nomination, victim_of
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByQuota
 from services.scheduler.framework.victim_selection import Candidate, by_importance
-from services.scheduler.plugins.elastic_quota.kept_capacity import (
+from services.scheduler.plugins.elastic_quota.nominated_pod_quota import (
     NominatedEntry,
     copied,
     entry_of,

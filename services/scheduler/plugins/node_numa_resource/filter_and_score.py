@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
 from services.scheduler.kernels.resources import allocation_scores
 from services.scheduler.kernels.tiles import Bools, Int64, Rows

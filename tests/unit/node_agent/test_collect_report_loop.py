@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.agent import Agent
+from services.node_agent.collect_report_loop import Agent
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.collectors.usage_samples import SECOND_NS
