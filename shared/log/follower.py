@@ -334,8 +334,12 @@ class Follower:
 
     async def _vouch(self, name: str, context: ContextBuffer) -> None:
         """Compares waiting batches with Postgres: one digest there vouches for all events before it."""
+        waiting = context.unbroken()
+        if not waiting:  # a read from Postgres has taken their place
+            context.vouching = False
+            return
         try:
-            batches = list(takewhile(announcements.is_chained, context.unbroken()))
+            batches = list(takewhile(announcements.is_chained, waiting))
             found = await self._reader.announced_digest(name, batches[-1].last) if batches else None
         except FAILURES as error:
             log.warning("cannot read the log", extra={"context": name, "error": repr(error)})
@@ -380,10 +384,11 @@ class Follower:
                 self.repairs += 1
                 # The log has all of them by now, or they belong to a log that was restored to an earlier point.
                 context.drop()
+                claimed, claimed_epoch = context.claimed, context.claimed_epoch  # true ones may come during the read
                 context.epoch = max(context.epoch, await self._reader.epoch(name))
                 head = await self._reader.head(name)
-                if context.claimed > head.seq or context.claimed_epoch > context.epoch:
-                    context.refuse(f"seq {context.claimed} of epoch {context.claimed_epoch}, which are not in the log")
+                if claimed > head.seq or claimed_epoch > context.epoch:
+                    context.refuse(f"seq {claimed} of epoch {claimed_epoch}, which are not in the log")
                 context.polled = time.monotonic()
                 await projection.read_to(name, head.seq)
                 context.read(news=(projection.positions[name], context.epoch) != before)

@@ -29,6 +29,7 @@ async def test_appended_events_arrive_over_the_bus_and_are_folded_in_order(
     assert seqs(following) == appended == list(range(2, 302)), "seq 1 is WriterStarted, a type that is not declared"
     assert following.follower.positions["source"] == writer.log.head
     assert following.follower.repairs == 0, "every event came over the bus"
+    assert following.follower.refused == {}
     assert following.follower.lag == 0
 
 

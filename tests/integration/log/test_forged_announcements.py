@@ -127,3 +127,23 @@ async def test_an_epoch_counts_once_postgres_has_its_writer(url: str) -> None:
     await until(lambda: list(following.state.seen) == [seq])
     await following.close()
     await writer.close()
+
+
+async def test_no_message_of_a_busy_writer_is_refused(url: str) -> None:
+    kept, bus = RecordingBus(), FakeBus()
+    writer = await Writer(url, kept).start()  # type: ignore[arg-type]
+    following = await Following(url, bus).start()
+    given = 0
+    for number in range(60):
+        await writer.see(3)
+        if number % 4 == 0:  # the bus loses some, so that reads and look-ups overlap
+            given = len(kept.batches)
+        for batch in kept.batches[given:]:
+            bus.deliver(batch)
+        given = len(kept.batches)
+        bus.deliver(Beacon("source", writer.log.epoch, writer.log.head.seq, writer.log.head.digest))
+    await until(lambda: following.follower.positions["source"] == writer.log.head)
+    assert following.follower.repairs > 0
+    assert following.follower.refused == {}
+    await following.close()
+    await writer.close()
