@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from shared.errors import KoordError
+from shared.log.kept_connection import KeptConnection
 
 FAILURES = (
     SQLAlchemyError,
@@ -131,6 +132,8 @@ class Database:
             url, poolclass=pool.NullPool, connect_args=arguments, isolation_level="AUTOCOMMIT"
         )
 
+        self.kept = KeptConnection(self.dedicated, driver)
+
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """Yields a pooled connection without a transaction: each statement sees what is committed by then.
@@ -165,6 +168,7 @@ class Database:
 
     async def close(self) -> None:
         """Closes the pools, without waiting for a server that hangs."""
+        await self.kept.close()
         for engine in (self.engine, self._dedicated):
             with contextlib.suppress(*FAILURES):
                 async with asyncio.timeout(CLOSING_DEADLINE_S):

@@ -138,8 +138,7 @@ class LogReader:
     async def announced_digest(self, context: str, seq: int) -> bytes | None:
         """Returns the digest of a row, None when there is none: `digest_at` for each batch that arrives."""
         sql = f"select digest from {table_of(context)} where context = $1 and seq = $2"  # noqa: S608
-        async with self.database.reading() as connection:
-            digest: bytes | None = await (await driver(connection)).fetchval(sql, context, seq)
+        digest: bytes | None = await self.database.kept.value(sql, context, seq)
         return digest
 
     async def digest_at(self, context: str, seq: int) -> bytes | None:

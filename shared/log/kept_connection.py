@@ -1,0 +1,52 @@
+"""A connection that is kept for single values: one round trip each.
+
+A connection from the pool costs three (its check, its settings, its return). A follower looks up a digest for each
+batch that arrives, before it folds it, and waits for nothing else.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+DEADLINE_S = 5.0
+
+
+class KeptConnection:
+    """A connection that is opened at the first use, and again after a failure.
+
+    Its functions are those of `shared.log.database`, which owns it.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[AsyncConnection]], driver: Callable[[AsyncConnection], Awaitable[Any]]
+    ) -> None:
+        self._connect = connect
+        self._driver_of = driver
+        self._connection: AsyncConnection | None = None
+        self._driver: Any = None
+        self._serial = asyncio.Lock()  # one statement at a time on the one connection
+
+    async def value(self, sql: str, *parameters: object) -> Any:
+        """Returns the one value that a statement selects, None without a row; raises as any read does."""
+        async with self._serial:
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    if self._connection is None:
+                        self._connection = await self._connect()
+                        self._driver = await self._driver_of(self._connection)
+                    return await self._driver.fetchval(sql, *parameters)
+            except BaseException:  # a cancelled one too: its answer may still arrive
+                await self.close()
+                raise
+
+    async def close(self) -> None:
+        """Ends the connection, without waiting for a server that hangs."""
+        connection, raw, self._connection, self._driver = self._connection, self._driver, None, None
+        if raw is not None:
+            raw.terminate()
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                await connection.close()
