@@ -14,13 +14,14 @@ import msgspec
 
 from cli.dev.fault_simulation import memory_log
 from cli.dev.fault_simulation.memory_log import MemoryPostgres, Session
-from shared.events.log import CarriedForward
+from shared.events.log import CarriedForward, WriterStarted
 from shared.log.database import Database
 from shared.log.position import UNKNOWN, Position
 from shared.log.reader import LogReader, Row
 from shared.log.service_store import KEPT_SNAPSHOTS, NewerState, ServiceStore, Snapshot, UnreadableByFollowers
 
 _COPY = CarriedForward.type_name()
+_STARTED = WriterStarted.type_name()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TABLE = re.compile(r"events_([a-z0-9_]+)")
 
@@ -163,6 +164,16 @@ class MemoryReader(LogReader):
     async def digest_at(self, context: str, seq: int) -> bytes | None:
         """Returns the digest of a row."""
         return await self.database.query(lambda: self._of(context).digest_at(seq))  # type: ignore[no-any-return]
+
+    async def announced_digest(self, context: str, seq: int) -> bytes | None:
+        """Returns the digest of a row; None when there is none."""
+        return await self.digest_at(context, seq)
+
+    async def epoch(self, context: str) -> int:
+        """Returns the epoch of the newest writer that has begun."""
+        rows = await self.database.query(lambda: list(self._of(context).rows))
+        began = [row.data for row in rows if row.key == "writer" and row.type == _STARTED]
+        return msgspec.json.decode(began[-1], type=WriterStarted).epoch if began else 0
 
     async def oldest(self, context: str) -> Position | None:
         """Returns the position before the first kept event."""

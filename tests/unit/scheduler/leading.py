@@ -2,7 +2,7 @@
 folds it."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +28,7 @@ class LeadingRuntime:
         self.settings = SchedulerSettings(**settings)
         self.prepared = None
         self.draining = asyncio.Event()
-        self.bus = self
+        self.bus = self.follower = self
         self.writer = SimpleNamespace(epoch=world.ledger.epoch + 1)
         self.during_charge: Callable[[], None] = lambda: None
         self.requests: list[bytes] = []
@@ -69,6 +69,10 @@ class LeadingRuntime:
         response = await self._world.request(subject, data, **options)
         self.responses.append(response)
         return response
+
+    async def caught_up(self, positions: Mapping[str, int]) -> None:
+        """Returns at once: what the ledger records is folded before it responds."""
+        assert all(self.state.positions.get(context, 0) >= seq for context, seq in positions.items())
 
     async def changed(self, _: float | None = None) -> bool:
         """Nothing changes any more: `lead` ends."""
