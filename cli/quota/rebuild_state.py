@@ -12,6 +12,7 @@ from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.log import ConfigApplied
+from shared.events.quota import BalancesOpened
 from shared.kube.elastic_quota import RESOURCES, weighs_its_max
 from shared.log.admin.session import reading
 from shared.log.codec import Codec
@@ -52,6 +53,7 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
         codec = Codec(list(EVENT_TYPES.values() if context == "quota" else FOLDED[context]))
         if context not in there:
             continue
+        own += await _begin(log, context, codec, state)
         async for row in log.rows(context=context):
             if until is not None and row.at > until:
                 break
@@ -70,10 +72,26 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
     return Folded(state, own, settings, is_computed=True, weigh_their_max=weigh_their_max)
 
 
+async def _begin(log: LogReader, context: str, codec: Codec, state: LedgerState) -> list[RecordedEvent]:
+    """Begins where retention has cut a context, with what was carried forward; returns the opening balances."""
+    begin = await log.oldest(context)
+    if begin is None or not begin.seq:
+        return []
+    copies = await log.carried_forward(context, begin.seq, codec)
+    for record in copies:
+        state.apply(record)
+    state.history_begins(context, begin.seq)
+    return [record for record in copies if isinstance(record.event, BalancesOpened)]
+
+
 async def _config(log: LogReader, until: datetime | None) -> str:
     """Returns the settings that the ledger recorded last."""
     text = ""
     async for row in log.rows(context="quota", kind="ConfigApplied.v1"):
         if until is None or row.at <= until:
             text = msgspec.json.decode(row.data, type=ConfigApplied).text
+    if not text and (begin := await log.oldest("quota")) is not None and begin.seq:
+        for record in await log.carried_forward("quota", begin.seq, Codec([ConfigApplied])):
+            assert isinstance(record.event, ConfigApplied)
+            text = record.event.text
     return text

@@ -9,6 +9,7 @@ from hashlib import sha256
 
 from prometheus_client import Counter
 
+from services.quota_ledger.carry_forward import CARRY_FORWARD
 from services.quota_ledger.charge_inbox import ChargeInbox, PendingCharge
 from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.next_events import overuse, postings, runtimes, structure
@@ -150,5 +151,5 @@ SERVICE = Service(
     new_state=new_state,
     lead=lead,
     lifespan=lifespan,
+    carry_forward=CARRY_FORWARD,
 )
-"""The quota ledger. Its balances are sums over its whole log, so the log is kept; it is small."""

@@ -249,3 +249,29 @@ class RevocationDecided(Event, frozen=True, tag="koord.quota.RevocationDecided.v
     pods: tuple[str, ...]
     at_ns: int
     tree: str = ""
+
+
+class BalancesOpened(Event, frozen=True, tag="koord.quota.BalancesOpened.v1"):
+    """A part of the ledger's opening balances: its quotas, pods and runtimes where its oldest kept event begins.
+
+    Stands only in a CarriedForward. The entries of all parts, posted to empty accounts, give the balances after the
+    last dropped event; part 0 clears what was posted before.
+
+    Attributes:
+        entries: events of the ledger, in the order in which they are posted.
+    """
+
+    KEY: ClassVar[str] = "part"
+
+    part: int
+    entries: tuple[
+        CapacitySet
+        | QuotaDeclared
+        | PodAttached
+        | PodCharged
+        | PodChargeReverted
+        | RuntimeRecomputed
+        | OveruseStarted
+        | QuotaRejected,
+        ...,
+    ] = ()

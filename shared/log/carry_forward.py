@@ -7,7 +7,8 @@ copies first, as they were recorded (`LogReader.carried_forward`); a State that 
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from contextlib import aclosing
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from sqlalchemy import func, select
@@ -15,6 +16,7 @@ from sqlalchemy import func, select
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.log import CarriedForward
 from shared.log.codec import Codec
+from shared.log.position import UNKNOWN, Position
 from shared.log.reader import PAGE, LogReader, Row, at_us, read_record
 from shared.log.tables import log_of
 
@@ -34,6 +36,30 @@ class Kept(NamedTuple):
 Holds = Callable[[RecordedEvent], bool]
 
 
+class RunningBalances(Protocol):
+    """A fold of one context alone, of which no single event holds a value: sums, or differences."""
+
+    def apply(self, event: Event) -> object:
+        """Folds one event."""
+        ...
+
+    def opening(self, most: int) -> Sequence[Event]:
+        """Returns at most so many events that give the same balances; they replace all earlier ones."""
+        ...
+
+
+class Opening(NamedTuple):
+    """Balances that are carried forward as a whole, as they are after the last dropped event.
+
+    Attributes:
+        kinds: the types that are folded, that of the opening events among them.
+        begin: makes, of the writer's State, empty balances with its settings.
+    """
+
+    kinds: tuple[type[Event], ...]
+    begin: Callable[[Any], RunningBalances]
+
+
 class CarryForward(NamedTuple):
     """Events of a context that may outlast their partition.
 
@@ -43,6 +69,7 @@ class CarryForward(NamedTuple):
         holds: makes, of the writer's State, the test whether an event still holds.
         ends: types that end their subject; they are not carried forward themselves.
         with_positions: each copy gets the positions that its append rested on, of which only the first event has them.
+        opening: balances that follow from all events of the context, not from the newest of each subject.
     """
 
     kinds: tuple[type[Event], ...]
@@ -50,6 +77,7 @@ class CarryForward(NamedTuple):
     holds: Callable[[Any, Kept], Holds]
     ends: tuple[type[Event], ...] = ()
     with_positions: bool = False
+    opening: Opening | None = None
 
 
 class Candidate(NamedTuple):
@@ -118,6 +146,42 @@ def copies(found: Sequence[Candidate], holds: Holds) -> list[Draft]:
         )
         for one in found
         if holds(one.record)
+    ]
+
+
+async def opening_copies(
+    reader: LogReader, context: str, after: int, upto: int, balances: RunningBalances, kinds: Sequence[type[Event]]
+) -> list[Draft]:
+    """Returns the opening balances behind `upto`: the fold of the previous ones and of the events `after < seq <= upto`.
+
+    They rest on nothing but events that are dropped, so no change meanwhile concerns them.
+    """
+    codec = Codec(kinds)
+    if after:
+        for record in await reader.carried_forward(context, after, codec):
+            balances.apply(record.event)
+    at_ns = 0
+    async with aclosing(reader.pages(context, Position(after, UNKNOWN), upto, codec)) as pages:
+        async for page in pages:
+            for record in page.records:
+                balances.apply(record.event)
+                at_ns = record.at_ns
+    return opening_drafts(context, after, upto, balances, at_ns)
+
+
+def opening_drafts(context: str, after: int, upto: int, balances: RunningBalances, at_ns: int) -> list[Draft]:
+    """Returns the copies that stand for balances, with the last of the dropped seqs."""
+    events = balances.opening(upto - after)
+    return [
+        Draft(
+            CarriedForward(
+                name=event.key,
+                original=f"{context}/{seq}",
+                event=msgspec.Raw(msgspec.json.encode(event)),
+                at_us=at_ns // 1000,
+            )
+        )
+        for seq, event in enumerate(events, upto - len(events) + 1)
     ]
 
 

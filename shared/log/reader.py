@@ -176,7 +176,7 @@ class LogReader:
 
         A fold that begins behind `upto` begins with them. An event that was carried forward more than once comes once.
         """
-        found: dict[int, RecordedEvent] = {}
+        found: dict[tuple[int, str], RecordedEvent] = {}  # opening balances have seqs that other events had
         after = 0
         while page := await self._copies(context, after):
             for seq, data in page:
@@ -187,9 +187,9 @@ class LogReader:
                 except Exception as error:  # any exception of a decoder or an upcaster means that it cannot be read
                     raise Unreadable(context, seq, error) from error
                 if record is not None and record.seq <= upto:
-                    found[record.seq] = record
+                    found[record.seq, record.event.type_name()] = record
             after = page[-1][0]
-        return [found[seq] for seq in sorted(found)]
+        return [found[place] for place in sorted(found)]
 
     async def _copies(self, context: str, after: int) -> Sequence[tuple[int, bytes]]:
         """Returns a page of the CarriedForward rows behind a seq, by the index over the rare types."""

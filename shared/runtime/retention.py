@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from msgspec import Meta
 
 from shared.events import Draft
-from shared.log.carry_forward import Candidate, CarryForward, Kept, candidates, copies, kept_events
+from shared.log.carry_forward import Candidate, CarryForward, Kept, candidates, copies, kept_events, opening_copies
 from shared.log.database import FAILURES
 from shared.log.disk_space import free_share
 from shared.log.partition_retention import PartitionInUse, drop, expired
@@ -114,6 +114,7 @@ async def retain(runtime: "Runtime") -> bool:
         seen = dict(runtime.state.positions)
         records = await runtime.writer.append_from(build, now_ns=runtime.now_ns(), seen=seen)
         carried += len(records)
+    carried += await _open_balances(runtime, rule, max(partition.low - 1, 0), partition.high - 1)
     try:
         await drop(runtime.database, context, partition)
     except PartitionInUse as error:
@@ -121,6 +122,18 @@ async def retain(runtime: "Runtime") -> bool:
         return False
     log.info("partition dropped", extra={"context": context, "table": partition.table, "carried_forward": carried})
     return True
+
+
+async def _open_balances(runtime: "Runtime", rule: CarryForward, after: int, upto: int) -> int:
+    """Appends the balances with which the log begins behind `upto`; returns the number of their parts."""
+    if rule.opening is None:
+        return 0
+    balances = rule.opening.begin(runtime.state)
+    drafts = await opening_copies(runtime.log, runtime.service.writes, after, upto, balances, rule.opening.kinds)
+    for draft in drafts:  # one by one: a part is as large as many events
+        seen = dict(runtime.state.positions)
+        await runtime.writer.append_from(lambda one=draft: [one], now_ns=runtime.now_ns(), seen=seen)  # type: ignore[misc]
+    return len(drafts)
 
 
 def _copies(runtime: "Runtime", rule: CarryForward, kept: Kept, found: Sequence[Candidate]) -> list[Draft]:

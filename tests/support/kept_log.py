@@ -9,7 +9,7 @@ import msgspec
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.log import CarriedForward
 from shared.fold import BeginsLate
-from shared.log.carry_forward import CarryForward, Kept, Newest, copies
+from shared.log.carry_forward import CarryForward, Kept, Newest, copies, opening_drafts
 from shared.log.codec import Codec
 from shared.runtime.service import Service
 
@@ -56,9 +56,32 @@ class KeptLog:
             copied = codec.original(draft.event)
             assert copied is not None
             self.append(context, copied, is_copy=True)
+        self._open(context, upto, rule, state, [record for record, is_copy in gone if not is_copy])
         del self.rows[context][: len(gone)]
         self.base[context] = upto
         return drafts
+
+    def _open(self, context: str, upto: int, rule: CarryForward, state: Any, gone: Sequence[RecordedEvent]) -> None:
+        """Appends the opening balances behind a seq: those behind the last dropped one, and what came after."""
+        if rule.opening is None:
+            return
+        balances, base = rule.opening.begin(state), self.base.get(context, 0)
+        for record in (*self.carried(context), *gone):
+            if isinstance(record.event, rule.opening.kinds):
+                balances.apply(record.event)
+        codec = Codec(rule.opening.kinds)
+        for draft in opening_drafts(context, base, upto, balances, 0):
+            assert isinstance(draft.event, CarriedForward)
+            copied = codec.original(draft.event)
+            assert copied is not None
+            self.append(context, copied, is_copy=True)
+
+    def carried(self, context: str) -> list[RecordedEvent]:
+        """Returns the events before the oldest kept one that were carried forward, in their order."""
+        base = self.base.get(context, 0)
+        copied = [entry.record for entry in self.rows.get(context, []) if entry.is_copy and entry.record.seq <= base]
+        found = {(record.seq, record.event.type_name()): record for record in copied}
+        return [found[place] for place in sorted(found)]
 
     def kept(self, own: str) -> Kept:
         """Returns the events that are still in other contexts."""
@@ -88,8 +111,7 @@ class KeptLog:
 
     def _steps(self, state: Any, context: str, kinds: tuple[type[Event], ...]) -> Iterable[Callable[[], None]]:
         base, rows = self.base.get(context, 0), self.rows.get(context, [])
-        held = {entry.record.seq: entry.record for entry in rows if entry.is_copy and entry.record.seq <= base}
-        old = [held[seq] for seq in sorted(held) if isinstance(held[seq].event, kinds)]
+        old = [record for record in self.carried(context) if isinstance(record.event, kinds)]
         if base:
             yield lambda: self._begin(state, context, old)
         for seq, entry in enumerate(rows, base + 1):

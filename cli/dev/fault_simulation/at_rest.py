@@ -50,8 +50,12 @@ def _copies(context: Context, codec: Codec) -> list[RecordedEvent]:
     """Returns what was carried forward, with which a fold from the oldest kept event begins."""
     rows = [row for row in context.rows if row.type == _COPY]
     found = [codec.original(msgspec.json.decode(row.data, type=CarriedForward)) for row in rows]
-    first = {record.seq: record for record in found if record is not None and record.seq < context.first}
-    return [first[seq] for seq in sorted(first)]
+    first = {
+        (record.seq, record.event.type_name()): record
+        for record in found
+        if record is not None and record.seq < context.first
+    }
+    return [first[place] for place in sorted(first)]
 
 
 def _records(context: Context, codec: Codec, upto: int) -> Iterator[RecordedEvent]:

@@ -13,6 +13,7 @@ from shared.domain.amounts import sub
 from shared.domain.quota_lookup import QuotaLookup
 from shared.events import Event
 from shared.events.quota import (
+    BalancesOpened,
     CapacitySet,
     OveruseEnded,
     OveruseStarted,
@@ -104,8 +105,27 @@ class LedgerProjection(PodPostings):
                 return transfer(name, SUPPLY, "supply", hold_account(ROOT), delta)
             case QuotaDeclared() | QuotaUpdated() | QuotaReparented() | QuotaDeleted():
                 return self._quota_changed(event)
+            case BalancesOpened():
+                return self._opened(event)
         self._unposted(event)
         return []
+
+    def _opened(self, event: BalancesOpened) -> list[Posting]:
+        if event.part == 0:
+            self._clear()
+        batch = [line for entry in event.entries for line in self._postings(entry)]
+        for tree in self.trees.values():
+            # Which levels had changed since the last RuntimeRecomputed is not carried forward: compute all of them once.
+            tree.changed_levels.update(tree.quotas)
+        return batch
+
+    def _clear(self) -> None:
+        for uid in list(self.pods):
+            self.table.detach(uid)
+        for fields in (self.trees, self.tree_of, self.overuse, self.rejected):
+            fields.clear()
+        self.tree("")
+        self.lookup, self.balances = QuotaLookup(default_group=self._default_group), Balances()
 
     def _unposted(self, event: Event) -> None:
         match event:

@@ -56,19 +56,20 @@ class PodFold(StateFields):
                 for outcome in outcomes:
                     if outcome.node:
                         # Its PodPlaced follows in the log; a charge must not be reverted between the two.
-                        self._place(outcome.pod_uid, cycle, record.seq)
+                        self._place(outcome.pod_uid, cycle, record.seq, self.cycle_saw)
                 self._check_open_charges()
-            case PodPlaced(pod_uid=uid, cycle=cycle):
-                self._place(uid, cycle, record.seq)
+            case PodPlaced(pod_uid=uid, cycle=cycle, seen=seen):
+                # Where the placement was carried forward, its cycle may be gone: the copy has the positions itself.
+                self._place(uid, cycle, record.seq, self.cycle_saw if seen is None else seen.get("cluster", 0))
 
     def _is_observed(self, uid: str) -> bool:
         entry = self.pods.entries.get(uid)
         return entry is not None and entry.observed is not None
 
-    def _place(self, uid: str, cycle: int, seq: int) -> None:
+    def _place(self, uid: str, cycle: int, seq: int, saw: int) -> None:
         # The cycle saw this pod. If it is absent although `cluster` is read that far, it was deleted; if it was first
         # observed later, it is another pod of that uid, which came back.
-        entry, saw = self.pods.entries.get(uid), self.cycle_saw
+        entry = self.pods.entries.get(uid)
         if entry is not None and entry.observed is not None:
             is_seen = not saw or entry.since <= saw
         else:
@@ -95,6 +96,14 @@ class PodFold(StateFields):
         if placement is not None and placement.saw >= seq:  # of the pod that comes back under this uid
             self.placements[uid] = replace(placement, rejected_seq=0)
         self._check_pod(uid)
+
+    def _cluster_begins(self, seq: int) -> None:
+        for entry in self.pods.entries.values():
+            entry.since = 0  # a copy is the newest observation; the first one has left the log
+        for uid, placement in list(self.placements.items()):
+            if placement.saw <= seq and not self._is_observed(uid):
+                del self.placements[uid]
+                self._check_pod(uid)
 
     def _check_open_charges(self) -> None:
         for uid in list(self._charged_for_open_cycle):

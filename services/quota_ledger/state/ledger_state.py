@@ -32,6 +32,7 @@ from shared.events.cluster import (
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.quota import (
+    BalancesOpened,
     CapacitySet,
     OveruseEnded,
     OveruseStarted,
@@ -64,7 +65,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         MissingPermission,
     ),
     "scheduling": (WriterStarted, PodPlaced, CycleDecided),
-    "quota": (*OWN, FieldsDesired, ObjectDesired),
+    "quota": (*OWN, BalancesOpened, FieldsDesired, ObjectDesired),
 }  # fmt: skip
 """Context -> event types that are folded."""
 
@@ -125,12 +126,27 @@ class LedgerState(QuotaFold, PodFold):
         for uid, (name, started_s, since, pod) in snapshot.pods.items():
             self.pods.observe(uid, name, pod, started_s, since)
         restore_into(self.projection, snapshot.projection)
-        self.published.restore(snapshot.published, self.projection)
+        self.published.patches.update(snapshot.published)
         self.profiles.restore(snapshot.profiles)
-        for uid in self.pods.entries:
-            self._check_pod(uid)
         for key, quota in self.objects.items():
             self._keys_of.setdefault(quota.name, {})[key] = None
+        self._check_all()
+
+    def history_begins(self, context: str, seq: int) -> None:
+        """Compares every pod and quota with the opening balances once all of these are folded, and drops placements of
+        pods that were gone before `cluster` begins.
+        """
+        if context == "cluster":
+            self._cluster_begins(seq)
+        if context == "quota":
+            self._roots = None
+            self.structure_changes += 1
+            self._check_all()
+
+    def _check_all(self) -> None:
+        self.published.note_all(self.projection)
+        for uid in self.pods.entries:
+            self._check_pod(uid)
         names = [error.name for error in self.object_errors.values()]
         for name in {*self._keys_of, *self.projection.tree_of, *self.projection.rejected, *names, *RESERVED}:
             self._check_quota(name)

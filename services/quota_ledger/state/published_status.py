@@ -78,9 +78,8 @@ class PublishedStatus:
             case ObjectDesired(resource=resource, name=key, body=body):
                 self.patches[f"{resource}/{key}#"] = PublishedPatch("", body or {}, record.at_ns)
 
-    def restore(self, patches: Mapping[str, PublishedPatch], projection: LedgerProjection) -> None:
-        """Fills a new instance from a snapshot; every quota is compared once."""
-        self.patches.update(patches)
+    def note_all(self, projection: LedgerProjection) -> None:
+        """Notes every quota: after a snapshot or opening balances each is compared once."""
         self._note((ROOT, *projection.lookup.quotas))
 
     def note_affected(self, event: Event, projection: LedgerProjection) -> None:

@@ -72,6 +72,11 @@ class ClusterView(ClusterFold, SchedulingFold):
             fold(self, record, event)
         self.positions[record.context] = record.seq
 
+    def history_begins(self, context: str, seq: int) -> None:
+        """Notes where `cluster` begins: a pod that was carried forward has the seq of its newest observation."""
+        if context == "cluster":
+            self.cluster_begins = seq
+
     def encode(self) -> bytes:
         """Returns the whole State in one canonical form."""
         return encode(self)

@@ -39,7 +39,7 @@ class SchedulingFold(ClusterViewFields):
         saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
         attempts: dict[int, Attempt] = {}
         for outcome in event.pods:
-            if outcome.node or (pod_record := self._seen_by_cycle(outcome.pod_uid)) is None:
+            if outcome.node or (pod_record := self._seen_by_cycle(outcome.pod_uid, event)) is None:
                 continue
             attempt = attempts.get(outcome.class_index)
             if attempt is None:
@@ -53,7 +53,7 @@ class SchedulingFold(ClusterViewFields):
                 self.dirty.pods[pod_record.uid] = None
 
     def _pod_placed(self, record: RecordedEvent, event: PodPlaced) -> None:
-        pod_record = self._seen_by_cycle(event.pod_uid)
+        pod_record = self._seen_by_cycle(event.pod_uid, event)
         if pod_record is None:
             return
         pod_record.placed_node = intern(event.node)
@@ -68,14 +68,14 @@ class SchedulingFold(ClusterViewFields):
             self.dirty.pods[event.pod_uid] = None
 
     def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
-        pod_record = self._seen_by_cycle(event.pod_uid)
+        pod_record = self._seen_by_cycle(event.pod_uid, event)
         if pod_record is not None:
             pod_record.nominated = intern(event.node)
             if self.dirty is not None:
                 self.dirty.pods[event.pod_uid] = None
 
     def _eviction_requested(self, record: RecordedEvent, event: EvictionRequested) -> None:
-        pod_record = self._seen_by_cycle(event.pod_uid, record.cause)
+        pod_record = self._seen_by_cycle(event.pod_uid, event, record.cause)
         if pod_record is not None:
             pod_record.note_decision(eviction_seq=record.seq)
             if self.dirty is not None:
@@ -100,7 +100,7 @@ class SchedulingFold(ClusterViewFields):
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
 
     def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
-        pod_record = self._seen_by_cycle(event.pod_uid)
+        pod_record = self._seen_by_cycle(event.pod_uid, event)
         if pod_record is not None:
             pod_record.note_decision(condition_code=event.code)
 
@@ -122,20 +122,22 @@ class SchedulingFold(ClusterViewFields):
     def _config_rejected(self, _: RecordedEvent, event: ConfigRejected) -> None:
         self.refused_digest = event.digest
 
-    def _seen_by_cycle(self, uid: str, cause: Cause | None = None) -> PodRecord | None:
+    def _seen_by_cycle(self, uid: str, event: Event, cause: Cause | None = None) -> PodRecord | None:
         """Returns the pod that a decision of the last cycle, or of an extender call after an observation, is about;
         None when it is deleted.
 
         The decision had read the pod. If it is absent although the fold has read as far, it was deleted for good; if it
         was first observed later, it is a new pod of the same uid.
         """
-        saw = max(self.cycle_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
+        # Where the decision was carried forward, its cycle may be gone: the copy has the positions itself.
+        cycle_saw = self.cycle_saw if event.seen is None else event.seen.get("cluster", 0)
+        saw = max(cycle_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
         pod_record = self.pods.get(uid)
         if pod_record is None:
             if self.positions.get("cluster", 0) >= saw:
                 return None
             pod_record = self.pods[uid] = PodRecord(uid)
-        elif pod_record.since > saw:
+        elif pod_record.since > max(saw, self.cluster_begins):
             return None
         return pod_record
 

@@ -17,6 +17,7 @@ from shared.domain.quota_lookup import QuotaLookup
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
+    BalancesOpened,
     PodAttached,
     PodCharged,
     PodChargeReverted,
@@ -34,7 +35,7 @@ from shared.kube.quantity import BadQuantity
 
 FOLDED: tuple[type[Event], ...] = (
     WriterStarted, ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, PodAttached, PodCharged, PodChargeReverted,
-    PodResized, PodMoved, PodReleased, RuntimeRecomputed,
+    PodResized, PodMoved, PodReleased, RuntimeRecomputed, BalancesOpened,
 )  # fmt: skip
 """Event types of the `quota` context that are folded."""
 
@@ -130,6 +131,8 @@ class QuotaView(QuotaHeadroom):
                 self._rules_text, self.rules = text, options_of(text)
             case WriterStarted():
                 self.is_led = True
+            case BalancesOpened() as opened:
+                self._opened(record, opened)
 
     # -- queries
 
@@ -188,6 +191,19 @@ class QuotaView(QuotaHeadroom):
 
     # -- parts
 
+    def _opened(self, record: RecordedEvent, opened: BalancesOpened) -> None:
+        if opened.part == 0:
+            self._clear(record.seq)
+        for entry in opened.entries:
+            self.apply(msgspec.structs.replace(record, event=entry))
+
+    def _clear(self, seq: int) -> None:
+        for uid in list(self.pods):
+            self._leave(uid, seq)
+        self.names, self._children = QuotaLookup(), None
+        self.runtimes.clear()
+        self.freed.clear()
+
     def _enter(self, uid: str, entry: Entry) -> None:
         self.pods[uid] = entry
         self.pods_of.setdefault(entry.quota, {})[uid] = None
@@ -226,7 +242,10 @@ class QuotaView(QuotaHeadroom):
                 of_quota[resource] = size
         for resource, quotas in dropped.items():
             for quota in quotas:
-                self.runtimes.get(quota, {}).pop(resource, None)
+                if left := self.runtimes.get(quota):
+                    left.pop(resource, None)
+                    if not left:
+                        del self.runtimes[quota]
                 more[quota] = None
         for quota in more:
             if quota in self.names.quotas:

@@ -1,0 +1,56 @@
+"""The events that outlast their partition in `quota`: the newest desired states, the settings, and the balances as a
+whole.
+
+A balance is a sum over the whole log: it is carried forward as opening balances, exact after the last dropped event.
+"""
+
+from collections.abc import Hashable
+
+from services.quota_ledger.accounting.opening_balances import LedgerBalances
+from services.quota_ledger.state.ledger_state import OWN, LedgerState
+from shared.events import RecordedEvent
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
+from shared.events.log import ConfigApplied, WriterStarted
+from shared.events.quota import BalancesOpened
+from shared.log.carry_forward import CarryForward, Holds, Kept, Opening
+
+
+def subject(record: RecordedEvent) -> Hashable:
+    """Returns the object of a desired state, or the pod of an eviction; of all else there is one."""
+    match record.event:
+        case FieldsDesired(resource=resource, name=name, fields=fields):
+            return resource, name, fields
+        case ObjectDesired(resource=resource, name=name):
+            return resource, name, ""
+        case EvictionRequested(pod_uid=uid):
+            return EvictionRequested, uid
+    return type(record.event)
+
+
+def holds(state: LedgerState, _: Kept) -> Holds:
+    """Returns the test of an event by the State: the newest patch of an object, an eviction of a pod that is there."""
+    patches = state.published.patches
+
+    def still_holds(record: RecordedEvent) -> bool:
+        match record.event:
+            case FieldsDesired(resource=resource, name=name):
+                patch = patches.get(f"{resource}/{name}")
+                return patch is not None and patch.at_ns == record.at_ns
+            case ObjectDesired(resource=resource, name=name):
+                patch = patches.get(f"{resource}/{name}#")
+                return patch is not None and patch.at_ns == record.at_ns
+            case EvictionRequested(pod_uid=uid):
+                entry = state.pods.entries.get(uid)
+                return entry is not None and entry.observed is not None
+        return True
+
+    return still_holds
+
+
+CARRY_FORWARD = CarryForward(
+    kinds=(FieldsDesired, ObjectDesired, EvictionRequested, ConfigApplied, WriterStarted),
+    subject=subject,
+    holds=holds,
+    with_positions=True,
+    opening=Opening(kinds=(*OWN, BalancesOpened), begin=lambda state: LedgerBalances(state.projection.empty())),
+)
