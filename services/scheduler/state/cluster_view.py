@@ -60,7 +60,7 @@ _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 class ClusterView(ClusterFold, SchedulingFold):
     """The State of the cluster and of the scheduler's own decisions; `ClusterViewFields` describes its fields."""
 
-    SCHEMA: ClassVar[int] = 17
+    SCHEMA: ClassVar[int] = 18
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event. Types that are not in FOLDED advance the position only."""
