@@ -7,7 +7,6 @@ from collections.abc import Callable
 import stamina.instrumentation
 
 from services.gateway import permissions
-from services.gateway.carry_forward import CARRY_FORWARD
 from services.gateway.effects import outcome_events, outcomes_from_state
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
@@ -15,6 +14,7 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
+from services.gateway.retention_carry_forward import CARRY_FORWARD
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import ObservationBuffer

@@ -9,7 +9,6 @@ from hashlib import sha256
 
 from prometheus_client import Counter
 
-from services.quota_ledger.carry_forward import CARRY_FORWARD
 from services.quota_ledger.charge_inbox import ChargeInbox, PendingCharge
 from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.next_events import overuse, postings, runtimes, structure
@@ -19,6 +18,7 @@ from services.quota_ledger.decide.quota_status import statuses
 from services.quota_ledger.http_api.server import serving
 from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.metrics import QuotaMetrics
+from services.quota_ledger.retention_carry_forward import CARRY_FORWARD
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, OWN, LedgerState
 from shared.domain.quota_charge import SUBJECT

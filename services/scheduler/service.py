@@ -8,7 +8,6 @@ import logging
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from services.scheduler.carry_forward import CARRY_FORWARD
 from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
@@ -20,6 +19,7 @@ from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.manifest import MANIFEST
 from services.scheduler.quota.charge_client import ChargeClient
+from services.scheduler.retention_carry_forward import CARRY_FORWARD
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.cluster_view import FOLDED, ClusterView

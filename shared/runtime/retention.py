@@ -1,8 +1,8 @@
 """The writer's retention: how long its context is kept, and how much of it.
 
-Events that still hold are carried forward before their partition is dropped (`shared/log/carry_forward.py`). A context
-whose service declares no rule for that is never cut, whatever its age and size. The first bound that is set applies:
-the setting of this service, its declaration, the setting for all.
+Events that still hold are carried forward before their partition is dropped (`shared/log/retention_carry_forward.py`).
+A context whose service declares no rule for that is never cut, whatever its age and size. The first bound that is set
+applies: the setting of this service, its declaration, the setting for all.
 """
 
 import asyncio
@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from msgspec import Meta
 
 from shared.events import Draft
-from shared.log.carry_forward import Candidate, CarryForward, Kept, candidates, copies, kept_events, opening_copies
 from shared.log.database import FAILURES
 from shared.log.disk_space import free_share
 from shared.log.partition_retention import PartitionInUse, drop, expired
+from shared.log.retention_carry_forward import (
+    Candidate,
+    CarryForward,
+    Kept,
+    candidates,
+    copies,
+    kept_events,
+    opening_copies,
+)
 from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
 from shared.settings import Settings
 

@@ -20,9 +20,9 @@ from msgspec import Meta
 from shared.errors import KoordError
 from shared.events import Draft, Event, RecordedEvent
 from shared.fold import State
-from shared.log.carry_forward import CarryForward
 from shared.log.follower import Follower
 from shared.log.projection import BeforeFold
+from shared.log.retention_carry_forward import CarryForward
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
 from shared.runtime import sharding, tracing

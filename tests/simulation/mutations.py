@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
-from services.gateway import carry_forward as gateway_carry_forward
+from services.gateway import retention_carry_forward as gateway_carry_forward
 from services.gateway.effects import outcome_events, pod_writes
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.intent_index import IntentIndex
@@ -17,9 +17,9 @@ from services.quota_ledger.decide.charge import _Charges
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.state.pod_record import PodRecord
 from shared.events.cluster import OUTCOMES
-from shared.log.carry_forward import Candidate, copies
 from shared.log.follower import Follower
 from shared.log.position import Position
+from shared.log.retention_carry_forward import Candidate, copies
 from shared.runtime import declared_intents, retention
 
 Mutation = Callable[[], AbstractContextManager[Any]]

@@ -9,8 +9,8 @@ import msgspec
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.log import CarriedForward
 from shared.fold import BeginsLate
-from shared.log.carry_forward import CarryForward, Kept, Newest, copies, opening_drafts
 from shared.log.codec import Codec
+from shared.log.retention_carry_forward import CarryForward, Kept, Newest, copies, opening_drafts
 from shared.runtime.service import Service
 
 

@@ -13,9 +13,9 @@ import msgspec
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.memory_log import Row as MemoryRow
 from shared.events.log import CarriedForward
-from shared.log.carry_forward import Kept
 from shared.log.partition_retention import Partition
 from shared.log.reader import Row
+from shared.log.retention_carry_forward import Kept
 
 KEPT_AT_LEAST_S = 1.0
 POLL_INTERVAL_S = 1.5

@@ -23,7 +23,7 @@ from cli.dev.fault_simulation import retention_adapter
 from cli.dev.fault_simulation.memory_log import BEGINS_US
 from cli.dev.fault_simulation.virtual_loop import PROCESS, VirtualLoop
 from shared.fold import State
-from shared.log import carry_forward
+from shared.log import retention_carry_forward
 from shared.runtime import retention, runner, service
 
 _FIELDS = cache(msgspec.structs.fields)
@@ -80,7 +80,7 @@ def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
             kept_events=retention_adapter.kept_events,
             POLL_INTERVAL_S=retention_adapter.POLL_INTERVAL_S,
         ),
-        patch.object(carry_forward, "_page", retention_adapter.page),
+        patch.object(retention_carry_forward, "_page", retention_adapter.page),
     ):
         random.seed(seed)  # jitter of shells
         logging.disable(logging.CRITICAL)

@@ -13,7 +13,6 @@ from prometheus_client import Counter, Gauge
 
 from services.metrics_ingest.agent_inbox import AgentInbox, Incoming
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
-from services.metrics_ingest.agent_reports.carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_reports.decide import (
     check_time,
     expired_reports,
@@ -24,6 +23,7 @@ from services.metrics_ingest.agent_reports.decide import (
 from services.metrics_ingest.agent_reports.manifest import MANIFEST
 from services.metrics_ingest.agent_reports.node_slo_publisher import NodeSloPublisher
 from services.metrics_ingest.agent_reports.report_ingest_state import FOLDED, ReportIngestState
+from services.metrics_ingest.agent_reports.retention_carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
 from services.metrics_ingest.message_loop import Batch, serve

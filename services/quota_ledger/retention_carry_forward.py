@@ -12,7 +12,7 @@ from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import BalancesOpened
-from shared.log.carry_forward import CarryForward, Holds, Kept, Opening
+from shared.log.retention_carry_forward import CarryForward, Holds, Kept, Opening
 
 
 def subject(record: RecordedEvent) -> Hashable:

@@ -28,8 +28,8 @@ from shared.events.cluster import (
 )
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
-from shared.log.carry_forward import CarryForward, Holds, Kept
 from shared.log.cluster_subjects import subject
+from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 DELETIONS = (NodeDeleted, NodeMetricDeleted, ObjectDeleted)
 """Those of objects of which other services desire values by name; a pod's uid is part of what is desired of it."""

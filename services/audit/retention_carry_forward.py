@@ -9,7 +9,7 @@ from shared.events import RecordedEvent
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
-from shared.log.carry_forward import CarryForward, Holds, Kept
+from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 
 def subject(record: RecordedEvent) -> Hashable:

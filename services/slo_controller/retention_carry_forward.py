@@ -17,7 +17,7 @@ from shared.events.slo import (
     RecommendationEnded,
     RecommendationUpdated,
 )
-from shared.log.carry_forward import CarryForward, Holds, Kept
+from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 
 def subject(record: RecordedEvent) -> Hashable:

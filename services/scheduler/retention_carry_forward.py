@@ -12,7 +12,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
 from shared.kube.resource_names import EXPLANATIONS
-from shared.log.carry_forward import CarryForward, Holds, Kept
+from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 _OF_PODS = (PodPlaced, PodUnschedulable, PodNominated, EvictionRequested, PlacementCompared)
 

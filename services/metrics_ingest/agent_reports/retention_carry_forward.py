@@ -12,7 +12,7 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.resource_names import NODE_METRICS
-from shared.log.carry_forward import CarryForward, Holds, Kept
+from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 
 def subject(record: RecordedEvent) -> Hashable:
