@@ -16,6 +16,7 @@ from shared.errors import KoordError
 COMMANDS: Mapping[str, Entry] = {
     "audit": Entry("cli.commands.audit", "audit", "Prove that the log is what was written."),
     "bench": Entry("cli.bench.command", "bench", "Measure the log and the path of a pod through the system."),
+    "cluster": Entry("cli.commands.cluster", "cluster", "Show and confirm lists that the gateway does not believe."),
     "completion": Entry("cli.commands.completion", "completion", "Print the script that completes koord in a shell."),
     "config": Entry("cli.commands.config", "config", "Show which configuration is in force, and which was refused."),
     "credentials": Entry(

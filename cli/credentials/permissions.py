@@ -104,14 +104,15 @@ def of_service(service: Manifest) -> Login:
     for stream in service.streams:
         publish += _manage(stream)
     subscribe = [subject(context) for context in service.follows for subject in (batch_subject, beacon_subject)]
-    subscribe += [*service.serves, *service.subscribes]
+    served = (*service.serves, *service.serves_leading)
+    subscribe += [*served, *service.subscribes]
     with_nodes = any(subject.startswith("koord.node.") for subject in service.subscribes)
     bus = BusRights(
         user,
         _with_inbox(user, publish),
         _with_inbox(user, subscribe),
-        serves=tuple(service.serves),
-        responds=bool(service.serves or service.subscribes),
+        serves=served,
+        responds=bool(served or service.subscribes),
         mqtt=with_nodes,
         account=FIELD if with_nodes else STREAMS if service.streams else CORE,
     )
@@ -125,7 +126,7 @@ def operator(services: Sequence[Manifest], shards: int) -> Login:
     subscribed = [
         subject(context) for context in members(CONTEXTS, shards) for subject in (batch_subject, beacon_subject)
     ]
-    requested = [subject for service in services for subject in service.serves]
+    requested = [subject for service in services for subject in (*service.serves, *service.serves_leading)]
     bus = BusRights(OPERATOR, _with_inbox(OPERATOR, requested), _with_inbox(OPERATOR, subscribed))
     return Login(OPERATOR, bus, LogRights(role_of(OPERATOR), None, operates=True))
 

@@ -12,6 +12,7 @@ import msgspec
 
 from cli.bus_connection import bus_of, login_of
 from cli.commands.active_config import status_of
+from cli.commands.cluster import request_lists
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_services import NEEDED
@@ -29,6 +30,7 @@ from shared.events.cluster import IntentRefused, MissingPermission
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
 from shared.kube.rbac_permissions import SUBJECT, Permissions
+from shared.kube.short_lists import SHORT_LISTS
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
 from shared.log.admin.newest_events import newest, writer_of
@@ -157,6 +159,8 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
         try:
             answered = await _gateway_permissions(nats)
             found += check_cluster.about_permissions(answered)
+            async with _check("cluster", found):
+                found += check_cluster.about_lists(await request_lists(nats, SHORT_LISTS))
         except NotPermitted as error:
             found.append(Finding("warning", "credentials", str(error), _OPERATOR))
         except NoResponse:

@@ -9,12 +9,14 @@ from cli.doctor.finding import Finding
 from cli.terminal.durations import age
 from shared.events.cluster import IntentRefused, MissingPermission
 from shared.kube.rbac_permissions import Permissions, Rule
+from shared.kube.short_lists import GatewayLists
 from shared.log.admin.lag import NodeReport
 from shared.log.admin.newest_events import Found
 
 SILENT_REPORTS = 3
 """As many reports must be missing before an agent counts as silent."""
 SILENT_AT_LEAST_S = 30.0
+UNREAD_S = 180.0
 NAMED = 5
 """So many objects are named; the others are counted."""
 
@@ -41,6 +43,22 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
     direction = "ahead of" if found.ahead_s > 0 else "behind"
     what = f"the API server's clock is {abs(found.ahead_s):.1f} s {direction} the gateway's"
     yield clock_finding(max(abs(found.ahead_s) - 0.5, 0.0), what)
+
+
+def about_lists(found: GatewayLists) -> Iterator[Finding]:
+    """Reports lists that are not believed, and resources that are not read."""
+    for short in found.short:
+        remedy = "if these objects are gone: `koord cluster confirm`; else see why the API server lacks them"
+        yield Finding("error", "cluster", f"{short}; it is not believed, and effects are stopped", remedy)
+    for unread in found.unread:
+        yield Finding(
+            "error" if unread.lasts_s > UNREAD_S else "warning",
+            "cluster",
+            f"the gateway has not read {unread.resource} for {age(unread.lasts_s)}: {unread.reason}",
+            "see that the API server, and what lies between, responds; every request is repeated",
+        )
+    if not found.short and not found.unread:
+        yield Finding("ok", "cluster", "the gateway believes all lists, and reads all resources")
 
 
 def about_refusals(refusals: Sequence[Found], found: Permissions | None) -> Iterator[Finding]:

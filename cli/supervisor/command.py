@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -13,9 +13,11 @@ from cli.supervisor.audit_key import with_audit
 from cli.supervisor.login_environment import node_of
 from cli.supervisor.signals import Interrupts
 from cli.supervisor.status_view import View
-from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.supervisor import Spec, Supervisor, Unit
 from cli.supervisor.system_folder import DEFAULT, announced, taken
 from cli.supervisor.system_servers import Endpoints, Servers
+from shared.errors import KoordError
+from shared.kube.cluster_identity import WrongCluster
 
 NODES = "KOORD_SIMULATOR_NODES"
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -124,6 +126,7 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                 while not interrupts.first.is_set():
                     view.update()
                     await supervisor.changed(timeout_s=1)
+                    refuse_wrong_cluster(supervisor.units.values())
                     for name in await servers.mend():
                         view.note(f"{name} ended and was started again; its log is in {folder / name}")
                 stopping = asyncio.create_task(supervisor.stop())
@@ -136,6 +139,18 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                 hurry.cancel()
                 await stopping
                 view.update()
+
+
+def refuse_wrong_cluster(units: Iterable[Unit]) -> None:
+    """Ends the system whose log describes another cluster: a restart of the service would end in the same way.
+
+    Raises:
+        KoordError: with the text of WrongCluster.
+    """
+    for unit in units:
+        name, _, text = unit.why.partition(": ")
+        if name == WrongCluster.__name__:
+            raise KoordError(text)
 
 
 def _command_hint(endpoints: Endpoints) -> str:

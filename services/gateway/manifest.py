@@ -1,6 +1,7 @@
 """Manifest of the gateway: its context, the contexts it follows, and its bus subject."""
 
 from shared.kube.rbac_permissions import SUBJECT
+from shared.kube.short_lists import CONFIRM, SHORT_LISTS
 from shared.runtime.manifest import Manifest
 
 MANIFEST = Manifest(
@@ -8,5 +9,6 @@ MANIFEST = Manifest(
     writes="cluster",
     follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "audit"),
     serves=(SUBJECT,),
+    serves_leading=(SHORT_LISTS, CONFIRM),
 )
 """A context that begins to append intents is added to `follows`."""

@@ -4,6 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.gateway.effects.intent_types import Intent
 from services.gateway.watch.outages import Outages
+from services.gateway.watch.short_lists import ShortLists
 from shared.events import Event
 
 
@@ -22,8 +23,13 @@ class GatewayMetrics:
         )
         self._lists = Counter(
             "koord_gateway_lists",
-            "Complete lists; more than one a resource means a watch was too old",
+            "Complete lists: at the start, every compare interval, and when a watch was too old",
             ("resource",),
+            registry=registry,
+        )
+        self._short = Gauge(
+            "koord_gateway_short_list_missing",
+            "Nodes and pods that a list lacks which is not believed; effects stop while this is not 0",
             registry=registry,
         )
         self._outage = Gauge(
@@ -35,6 +41,10 @@ class GatewayMetrics:
     def watch_outages(self, outages: Outages) -> None:
         """Adds the duration of the longest outage, which is computed when metrics are read."""
         self._outage.set_function(outages.longest_s)
+
+    def watch_short_lists(self, short_lists: ShortLists) -> None:
+        """Adds the number of objects that short lists lack, which is computed when metrics are read."""
+        self._short.set_function(lambda: sum(len(found.missing) for found in short_lists.held.values()))
 
     def outcome(self, intent: Intent, outcome: Event) -> None:
         """Counts the outcome of an intent."""

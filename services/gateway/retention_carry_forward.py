@@ -16,6 +16,7 @@ from shared.events.cluster import (
     DELETED_BY,
     OUTCOMES,
     AdmissionMissed,
+    ClusterIdentified,
     InitialListCompleted,
     NodeDeleted,
     NodeMetricDeleted,
@@ -73,7 +74,7 @@ def _subject(record: RecordedEvent) -> Hashable:
 
 
 CARRY_FORWARD = CarryForward(
-    kinds=(*DELETED_BY, *DELETIONS, *OUTCOMES, AdmissionMissed, InitialListCompleted, WriterStarted),
+    kinds=(*DELETED_BY, *DELETIONS, *OUTCOMES, AdmissionMissed, ClusterIdentified, InitialListCompleted, WriterStarted),
     ends=(PodDeleted,),
     subject=_subject,
     holds=holds,

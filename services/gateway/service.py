@@ -7,17 +7,21 @@ from collections.abc import Callable
 import stamina.instrumentation
 
 from services.gateway import permissions
+from services.gateway.cluster_identity import confirm_cluster
 from services.gateway.effects import outcome_events, outcomes_from_state
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
+from services.gateway.list_requests import ListRequests
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.retention_carry_forward import CARRY_FORWARD
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import ObservationBuffer
+from services.gateway.watch.outages import Outages
+from services.gateway.watch.short_lists import ShortListLimits, ShortLists
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.lifecycle import WebhookLifecycle, lifespan
 from shared.errors import KoordError
@@ -26,7 +30,10 @@ from shared.events.cluster import (
     OBSERVATIONS,
     OUTCOMES,
     AdmissionMissed,
+    ClusterIdentified,
     InitialListCompleted,
+    ShortListConfirmed,
+    ShortListFound,
     WatchResumed,
 )
 from shared.events.log import WriterStarted
@@ -69,8 +76,14 @@ class Gateway:
         self._resources = watched_resources(self._settings.config_namespace)
         names = [resource.name for resource in self._resources]
         self._observations = ObservationBuffer(
-            names, lambda: self._state, self._drift_tracker, self._to_append.set, self._metrics.listed
+            names,
+            lambda: self._state,
+            self._drift_tracker,
+            self._to_append.set,
+            self._metrics.listed,
+            ShortLists(ShortListLimits(self._settings.short_list_percent, self._settings.short_list_min)),
         )
+        self._metrics.watch_short_lists(self._observations.short_lists)
         self._metrics.watch_outages(self._observations.outages)
 
     @property
@@ -78,8 +91,14 @@ class Gateway:
         state: GatewayState = self._runtime.state
         return state
 
+    @property
+    def outages(self) -> Outages:
+        """Returns the resources that are not read at the moment."""
+        return self._observations.outages
+
     async def run(self) -> None:
         """Works until a stop is requested; then lets effects end and appends their outcomes."""
+        await ListRequests(self._observations, self._append_later).serve(self._runtime.bus)
         async with asyncio.TaskGroup() as group:
             self._effect_runner = EffectRunner(
                 self._api,
@@ -149,7 +168,9 @@ class Gateway:
             await rate_limit.wait()
             self._to_start.clear()
             intents = self._state.intents
-            if await self._effect_runner.start(self._state) or intents.superseded or intents.refused:
+            # While a list is not believed, what effects would rest on may not exist.
+            started = not self._observations.short_lists.held and await self._effect_runner.start(self._state)
+            if started or intents.superseded or intents.refused:
                 self._to_append.set()
             try:
                 async with asyncio.timeout(POLL_INTERVAL_S):
@@ -200,11 +221,7 @@ class Gateway:
         limit_s = self._settings.list_alarm_s
         while True:
             await asyncio.sleep(limit_s / 10)
-            for outage in self._observations.outages.to_report(limit_s):
-                log.error(
-                    "resource is not read",
-                    extra={"resource": outage.resource, "for_s": round(outage.lasts_s), "reason": outage.reason},
-                )
+            self._observations.outages.log_lasting(limit_s)
 
     async def _end_without_object(self) -> None:
         """Ends desired states whose object does not exist.
@@ -234,7 +251,9 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
         log.info("shadow mode: nothing is written to the API")
     async with connect(settings.kubeconfig, timeout_s=settings.timeout_s, read_only=settings.shadow) as api:
         try:
-            await Gateway(runtime, api).run()
+            gateway = Gateway(runtime, api)
+            if await confirm_cluster(runtime, api, gateway.outages):
+                await gateway.run()
         except* KoordError as failed:
             raise failed.exceptions[0] from None
 
@@ -242,7 +261,7 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
 SERVICE = Service(
     manifest=MANIFEST,
     follows={
-        "cluster": (*OBSERVATIONS, *OUTCOMES, InitialListCompleted, AdmissionMissed, WriterStarted),
+        "cluster": (*OBSERVATIONS, *OUTCOMES, ClusterIdentified, InitialListCompleted, AdmissionMissed, WriterStarted),
         "scheduling": INTENTS,
         "quota": INTENTS,
         "slo": INTENTS,
@@ -250,7 +269,17 @@ SERVICE = Service(
         "nodes-*": INTENTS,
         "audit": INTENTS,
     },
-    emits=(*OBSERVATIONS, *OUTCOMES, InitialListCompleted, WatchResumed, AdmissionMissed, WriterStarted),
+    emits=(
+        *OBSERVATIONS,
+        *OUTCOMES,
+        ClusterIdentified,
+        InitialListCompleted,
+        ShortListConfirmed,
+        ShortListFound,
+        WatchResumed,
+        AdmissionMissed,
+        WriterStarted,
+    ),
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,

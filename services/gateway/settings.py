@@ -45,6 +45,19 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     absent_poll_interval_s: Annotated[
         float, Meta(gt=0, description="interval of lists of a resource that is not installed")
     ] = 30
+    short_list_percent: Annotated[
+        float, Meta(ge=0, le=100, description="a list that lacks more of the log's nodes or pods is not believed")
+    ] = 20
+    short_list_min: Annotated[
+        int, Meta(ge=1, description="a list that lacks fewer nodes or pods than this is believed")
+    ] = 5
+    short_list_interval_s: Annotated[float, Meta(gt=0, description="interval of lists while one is not believed")] = 10
+    compare_interval_s: Annotated[
+        float, Meta(gt=0, description="interval of lists that are compared with the log, beside the watches")
+    ] = 1_800
+    recheck_s: Annotated[
+        float, Meta(gt=0, description="the same after a list that removed objects; it doubles with each list")
+    ] = 30
     list_alarm_s: Annotated[
         float, Meta(gt=0, description="a resource that cannot be listed and watched for this long is an error")
     ] = 180

@@ -53,6 +53,7 @@ class StoredState(msgspec.Struct):
     """Stored form of the whole State."""
 
     positions: dict[str, int]
+    cluster: str
     known: dict[str, dict[str, KnownObject]]
     pods: StoredPods
     intents: StoredIntents

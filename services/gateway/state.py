@@ -18,6 +18,7 @@ from shared.events import Cause, RecordedEvent
 from shared.events.cluster import (
     OUTCOMES,
     AdmissionMissed,
+    ClusterIdentified,
     NodeDeleted,
     NodeMetricDeleted,
     NodeMetricObserved,
@@ -40,6 +41,7 @@ class GatewayState:
     """Folds `cluster` (the gateway's own context) and the intents of every other context.
 
     Attributes:
+        cluster: the cluster that the log describes; empty until it is recorded.
         known: resource -> key -> last record of the object. The nodes are those in `known["nodes"]`.
         pods: key -> last record of the pod; the same mapping as `known["pods"]`.
         intents: intents and their outcomes.
@@ -48,13 +50,14 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 11
+    SCHEMA: ClassVar[int] = 12
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
         """Starts empty; `refusal` is the check of each intent."""
         self._refusal = refusal
         self.positions: dict[str, int] = {}
+        self.cluster = ""
         self.pods: dict[str, ObservedPod] = {}
         self.known: dict[str, dict[str, KnownObject]] = self._known_with_pods({})
         self.intents = IntentIndex()
@@ -87,6 +90,8 @@ class GatewayState:
                 self._intent(Cause(record.context, record.seq), event, record.at_ns)
             case _ if record.cause and isinstance(event, OUTCOMES):
                 self.intents.add_outcome(record.cause, result_of(record), self.positions.get(record.cause.context, 0))
+            case ClusterIdentified(cluster=cluster):
+                self.cluster = cluster
             case WriterStarted():
                 self.started_seq = record.seq
             case AdmissionMissed(uid=uid):
@@ -146,6 +151,7 @@ class GatewayState:
         return encode(
             StoredState(
                 positions=self.positions,
+                cluster=self.cluster,
                 known={
                     resource: objects for resource, objects in self.known.items() if objects and resource != PODS.name
                 },
@@ -161,6 +167,7 @@ class GatewayState:
         """Restores what `encode` wrote, and derives the rest."""
         stored = decode(data)
         self.positions, self.pods = stored.positions, restore_pods(stored.pods)
+        self.cluster = stored.cluster
         self.known = self._known_with_pods(stored.known)
         self.intents.restore(stored.intents)
         self.started_seq = stored.started_seq

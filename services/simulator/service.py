@@ -16,8 +16,10 @@ from services.simulator.kubelet.timers import Timers
 from services.simulator.manifest import CHANGES, MANIFEST, SUBJECT
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
-from shared.events.cluster import OBSERVATIONS, OUTCOMES
+from shared.events import Draft
+from shared.events.cluster import OBSERVATIONS, OUTCOMES, ClusterIdentified
 from shared.events.log import WriterStarted
+from shared.kube.cluster_identity import SIMULATED, first_fact
 from shared.runtime.intent_rights import INTENTS
 from shared.runtime.service import Runtime, Service
 
@@ -34,6 +36,7 @@ async def lead(queue: RequestQueue, runtime: Runtime) -> None:
     """Takes steps until the service drains."""
     settings: SimulatorSettings = runtime.settings
     clock = Clock(wall_ns=runtime.now_ns(), seen_ns=runtime.state.now_ns, speed=settings.speed)
+    await record_cluster(runtime, clock)
     timers = Timers(settings)
     timers.load(runtime.state)
     state_change: asyncio.Task[bool] | None = None
@@ -53,6 +56,20 @@ async def lead(queue: RequestQueue, runtime: Runtime) -> None:
     finally:
         if state_change:
             state_change.cancel()
+
+
+async def record_cluster(runtime: Runtime, clock: Clock) -> None:
+    """Records the simulated cluster in a new log.
+
+    Raises:
+        WrongCluster: the log describes a cluster of its own.
+    """
+    recorded = runtime.state.cluster
+    # The simulated cluster is that of the log, whatever the seed: only a cluster outside of the log differs from it.
+    found = recorded if recorded.startswith(SIMULATED) else f"{SIMULATED}{runtime.settings.seed}"
+    event = first_fact(recorded, found, "the one without a kubeconfig")
+    if event is not None:
+        await runtime.append([Draft(event)], now_ns=clock.now_ns(runtime.now_ns()))
 
 
 async def commit(runtime: Runtime, step: Step, timers: Timers, now_ns: int) -> None:
@@ -123,7 +140,7 @@ def simulator() -> Service:
     return Service(
         manifest=MANIFEST,
         follows={
-            "cluster": (*OBSERVATIONS, *OUTCOMES),
+            "cluster": (*OBSERVATIONS, *OUTCOMES, ClusterIdentified),
             "scheduling": INTENTS,
             "quota": INTENTS,
             "slo": INTENTS,
@@ -131,7 +148,7 @@ def simulator() -> Service:
             "nodes-*": INTENTS,
             "audit": INTENTS,
         },
-        emits=(*OBSERVATIONS, *OUTCOMES, WriterStarted),
+        emits=(*OBSERVATIONS, *OUTCOMES, ClusterIdentified, WriterStarted),
         settings=SimulatorSettings,
         new_state=SimulatorState,
         lead=partial(lead, queue),

@@ -14,6 +14,7 @@ from services.simulator.api.resource_kinds import NODE_METRICS, NODES, PODS
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     OUTCOMES,
+    ClusterIdentified,
     DesiredStateApplied,
     NodeDeleted,
     NodeMetricDeleted,
@@ -42,6 +43,7 @@ class _Stored(msgspec.Struct):
     """The stored form of the State."""
 
     positions: dict[str, int]
+    cluster: str
     objects: dict[str, dict[str, Any]]
     created: int
     arrivals: int
@@ -70,6 +72,7 @@ class SimulatorState:
     """The cluster, and the open intents.
 
     Attributes:
+        cluster: the cluster that the log describes; empty until it is recorded.
         objects: resource -> key -> object.
         pods_on: node -> keys of the pods bound to it; follows from `objects`.
         created: number of objects created so far, from which the next uid is derived.
@@ -81,12 +84,13 @@ class SimulatorState:
         desired_states: (resource, name) -> (context, field group) -> the newest desired state.
     """
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
         """Starts empty; `refusal` is the check of each intent."""
         self.refusal = refusal
         self.positions: dict[str, int] = {}
+        self.cluster = ""
         self.objects: dict[str, dict[str, Object]] = {}
         self.pods_on: dict[str, dict[str, None]] = {}
         self.created = 0
@@ -129,6 +133,7 @@ class SimulatorState:
         return _ENCODER.encode(
             _Stored(
                 positions={context: seq for context, seq in self.positions.items() if seq},
+                cluster=self.cluster,
                 objects={resource: objects for resource, objects in self.objects.items() if objects},
                 created=self.created,
                 arrivals=self.arrivals,
@@ -154,7 +159,7 @@ class SimulatorState:
     def restore(self, data: bytes) -> None:
         """Takes over a stored State."""
         stored = _DECODER.decode(data)
-        for name in ("positions", "created", "arrivals", "began_ns", "now_ns"):
+        for name in ("positions", "cluster", "created", "arrivals", "began_ns", "now_ns"):
             setattr(self, name, getattr(stored, name))
         for resource, objects in stored.objects.items():
             kind = KINDS.get(resource)
@@ -171,6 +176,8 @@ class SimulatorState:
 
     def _apply_observation(self, event: Event) -> None:
         match event:
+            case ClusterIdentified(cluster=cluster):
+                self.cluster = cluster
             case PodObserved(pod=key, object=pod):
                 self._store_pod(key, pod)
             case PodDeleted(pod=key):

@@ -11,6 +11,19 @@ from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
 
 
+class ClusterIdentified(Event, frozen=True, tag="koord.cluster.ClusterIdentified.v1"):
+    """The cluster that this log describes. Recorded once: in a new log before any observation, in an older one at the
+    next start. The gateway and the simulator refuse to start on the log of another cluster.
+
+    Attributes:
+        cluster: UID of the namespace `kube-system`, or `simulated/<id>`.
+    """
+
+    KEY: ClassVar[str] = "cluster"
+
+    cluster: str
+
+
 class NodeObserved(Event, frozen=True, tag="koord.cluster.NodeObserved.v1"):
     """A node appeared, or a kept field of it changed. Heartbeats change none."""
 
@@ -103,6 +116,38 @@ class WatchResumed(Event, frozen=True, tag="koord.cluster.WatchResumed.v1"):
 
     resource: str
     reason: str
+
+
+class ShortListFound(Event, frozen=True, tag="koord.cluster.ShortListFound.v1"):
+    """A list lacks so many of the nodes or pods in this log that it is not believed. Effects stop until a later list is
+    complete, or an operator confirms it.
+
+    Attributes:
+        known: number of objects in this log.
+        missing: how many of them the list lacks.
+        names: some of those.
+    """
+
+    KEY: ClassVar[str] = "resource"
+
+    resource: str
+    known: int
+    missing: int
+    names: tuple[str, ...] = ()
+
+
+class ShortListConfirmed(Event, frozen=True, tag="koord.cluster.ShortListConfirmed.v1"):
+    """An operator confirmed a short list (`koord cluster confirm`): the missing objects are recorded as deleted.
+
+    Attributes:
+        known, missing: as in ShortListFound, at the newest list.
+    """
+
+    KEY: ClassVar[str] = "resource"
+
+    resource: str
+    known: int
+    missing: int
 
 
 class InitialListCompleted(Event, frozen=True, tag="koord.cluster.InitialListCompleted.v1"):

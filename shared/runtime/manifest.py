@@ -17,7 +17,8 @@ class Manifest(NamedTuple):
     Attributes:
         writes: the context to which it appends.
         follows: the contexts that it reads; the own one included.
-        serves: bus subjects of the requests that it responds to.
+        serves: bus subjects of the requests that every replica responds to.
+        serves_leading: bus subjects of the requests that only the replica which leads responds to.
         subscribes: bus subjects it subscribes to besides those of the logs it follows; with wildcards.
         publishes: bus subjects it publishes on besides those of the log it writes; with wildcards.
         requests: subjects of the requests it sends.
@@ -32,6 +33,7 @@ class Manifest(NamedTuple):
     writes: str
     follows: tuple[str, ...]
     serves: tuple[str, ...] = ()
+    serves_leading: tuple[str, ...] = ()
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,10 +28,15 @@ class System:
         gateway: the process; a test may kill it and start it again.
     """
 
-    def __init__(self, gateway: Process, reader: LogReader, writers: Mapping[str, LogWriter]) -> None:
+    def __init__(self, gateway: Process, reader: LogReader, writers: Mapping[str, LogWriter], bus: Bus) -> None:
         self.gateway = gateway
         self._reader = reader
         self._writers = writers
+        self._bus = bus
+
+    async def request(self, subject: str) -> bytes:
+        """Sends a request to the gateway."""
+        return await self._bus.request(subject, b"", deadline_s=60)
 
     async def decide(self, *intents: Event, context: str = "scheduling") -> list[RecordedEvent]:
         """Appends intents to a context."""
@@ -53,9 +58,13 @@ class System:
 
 @asynccontextmanager
 async def running(
-    kubeconfig: Path, postgres: str, folder: Path, env: Mapping[str, str] | None = None
+    kubeconfig: Path, postgres: str, folder: Path, env: Mapping[str, str] | None = None, own: Sequence[Event] = ()
 ) -> AsyncIterator[System]:
-    """Starts everything; the gateway may not have listed anything yet."""
+    """Starts everything; the gateway may not have listed anything yet.
+
+    Args:
+        own: events of an earlier writer of `cluster`.
+    """
     async with EmbeddedNats(folder / "nats") as nats:
         settings = {
             "KOORD_POSTGRES": postgres,
@@ -73,11 +82,21 @@ async def running(
             for writer in writers.values():
                 await writer.acquire()
                 await writer.begin("test", (), now_ns=time.time_ns(), seen={})
+            if own:
+                await _append_earlier(database, bus, own)
             gateway.start()
-            yield System(gateway, LogReader(database), writers)
+            yield System(gateway, LogReader(database), writers, bus)
         finally:
             await asyncio.to_thread(gateway.stop)
             for writer in writers.values():
                 await writer.close()
             await bus.close()
             await database.close()
+
+
+async def _append_earlier(database: Database, bus: Bus, events: Sequence[Event]) -> None:
+    writer = LogWriter(database, bus, "cluster", "earlier@1")
+    await writer.acquire()
+    await writer.begin("test", (), now_ns=time.time_ns(), seen={})
+    await writer.append([Draft(event) for event in events], now_ns=time.time_ns())
+    await writer.close()

@@ -129,7 +129,7 @@ def initial() -> list[tuple[str, Body]]:
     """Returns the objects with which every world begins: (resource, object)."""
     names = [f"node-{number}" for number in range(3)]
     return [
-        *(("namespaces", namespace(name)) for name in (NAMESPACE, CONFIG_NAMESPACE)),
+        *(("namespaces", namespace(name)) for name in (NAMESPACE, CONFIG_NAMESPACE, "kube-system")),
         *(("nodes", node(name)) for name in names),
         *((resource_names.NODE_TOPOLOGIES, topology(name)) for name in names),
         *((resource_names.QUOTAS, quota(name, cores)) for name, cores in QUOTAS.items()),

@@ -17,7 +17,7 @@ from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, NotF
 from services.gateway.kube_api.connections import Connections, NoCluster
 from services.gateway.kube_api.decoding import ApiObject, Decoder, ListPage, Unreadable, decoder_of
 from services.gateway.kube_api.http_pool import NeverSent
-from services.gateway.kube_api.resources import EVENTS, PODS, Resource
+from services.gateway.kube_api.resources import EVENTS, NAMESPACES, PODS, Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject, keep_fields
 from shared.errors import KoordError
 
@@ -28,6 +28,8 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 JSON = "application/json"
+
+_SYSTEM_NAMESPACE = "kube-system"
 
 _BAD_TLS = (ssl.SSLError, aiohttp.ClientSSLError)
 _NEVER_SENT = (NeverSent, *_BAD_TLS, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -70,6 +72,11 @@ class KubeApi:
 
     async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
+
+    @property
+    def server(self) -> str:
+        """Returns the address of the API server."""
+        return self._connections.host
 
     async def call(self, method: str, path: str, rule: str, body: object = None, content_type: str = JSON) -> bytes:
         """Sends one request and returns the body of the response.
@@ -147,6 +154,24 @@ class KubeApi:
             return decoder.page(data)
         except msgspec.DecodeError as error:
             raise Busy(f"GET {path}: the response is no list: {error}") from error
+
+    async def cluster_uid(self) -> str:
+        """Reads the UID of the namespace kube-system, which identifies the cluster.
+
+        Raises:
+            ApiError: it cannot be read, or does not exist yet.
+        """
+        # A list of one object needs no rule besides those of the watches.
+        path = f"{NAMESPACES.collection()}?fieldSelector=metadata.name%3D{_SYSTEM_NAMESPACE}"
+        data = await self.call("GET", path, f"list {NAMESPACES.name}")
+        try:
+            found = decoder_of(NAMESPACES.name).page(data).items
+        except msgspec.DecodeError as error:
+            raise Busy(f"GET {path}: the response is no list: {error}") from error
+        for item in found:
+            if isinstance(item, dict) and item["metadata"].get("name") == _SYSTEM_NAMESPACE:
+                return str(item["metadata"]["uid"])
+        raise Busy(f"GET {path}: the cluster has no namespace {_SYSTEM_NAMESPACE} yet")
 
     async def watch(
         self, resource: Resource, version: str, *, last_s: int, watch_idle_timeout_s: float

@@ -66,6 +66,7 @@ ESSENTIAL = frozenset({PODS.name, NODES.name})
 """Resources without whose list nothing is decided; every other one may be not installed."""
 
 EVENTS = Resource("events", "v1", "Event", namespaced=True)
+NAMESPACES = Resource("namespaces", "v1", "Namespace")
 NODE_METRICS = Resource(resource_names.NODE_METRICS, "slo.koordinator.sh/v1alpha1", "NodeMetric")
 _SELECTOR = ("spec.selector",)
 _STORAGE = "storage.k8s.io/v1"
@@ -74,7 +75,7 @@ CONFIG_MAPS = Resource("configmaps", "v1", "ConfigMap", namespaced=True)
 # Nodes come before pods, so that a reader of the log's first events finds most pods' nodes above them.
 _ALL = (
     NODES,
-    Resource("namespaces", "v1", "Namespace"),
+    NAMESPACES,
     Resource(resource_names.PRIORITY_CLASSES, "scheduling.k8s.io/v1", "PriorityClass"),
     CONFIG_MAPS,
     NODE_METRICS,

@@ -4,6 +4,7 @@ Observations that arrive while an append runs are merged into one change of the 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
 
@@ -15,8 +16,12 @@ from services.gateway.state import GatewayState
 from services.gateway.watch.node_metric_self_write_filter import NodeMetricSelfWriteFilter
 from services.gateway.watch.observed_changes import absent, differences
 from services.gateway.watch.outages import Outages
+from services.gateway.watch.short_lists import ListResult, ShortLists
 from shared.events import Draft
-from shared.events.cluster import WatchResumed
+from shared.events.cluster import ShortListFound, WatchResumed
+from shared.kube.short_lists import NAMED
+
+log = logging.getLogger(__name__)
 
 MAX_BATCH = 2_000
 """Objects compared at a time: the first list of a large cluster must not block the event loop for long."""
@@ -27,6 +32,7 @@ class ObservationBuffer:
 
     Attributes:
         not_listed: resources that have not been listed yet; until there are none, only observations are appended.
+        short_lists: lists that are not believed.
         outages: resources that are not read at the moment.
     """
 
@@ -37,6 +43,7 @@ class ObservationBuffer:
         drift_tracker: DriftTracker,
         wake: Callable[[], None],
         count_list: Callable[[str], None],
+        short_lists: ShortLists,
     ) -> None:
         """Starts empty.
 
@@ -46,16 +53,18 @@ class ObservationBuffer:
             drift_tracker: receives every observation, to detect drift.
             wake: called when there is something to append or to write again.
             count_list: called with the resource of each complete list, for metrics.
+            short_lists: decides which lists are believed.
         """
         self.not_listed = set(resources)
         self._state = state
         self._drift_tracker = drift_tracker
         self._wake = wake
         self._count_list = count_list
+        self.short_lists = short_lists
         self.outages = Outages(lambda: asyncio.get_running_loop().time())
         self._self_writes = NodeMetricSelfWriteFilter()
         self._pending: dict[ObjectRef, ObservedObject | None] = {}
-        self._resumed: list[Draft] = []
+        self._own_events: list[Draft] = []
 
     def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
         """Buffers objects that exist or have changed."""
@@ -78,19 +87,42 @@ class ObservationBuffer:
         self._drift_tracker.deleted(ref)
         self._wake()
 
-    def listed(self, resource: str, keys: set[str]) -> None:
-        """Ends a complete list: other objects of the resource, in the log or buffered, were deleted."""
-        for ref in absent(self._state(), resource, keys):
-            self.deleted(resource, ref.key)
+    def listed(self, resource: str, keys: set[str]) -> ListResult:
+        """Ends a complete list: other objects of the resource, in the log or buffered, were deleted.
+
+        A list that lacks too many deletes nothing.
+        """
+        missing = [ref.key for ref in absent(self._state(), resource, keys)]
+        if not self._believes(resource, missing):
+            return ListResult.SHORT
+        for key in missing:
+            self.deleted(resource, key)
         for ref in [ref for ref in self._pending if ref.resource == resource and ref.key not in keys]:
             self.deleted(resource, ref.key)
         self.not_listed.discard(resource)
         self._count_list(resource)
         self._wake()
+        return ListResult.REMOVED if missing else ListResult.COMPLETE
+
+    def _believes(self, resource: str, missing: list[str]) -> bool:
+        before = self.short_lists.held.get(resource)
+        if self.short_lists.believes(resource, len(self._state().known.get(resource, ())), missing):
+            if before:
+                log.warning("a list is believed again", extra={"resource": resource, "missing": len(missing)})
+            return True
+        found = self.short_lists.held[resource]
+        if before is None:
+            event = ShortListFound(
+                resource=resource, known=found.known, missing=len(missing), names=found.missing[:NAMED]
+            )
+            self._own_events.append(Draft(event))
+            self._wake()
+        log.error("a list is not believed and effects stop; `koord cluster confirm`", extra={"found": str(found)})
+        return False
 
     def resumed(self, resource: str, reason: str) -> None:
         """Buffers the event that a watch was resumed by a new list."""
-        self._resumed.append(Draft(WatchResumed(resource=resource, reason=reason)))
+        self._own_events.append(Draft(WatchResumed(resource=resource, reason=reason)))
         self._wake()
 
     def unavailable(self, resource: str) -> None:
@@ -106,7 +138,7 @@ class ObservationBuffer:
     @property
     def empty(self) -> bool:
         """Returns whether every observation has been taken."""
-        return not self._pending and not self._resumed
+        return not self._pending and not self._own_events
 
     def take(self) -> list[Draft]:
         """Removes the next batch and returns the events to append for it."""
@@ -116,6 +148,6 @@ class ObservationBuffer:
             batch = dict(islice(self._pending.items(), MAX_BATCH))
             for ref in batch:
                 del self._pending[ref]
-        resumed, self._resumed = self._resumed, []
+        own_events, self._own_events = self._own_events, []
         state = self._state()
-        return differences(state, self._self_writes.without_self_writes(state, batch)) + resumed
+        return differences(state, self._self_writes.without_self_writes(state, batch)) + own_events

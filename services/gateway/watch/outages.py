@@ -4,8 +4,11 @@ Each failed list or watch is repeated for as long as it takes. An outage that la
 `koord_gateway_outage_seconds`.
 """
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
+
+log = logging.getLogger(__name__)
 
 
 class Outage(NamedTuple):
@@ -50,6 +53,14 @@ class Outages:
     def longest_s(self) -> float:
         """Returns the duration of the longest outage; 0 for none."""
         return max((outage.lasts_s for outage in self.current()), default=0.0)
+
+    def log_lasting(self, limit_s: float) -> None:
+        """Logs the outages that are due: see `to_report`."""
+        for outage in self.to_report(limit_s):
+            log.error(
+                "resource is not read",
+                extra={"resource": outage.resource, "for_s": round(outage.lasts_s), "reason": outage.reason},
+            )
 
     def to_report(self, limit_s: float) -> list[Outage]:
         """Returns outages that last `limit_s`, each again after as long."""

@@ -4,6 +4,9 @@ expired.
 A list or watch that fails for any other reason is repeated with growing pauses; a failure is logged once, and the sink
 keeps its reason until the resource is read again.
 
+Lists are also repeated at a slow rate, and soon after one that removed objects: an object that was recorded as deleted
+by mistake is recorded again.
+
 A watch ends by the server's time-out after a few minutes, or when it was idle for longer than bookmarks may stay away;
 either way the next one continues from the last received version. Only a version that the server no longer has (410)
 costs a list, which is compared with the log: `WatchResumed` records that the changes between were not observed one by
@@ -26,6 +29,7 @@ from services.gateway.kube_api.decoding import ApiObject, Decoder, Status, Unrea
 from services.gateway.kube_api.resources import ESSENTIAL, Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject, keep_fields
 from services.gateway.settings import GatewaySettings
+from services.gateway.watch.short_lists import ListResult
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +45,8 @@ class ObservationSink(Protocol):
         """Receives the deletion of an object."""
         ...
 
-    def listed(self, resource: str, keys: set[str]) -> None:
-        """Receives the end of a complete list: no other objects exist."""
+    def listed(self, resource: str, keys: set[str]) -> ListResult:
+        """Receives the end of a complete list: no other objects exist. A short list must be repeated."""
         ...
 
     def resumed(self, resource: str, reason: str) -> None:
@@ -72,6 +76,8 @@ class Watcher:
         self._failing = False  # the sink has a reason why the resource is not read
         self._missing = 0  # consecutive lists that found the resource not installed
         self._reported = False
+        self._compare_at_s = 0.0  # the next list, if none is needed before
+        self._pause_s = settings.compare_interval_s
 
     @property
     def name(self) -> str:
@@ -83,11 +89,21 @@ class Watcher:
         name, reason = self._resource.name, ""
         while True:
             keys = await self._list_once_possible()
-            self._sink.listed(name, keys)
+            result = self._sink.listed(name, keys)
+            if result is ListResult.SHORT:
+                await asyncio.sleep(self._settings.short_list_interval_s * _jitter())
+                continue
+            self._plan_comparison(result)
             if reason:
                 log.warning("watch resumed by a new list", extra={"resource": name, "reason": reason})
                 self._sink.resumed(name, reason)
             reason = await self._watch_while_possible()
+
+    def _plan_comparison(self, result: ListResult) -> None:
+        settings = self._settings
+        removed = result is ListResult.REMOVED
+        self._pause_s = settings.recheck_s if removed else min(2 * self._pause_s, settings.compare_interval_s)
+        self._compare_at_s = _now_s() + self._pause_s * _jitter()
 
     # -- list
 
@@ -159,8 +175,8 @@ class Watcher:
     # -- watch
 
     async def _watch_while_possible(self) -> str:
-        """Watches, with reconnects; returns the reason for which a new list is needed."""
-        while True:
+        """Watches, with reconnects; returns the reason for which a new list is needed, empty if it is only compared."""
+        while _now_s() < self._compare_at_s:
             try:
                 async for attempt in self._retrying():
                     with attempt, self._failure_recorded("watch"):
@@ -169,6 +185,7 @@ class Watcher:
                 return "Expired"
             except (NotFound, Forbidden) as error:
                 return str(error)
+        return ""
 
     async def _watch(self) -> None:
         """Reads one connection until it ends.
@@ -179,7 +196,7 @@ class Watcher:
                 that the next one is opened without a pause.
         """
         self._received = False
-        last_s = max(1, int(self._settings.watch_s * _jitter()))
+        last_s = max(1, int(min(self._settings.watch_s * _jitter(), self._compare_at_s - _now_s())))
         try:
             async for lines in self._api.watch(
                 self._resource, self._version, last_s=last_s, watch_idle_timeout_s=self._settings.watch_idle_timeout_s
@@ -275,6 +292,10 @@ def _pause_or_end(error: Exception) -> bool | float:
     if isinstance(error, Busy) and error.retry_after_s:
         return error.retry_after_s
     return isinstance(error, ApiError) and not isinstance(error, Expired | NotFound | Forbidden)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _jitter() -> float:

@@ -22,7 +22,8 @@ class Fault:
     Attributes:
         kind: `answer` (an error instead of the server's response), `refuse` (connection closed before it is forwarded),
             `lose` (forwarded, then closed without the response), `hang` (never forwarded, no response), `swallow`
-            (forwarded, no response), `freeze` (a stream's headers and first `after` bytes pass, then nothing).
+            (forwarded, no response), `empty` (a list without its objects),
+            `freeze` (a stream's headers and first `after` bytes pass, then nothing).
         times: the number of requests that it affects; -1 for all.
     """
 
@@ -55,6 +56,7 @@ class FaultProxy:
         self._upstream = upstream
         self._tls = ssl.create_default_context(cafile=str(ca_file))
         self._faults: list[Fault] = []
+        self._replaced: list[tuple[str, str, bytes, bytes]] = []
         self._open: dict[int, web.BaseRequest] = {}
 
     def fail(
@@ -75,6 +77,10 @@ class FaultProxy:
         fault = Fault(method, part, kind, times, status, body, after)
         self._faults.append(fault)
         return fault
+
+    def replace(self, method: str, part: str, text: str, by: str) -> None:
+        """Replaces a text in the responses to such requests from here on."""
+        self._replaced.append((method, part, text.encode(), by.encode()))
 
     def count(self, method: str, part: str) -> int:
         """Returns the number of such requests."""
@@ -107,6 +113,11 @@ class FaultProxy:
                 if kind == "swallow":
                     await asyncio.sleep(3600)
                 return self._close(request)
+            for method, part, text, by in self._replaced:
+                if request.method == method and part in request.path_qs:
+                    return web.Response(status=answer.status, body=(await answer.read()).replace(text, by))
+            if kind == "empty":
+                return web.json_response(await answer.json() | {"items": [], "metadata": {"resourceVersion": "1"}})
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
             await response.prepare(request)
             self._open[id(request)] = request

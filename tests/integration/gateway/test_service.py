@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.dev.local_control_plane import Cluster
+from shared.events.cluster import ClusterIdentified
 from shared.events.intents import FieldsDesired
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
@@ -75,6 +76,45 @@ async def test_a_restart_repeats_nothing_and_records_changes_of_the_meantime(
         await system.until(lambda rows: pods_of(namespace, rows, "BindRejected"))
         after = await system.counts()
         assert after - before == {"WriterStarted": 1, "PodDeleted": 1, "InitialListCompleted": 1, "BindRejected": 1}
+
+
+async def test_a_log_of_another_cluster_is_refused_and_an_older_log_gets_its_cluster(
+    kubeconfig: Path,
+    database: str,
+    tmp_path: Path,
+    make_pod: MakePod,
+    namespace: str,
+    cluster: Cluster,
+    proxy: FaultProxy,
+) -> None:
+    """The same API server stands for two clusters: its namespace kube-system has another UID in one of the answers."""
+    make_pod("web")
+    own = cluster.api.call("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
+    proxy.fail("GET", "namespaces?fieldSelector", status=504, times=2)
+    async with running(kubeconfig, database, tmp_path) as system:
+        await observed(system, namespace, 1)
+        rows = await system.rows()
+        types = [row.type.split(".")[2] for row in rows if row.type != "koord.log.WriterStarted.v1"]
+        assert types[0] == "ClusterIdentified"
+        assert types.count("ClusterIdentified") == 1
+        assert next(row for row in rows if row.type.endswith("ClusterIdentified.v1")).key == own
+        await asyncio.to_thread(system.gateway.stop)
+        proxy.replace("GET", "namespaces?fieldSelector", own, "8f0d1c5e-0000-4000-8000-000000000000")
+        before = await system.counts()
+        await asyncio.to_thread(system.gateway.start)
+        await system.gateway.ended()
+        assert system.gateway.exit_code == 1
+        assert (await system.counts()) - before == {"WriterStarted": 1}
+        text = system.gateway.log.read_text()
+        assert f"this log describes cluster {own} (UID" in text
+        assert "is cluster 8f0d1c5e-0000-4000-8000-000000000000" in text
+
+
+async def test_a_log_of_a_simulated_cluster_is_refused(kubeconfig: Path, database: str, tmp_path: Path) -> None:
+    async with running(kubeconfig, database, tmp_path, own=[ClusterIdentified(cluster="simulated/1")]) as system:
+        await system.gateway.ended()
+        assert system.gateway.exit_code == 1
+        assert "the simulated cluster 1" in system.gateway.log.read_text()
 
 
 async def test_effects_wait_until_everything_is_listed(

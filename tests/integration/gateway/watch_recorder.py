@@ -8,6 +8,7 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.settings import GatewaySettings
+from services.gateway.watch.short_lists import ListResult
 from services.gateway.watch.watcher import Watcher
 from shared.runtime.task_cancellation import cancel_and_wait
 
@@ -34,10 +35,11 @@ class RecordingSink:
     def deleted(self, resource: str, key: str) -> None:
         self.objects.pop(key, None)
 
-    def listed(self, resource: str, keys: set[str]) -> None:
+    def listed(self, resource: str, keys: set[str]) -> ListResult:
         self.lists.append(keys)
         for key in [key for key in self.objects if key not in keys]:
             self.deleted(resource, key)
+        return ListResult.COMPLETE
 
     def resumed(self, resource: str, reason: str) -> None:
         self.reasons.append(reason)

@@ -1,6 +1,7 @@
 """The simulator as a process on real servers."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,14 @@ import pytest
 from cli.embedded import EmbeddedNats
 from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
 from cli.supervisor import Endpoints, Spec, Supervisor
+from cli.supervisor.command import refuse_wrong_cluster
 from shared.bus import Bus
+from shared.errors import KoordError
+from shared.events import Draft
+from shared.events.cluster import ClusterIdentified
 from shared.kube.instants import instant_ns
+from shared.log.database import Database
+from shared.log.writer import LogWriter
 from tests.support.pods import written_pod
 from tests.support.waiting import until
 
@@ -111,3 +118,25 @@ async def test_thousands_of_pods_that_are_created_at_once_are_all_accepted(
         assert [(one["kind"], one["metadata"]["name"]) for one in answers] == [
             ("Pod", body["metadata"]["name"]) for body in bodies
         ]
+
+
+async def test_the_log_of_a_real_cluster_is_refused(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with simulator(database, nats, tmp_path, seed=3) as running:
+        await running.api.create(NODE)
+    async with simulator(database, nats, tmp_path, seed=4) as running:  # the cluster of the log, whatever the seed
+        assert not running.unit.restarts
+    bus, log = Bus(nats.url, name="test"), Database(database)
+    await bus.start()
+    writer = LogWriter(log, bus, "cluster", "gateway@test")
+    await writer.acquire()
+    await writer.begin("test", (), now_ns=time.time_ns(), seen={})
+    await writer.append([Draft(ClusterIdentified(cluster="uid-a"))], now_ns=time.time_ns())
+    await writer.close()
+    await log.close()
+    await bus.close()
+    supervisor = Supervisor([Spec("simulator", "simulator")], Endpoints(database, nats.url), tmp_path)
+    async with supervisor:
+        await until(lambda: supervisor.units["simulator"].why)
+        assert supervisor.units["simulator"].why.startswith("WrongCluster: this log describes cluster uid-a")
+        with pytest.raises(KoordError, match="the simulated cluster 1"):
+            refuse_wrong_cluster(supervisor.units.values())

@@ -12,6 +12,7 @@ from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.outcome_events import applied
 from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.watch.observation_buffer import ObservationBuffer
+from services.gateway.watch.short_lists import ShortListLimits, ShortLists
 from services.metrics_ingest.agent_reports.decide import node_metric_writes
 from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.settings import IngestSettings
@@ -53,7 +54,12 @@ class World:
     def __init__(self) -> None:
         self.log = Log()
         self.buffer = ObservationBuffer(
-            [], lambda: state_after(self.log.in_order([])), DriftTracker(), lambda: None, lambda _: None
+            [],
+            lambda: state_after(self.log.in_order([])),
+            DriftTracker(),
+            lambda: None,
+            lambda _: None,
+            ShortLists(ShortListLimits(100, 1)),
         )
         self.version = 1
         self.body: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u1"}}
@@ -182,7 +188,12 @@ def test_after_a_restart_each_is_recorded_once_more(world: World) -> None:
     world.write(1)
     world.seen_and_appended()
     world.buffer = ObservationBuffer(
-        [], lambda: state_after(world.log.in_order([])), DriftTracker(), lambda: None, lambda _: None
+        [],
+        lambda: state_after(world.log.in_order([])),
+        DriftTracker(),
+        lambda: None,
+        lambda _: None,
+        ShortLists(ShortListLimits(100, 1)),
     )
     assert len(world.seen_and_appended()) == 1
     world.write(2)

@@ -1,0 +1,85 @@
+"""`koord cluster`: lists of nodes and pods that the gateway does not believe, and their confirmation."""
+
+import asyncio
+from pathlib import Path
+
+import click
+import msgspec
+
+from cli.bus_connection import bus_of
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
+from shared.bus import NoResponse
+from shared.errors import KoordError
+from shared.kube.short_lists import CONFIRM, SHORT_LISTS, GatewayLists, ShortList
+
+ANSWER_S = 10.0
+
+
+@click.group()
+def cluster() -> None:
+    """Show and confirm lists that the gateway does not believe."""
+
+
+@cluster.command()
+@output_option
+@folder_option
+def status(*, output: Format, folder: Path) -> None:
+    """Show the lists that lack many nodes or pods of the log, and resources that cannot be read."""
+    found = asyncio.run(request_lists(find_endpoints(folder).nats, SHORT_LISTS))
+    if output != "table":
+        show(msgspec.to_builtins(found), output)
+        return
+    if not found.short and not found.unread:
+        click.echo("all lists are believed, and all resources are read")
+    for short in found.short:
+        click.echo(_describe(short))
+    if found.unread:
+        rows = [(one.resource, f"{one.lasts_s:.0f} s", one.reason) for one in found.unread]
+        show_table(("resource", "not read for", "why"), rows)
+
+
+@cluster.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@folder_option
+def confirm(*, yes: bool, folder: Path) -> None:
+    """Confirm that the missing nodes and pods are gone: they are recorded as deleted, and effects go on.
+
+    The confirmation is recorded in the log (ShortListConfirmed).
+    """
+    nats = find_endpoints(folder).nats
+    found = asyncio.run(request_lists(nats, SHORT_LISTS))
+    for short in found.short:
+        click.echo(_describe(short), err=True)
+    if not any(short.repeated for short in found.short):
+        raise KoordError(
+            "the list is being repeated: try again in some seconds" if found.short else "no list waits for this"
+        )
+    if not yes:
+        click.confirm("Are these objects gone from the cluster?", abort=True, err=True)
+    for short in asyncio.run(request_lists(nats, CONFIRM)).short:
+        click.echo(f"confirmed: {len(short.missing)} of {short.known} {short.resource} are gone")
+
+
+async def request_lists(nats: str, subject: str) -> GatewayLists:
+    """Sends a request to the gateway that leads.
+
+    Raises:
+        KoordError: none responds.
+    """
+    bus = bus_of(nats, "koord cluster")
+    await bus.start()
+    try:
+        return msgspec.json.decode(await bus.request(subject, b"", deadline_s=ANSWER_S), type=GatewayLists)
+    except NoResponse as error:
+        raise KoordError(
+            f"no gateway responded within {ANSWER_S:g} s: see that one leads (`koord top`); the simulator has no lists"
+        ) from error
+    finally:
+        await bus.close()
+
+
+def _describe(short: ShortList) -> str:
+    remedy = "confirm it if they are gone (`koord cluster confirm`)" if short.repeated else "it is being repeated"
+    return f"{short}; effects are stopped; {remedy}"

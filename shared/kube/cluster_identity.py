@@ -1,0 +1,44 @@
+"""Identity of the cluster that a log describes: the UID of the `kube-system` namespace, or `simulated/<id>`.
+
+A log that met another cluster would record the deletion of everything, and carry out its intents there.
+"""
+
+from shared.errors import KoordError
+from shared.events.cluster import ClusterIdentified
+
+SIMULATED = "simulated/"
+
+
+class WrongCluster(KoordError):
+    """The log describes another cluster."""
+
+    def __init__(self, recorded: str, found: str, where: str) -> None:
+        super().__init__(
+            f"this log describes {_named(recorded)}, but {where} is {_named(found)}: nothing was recorded or written. "
+            "Connect to the cluster of the log (KOORD_GATEWAY_KUBECONFIG, or the pod's service account), or give this "
+            "one a log of its own: another database in KOORD_POSTGRES, or another folder in `koord up --dir`"
+        )
+
+
+def first_fact(recorded: str, found: str, where: str) -> ClusterIdentified | None:
+    """Returns the event that records the cluster; None if the log has it.
+
+    Args:
+        recorded: the cluster of the log; empty if it was never recorded.
+        found: the cluster that was reached.
+        where: the place at which it was reached, for the error.
+
+    Raises:
+        WrongCluster: the two differ.
+    """
+    if not recorded:
+        return ClusterIdentified(cluster=found)
+    if recorded != found:
+        raise WrongCluster(recorded, found, where)
+    return None
+
+
+def _named(cluster: str) -> str:
+    if cluster.startswith(SIMULATED):
+        return f"the simulated cluster {cluster.removeprefix(SIMULATED)}"
+    return f"cluster {cluster} (UID of its namespace kube-system)"

@@ -1,0 +1,64 @@
+"""Requests of an operator about lists that lack many nodes or pods: see `services.gateway.watch.short_lists`."""
+
+import msgspec
+
+SHORT_LISTS = "koord.request.gateway.short-lists"
+"""The payload of a request is ignored; the response is the JSON of `GatewayLists`."""
+
+CONFIRM = "koord.request.gateway.confirm"
+"""Confirms all short lists that were repeated; the response is the JSON of `GatewayLists`, with those confirmed."""
+
+NAMED = 5
+
+
+class ShortList(msgspec.Struct, frozen=True):
+    """A list that is not believed.
+
+    Attributes:
+        known: number of objects in the log.
+        missing: keys of those that the list lacks.
+        lists: how many consecutive lists were short.
+    """
+
+    resource: str
+    known: int
+    missing: tuple[str, ...]
+    lists: int
+
+    @property
+    def repeated(self) -> bool:
+        """Returns whether the list was repeated and is still short, so that an operator may confirm it."""
+        return self.lists > 1
+
+    def __str__(self) -> str:
+        """Describes the list, with the names of some objects."""
+        more = f" and {len(self.missing) - NAMED} more" if len(self.missing) > NAMED else ""
+        return (
+            f"the list of {self.resource} lacks {len(self.missing)} of {self.known} that the log has: "
+            f"{', '.join(self.missing[:NAMED])}{more}"
+        )
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """A resource that is not read.
+
+    Attributes:
+        lasts_s: time since the first failure.
+        reason: of the newest failure, with the request.
+    """
+
+    resource: str
+    lasts_s: float
+    reason: str
+
+
+class GatewayLists(msgspec.Struct, frozen=True):
+    """The lists of the gateway that leads.
+
+    Attributes:
+        short: lists that are not believed; in the response to a confirmation those that were confirmed.
+        unread: resources that are not read.
+    """
+
+    short: tuple[ShortList, ...] = ()
+    unread: tuple[Unread, ...] = ()

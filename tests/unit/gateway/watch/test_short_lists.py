@@ -1,0 +1,64 @@
+"""Lists that lack many nodes or pods of the log."""
+
+import pytest
+
+from services.gateway.watch.short_lists import ShortListLimits, ShortLists
+
+LIMITS = ShortListLimits(percent=20, least=5)
+
+
+def keys(count: int, start: int = 0) -> list[str]:
+    return [f"shop/p-{number}" for number in range(start, start + count)]
+
+
+@pytest.mark.parametrize(
+    ("known", "missing", "short"),
+    [
+        (100, 100, True),
+        (100, 21, True),
+        (100, 20, False),
+        (4, 4, False),
+        (5, 5, True),
+        (1000, 200, False),
+        (0, 0, False),
+    ],
+)
+def test_a_list_is_short_that_lacks_more_than_the_share_and_at_least_the_minimum(
+    known: int, missing: int, *, short: bool
+) -> None:
+    assert ShortLists(LIMITS).believes("pods", known, keys(missing)) is not short
+
+
+def test_only_lists_of_nodes_and_pods_are_held() -> None:
+    lists = ShortLists(LIMITS)
+    assert lists.believes("configmaps", 100, keys(100))
+    assert not lists.believes("nodes", 100, keys(100))
+    assert list(lists.held) == ["nodes"]
+
+
+def test_a_list_that_is_complete_again_ends_the_hold() -> None:
+    lists = ShortLists(LIMITS)
+    assert not lists.believes("pods", 100, keys(50))
+    assert lists.confirm() == [], "it has not been repeated"
+    assert lists.believes("pods", 100, keys(3))
+    assert not lists.held
+
+
+def test_a_confirmed_list_is_believed_once_also_if_a_few_more_objects_are_gone() -> None:
+    lists = ShortLists(LIMITS)
+    for _ in range(2):
+        assert not lists.believes("pods", 100, keys(50))
+    (confirmed,) = lists.confirm()
+    assert (confirmed.known, len(confirmed.missing), confirmed.lists) == (100, 50, 2)
+    assert "lacks 50 of 100" in str(confirmed)
+    assert lists.believes("pods", 100, keys(53))
+    assert not lists.held
+    assert not lists.believes("pods", 100, keys(50)), "the next short list needs its own confirmation"
+
+
+def test_a_list_that_lacks_many_more_than_was_confirmed_is_held_again() -> None:
+    lists = ShortLists(LIMITS)
+    for _ in range(2):
+        assert not lists.believes("pods", 100, keys(50))
+    lists.confirm()
+    assert not lists.believes("pods", 100, keys(90))
