@@ -13,6 +13,7 @@ from services.gateway.kube_api import api_errors, client
 from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Busy, Rejected
 from services.gateway.watch import watcher
 from services.gateway.watch.observation_buffer import ObservationBuffer
+from services.gateway.watch.short_lists import ListResult
 from services.quota_ledger.decide.charge import _Charges
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.state.pod_record import PodRecord
@@ -94,10 +95,11 @@ def _bindings_are_claimed_before_they_are_made() -> AbstractContextManager[Any]:
 
 
 def _lists_do_not_show_deletions() -> AbstractContextManager[Any]:
-    def listed(self: ObservationBuffer, resource: str, _keys: set[str]) -> None:
+    def listed(self: ObservationBuffer, resource: str, _keys: set[str]) -> ListResult:
         self.not_listed.discard(resource)
         self._count_list(resource)
         self._wake()
+        return ListResult.COMPLETE
 
     return patch.object(ObservationBuffer, "listed", listed)
 

@@ -46,11 +46,20 @@ STREAM_VERBS = (
 
 SLO = "koord.node.{}.slo"
 
+
+def served(one: Manifest) -> tuple[str, ...]:
+    """Returns the subjects of the requests that a service responds to, on every replica or on the one that leads."""
+    return (*one.serves, *one.serves_leading)
+
+
 LOGINS = (*(one.name for one in members()), "operator", "auditor", *TOKENS.values())
 
 REQUESTED = tuple(
     dict.fromkeys(
-        subject.replace("*", context) for one in members() for subject in one.serves for context in ("cluster", "audit")
+        subject.replace("*", context)
+        for one in members()
+        for subject in served(one)
+        for context in ("cluster", "audit")
     )
 )
 
@@ -144,7 +153,7 @@ def of_service(one: Manifest) -> tuple[set[str], set[str]]:
         }
         publish |= {f"$JS.API.DIRECT.GET.{stream}.>"}
     subscribe = {f"koord.{kind}.{context}" for kind in ("log", "head") for context in one.follows}
-    return publish, subscribe | {*one.serves, *one.subscribes}
+    return publish, subscribe | {*served(one), *one.subscribes}
 
 
 def expected(login: str) -> Rights:
@@ -154,7 +163,7 @@ def expected(login: str) -> Rights:
     publish: set[str] = set()
     subscribe: set[str] = set()
     if login == "operator":
-        publish = {subject for one in members() for subject in one.serves}
+        publish = {subject for one in members() for subject in served(one)}
         subscribe = {f"koord.{kind}.{context}" for kind in ("log", "head") for context in CONTEXTS}
     elif login == "auditor":
         publish = {"koord.log.read.*"}
