@@ -1,6 +1,7 @@
 """The scheduler without servers: observations and decisions are kept in memory, and one call decides one cycle.
 
-Fold, cache and cycle are those of the service; only the log is a counter. `koord simulate` and `koord bench scheduler`
+Fold, cache and cycle are those of the service; only the log is a counter. The cluster is given, not observed, so the
+allocations in its pods' annotations count. `koord simulate` and `koord bench scheduler`
 use it.
 """
 
@@ -40,7 +41,7 @@ class InMemoryScheduler:
         configuration = config_of(self.view)
         self.notes = configuration.notes
         self.schedulers = tuple(configuration.profiles)
-        self.cache = CycleInputs(self.view, configuration.profiles)
+        self.cache = CycleInputs(self.view, configuration.profiles, believes_annotations=True)
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:
         """Folds observations of the cluster."""

@@ -78,7 +78,12 @@ def _prepare(view: ClusterView) -> Prepared:
     configuration, settings = config_of(view), in_force(view.config_settings)
     for note in configuration.notes:
         log.warning(note, extra={"config": view.config_source})
-    cache = CycleInputs(view, configuration.profiles, settings.shadow_scheduler)
+    cache = CycleInputs(
+        view,
+        configuration.profiles,
+        settings.shadow_scheduler,
+        believes_annotations=settings.believes_annotations,
+    )
     return Prepared(cache, view.config_digest, settings)
 
 

@@ -54,6 +54,15 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         Meta(gt=0, description="how long a binding requested by an extender's caller may take; below its httpTimeout"),
     ] = 4.5
 
+    believes_annotations: Annotated[
+        bool,
+        Meta(
+            description="count the CPUs in scheduling.koordinator.sh/resource-status of pods that another scheduler placed; on while moving from Koordinator, with its webhooks in force"
+        ),
+    ] = False
+
     def decision_settings(self) -> DecisionSettings:
         """The values that are recorded with the configuration."""
-        return DecisionSettings(self.batch_size, self.shadow_scheduler, self.extender_profile)
+        return DecisionSettings(
+            self.batch_size, self.shadow_scheduler, self.extender_profile, self.believes_annotations
+        )

@@ -20,6 +20,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.pod import PodCondition
+from shared.kube.system_annotations import allocations_in
 from shared.runtime.intent_rights import refused_outcome
 
 INTENTS_PER_STEP = 1_000
@@ -77,7 +78,10 @@ def bind(api: ApiTransaction, cause: Cause, intent: PodPlaced) -> None:
         rejected = BindRejected(pod=intent.pod, pod_uid=intent.pod_uid, reason=str(error))
         api.record_outcome(rejected, cause, intent.pod_uid)
     else:
-        api.record_outcome(PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node), cause, intent.pod_uid)
+        bound = PodBound(
+            pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node, allocations=allocations_in(intent.annotations)
+        )
+        api.record_outcome(bound, cause, intent.pod_uid)
 
 
 def mark_unschedulable(api: ApiTransaction, cause: Cause, intent: PodUnschedulable, *, superseded: bool) -> None:

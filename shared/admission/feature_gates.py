@@ -1,4 +1,4 @@
-"""Feature gates of the admission rules, by upstream's names.
+"""Feature gates of the admission rules, by upstream's names; the last four are of this system alone.
 
 Source: spec/api.md 5.8.
 """
@@ -29,6 +29,10 @@ DEFAULTS: Mapping[str, bool] = {
     "EnablePodEnhancedValidator": False,
     "DisableExtendedResourceSpec": False,
     "DisableDeviceResourceSpec": False,
+    "ProtectAllocationAnnotations": True,
+    "RequireQuotaOfNamespace": False,
+    "RequirePriorityClassOfPriority": False,
+    "RestrictOOMScoreAdj": False,
 }
 """Gate -> whether it is on by default."""
 

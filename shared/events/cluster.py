@@ -6,6 +6,8 @@ An outcome's `cause` in the envelope is the intent that it completes.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
+
 from shared.events.base import Event
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -183,13 +185,19 @@ class AdmissionMissed(Event, frozen=True, tag="koord.cluster.AdmissionMissed.v1"
 
 
 class PodBound(Event, frozen=True, tag="koord.cluster.PodBound.v1"):
-    """Outcome of PodPlaced: the API server has recorded the binding."""
+    """Outcome of PodPlaced: the API server has recorded the binding.
+
+    Attributes:
+        allocations: those of the annotations of PodPlaced that only this system may write. What the object has in their
+            place may be forged.
+    """
 
     KEY: ClassVar[str] = "pod"
 
     pod: str
     pod_uid: str
     node: str
+    allocations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class BindRejected(Event, frozen=True, tag="koord.cluster.BindRejected.v1"):

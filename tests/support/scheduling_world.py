@@ -140,7 +140,8 @@ class World:
     requires.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, believes_annotations: bool = False) -> None:
+        self.believes_annotations = believes_annotations
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.view = ClusterView()
         self.cache: CycleInputs | None = None
@@ -199,7 +200,9 @@ class World:
 
     def indexed(self) -> CycleInputs:
         if self.cache is None:
-            self.cache = CycleInputs(self.view, config_of(self.view).profiles)
+            self.cache = CycleInputs(
+                self.view, config_of(self.view).profiles, believes_annotations=self.believes_annotations
+            )
         return self.cache
 
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:

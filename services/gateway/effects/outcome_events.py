@@ -23,6 +23,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.system_annotations import allocations_in
 
 
 def outcome_draft(cause: Cause, intent: Intent, outcome: Event) -> Draft:
@@ -32,7 +33,9 @@ def outcome_draft(cause: Cause, intent: Intent, outcome: Event) -> Draft:
 
 def bound(intent: PodPlaced) -> PodBound:
     """Outcome: the pod is on its node."""
-    return PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node)
+    return PodBound(
+        pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node, allocations=allocations_in(intent.annotations)
+    )
 
 
 def evicted(intent: EvictionRequested) -> PodEvicted:

@@ -108,12 +108,18 @@ class AdmissionHandlers:
             return
         if old is not None and self._is_late_admission(request, pod, old):
             return
-        pod_admission.check(self.world(), pod, old, request.namespace)
+        pod_admission.check(self.world(), pod, old, request.namespace, by_system=self._is_by_us(request))
+
+    def _is_by_us(self, request: Request) -> bool:
+        return bool(self.settings.account) and request.user_info.username == self.settings.account
 
     def _is_late_admission(self, request: Request, pod: Raw, old: Raw) -> bool:
         """Returns whether this is the gateway's own late admission, which may set the pod's classes once."""
-        by_us = bool(self.settings.account) and request.user_info.username == self.settings.account
-        return by_us and APPLIED_PROFILES in annotations_of(pod) and APPLIED_PROFILES not in annotations_of(old)
+        return (
+            self._is_by_us(request)
+            and APPLIED_PROFILES in annotations_of(pod)
+            and APPLIED_PROFILES not in annotations_of(old)
+        )
 
     # -- nodes and configuration
 

@@ -40,6 +40,7 @@ MAX_BODY_BYTES = 8 << 20
 DEPENDS_ON_OTHERS = frozenset({
     "priorityClass", "quotaMeta", "exists", "namespaceBound", "unknown", "hasChildren", "hasPods", "treeID",
     "parentMissing", "parentNotParent", "keys", "minSum", "guarantee", "ExistNodeConfict",
+    "quotaOwner", "oomScore",
 })  # fmt: skip
 """Codes of refusals that depend on objects other than the request's own."""
 

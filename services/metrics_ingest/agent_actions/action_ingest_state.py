@@ -1,9 +1,11 @@
 """State of action ingest: the pods and objects of each node, and the actions that were recorded."""
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from shared.agents.node_pods import NodePods, agent_node, agent_pod, claims_of
 from shared.events import Event, RecordedEvent
@@ -12,6 +14,7 @@ from shared.events.cluster import (
     NodeObserved,
     ObjectDeleted,
     ObjectObserved,
+    PodBound,
     PodDeleted,
     PodObserved,
 )
@@ -29,9 +32,19 @@ from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES
+from shared.kube.system_annotations import with_allocations
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
-    "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
+    "cluster": (
+        PodObserved,
+        PodBound,
+        PodDeleted,
+        NodeObserved,
+        NodeDeleted,
+        ObjectObserved,
+        ObjectDeleted,
+        WriterStarted,
+    ),
     "nodes-*": (*AGENT_ACTIONS, NodeTopologyRemoved),
 }
 """Context -> event types that are folded; all others are skipped."""
@@ -86,6 +99,8 @@ class ActionIngestState:
         node_views: node -> the objects that its agent receives.
         cluster_epoch: of the gateway.
         pods: uid as nodes have it -> the pod, while it runs.
+        allocations: uid -> the allocation of a pod that the scheduler decided, as annotations. Agents receive it in place
+            of what the object has, which its owner may have written.
         static: uid of a static pod's mirror -> the uid under which its node runs it.
         recorded_actions: node -> the recorded actions of its agent.
         claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to.
@@ -93,11 +108,12 @@ class ActionIngestState:
         topologies: node -> digest of the newest topology that its agent reported.
     """
 
-    SCHEMA: ClassVar[int] = 5
+    SCHEMA: ClassVar[int] = 6
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.pods: dict[str, PodOnNode] = {}
+        self.allocations: dict[str, dict[str, str]] = {}
         self.static: dict[str, str] = {}
         self.recorded_actions: dict[str, RecordedActions] = {}
         self.node_views: dict[str, NodeView] = {}
@@ -111,7 +127,10 @@ class ActionIngestState:
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
                 self._pod_observed(record, key, uid, pod)
+            case PodBound(pod_uid=uid, allocations=allocations):
+                self._pod_bound(record, uid, allocations)
             case PodDeleted(pod_uid=uid):
+                self.allocations.pop(uid, None)
                 self._pod_removed(record, self.static.pop(uid, uid))
             case NodeObserved(node=node, object=object_):
                 self._update_node_view(record, node, object=_JSON.encode(agent_node(object_)))
@@ -155,10 +174,21 @@ class ActionIngestState:
             return
         node = pod.spec.node_name
         self.pods[uid] = PodOnNode(key, node, uid != api_uid)
-        seen = agent_pod(pod, uid)
+        seen = _with_allocations(agent_pod(pod, uid), self.allocations.get(api_uid, {}))
         for claim in claims_of(seen):
             self.claimants.setdefault(claim, {})[node] = uid
         self._update_node_view(record, node, pod=(uid, _JSON.encode(seen)))
+
+    def _pod_bound(self, record: RecordedEvent, uid: str, allocations: dict[str, str]) -> None:
+        """Keeps the allocation, which is read before or after the pod is observed on its node."""
+        if allocations:
+            self.allocations[uid] = allocations
+        else:
+            self.allocations.pop(uid, None)
+        there = self.pods.get(uid)
+        if there is not None and (text := self.node_views[there.node].pods.get(uid)) is not None:
+            pod = _with_allocations(_POD.decode(text), allocations)
+            self._update_node_view(record, there.node, pod=(uid, _JSON.encode(pod)))
 
     def _claim(self, record: RecordedEvent, claim: str, volume: str) -> None:
         """Records the volume of a claim, and moves the views of nodes whose pods mount it to this position."""
@@ -234,6 +264,7 @@ class ActionIngestState:
             _Stored(
                 self.positions,
                 self.pods,
+                self.allocations,
                 self.static,
                 self.recorded_actions,
                 self.node_views,
@@ -247,12 +278,8 @@ class ActionIngestState:
     def restore(self, data: bytes) -> None:
         """Replaces the State by one that `encode` wrote."""
         stored = _DECODER.decode(data)
-        self.positions, self.pods, self.static, self.recorded_actions = (
-            stored.positions,
-            stored.pods,
-            stored.static,
-            stored.recorded_actions,
-        )
+        self.positions, self.pods, self.allocations = stored.positions, stored.pods, stored.allocations
+        self.static, self.recorded_actions = stored.static, stored.recorded_actions
         self.node_views, self.cluster_epoch = stored.node_views, stored.cluster_epoch
         self.claims, self.claimants = stored.claims, stored.claimants
         self.topologies = stored.topologies
@@ -277,11 +304,17 @@ def with_number(recorded: RecordedActions | None, boot: str, number: int) -> Rec
     return RecordedActions(boot, tuple(sorted({*before, number}))[-NUMBERS_KEPT:])
 
 
+def _with_allocations(pod: Pod, allocations: Mapping[str, str]) -> Pod:
+    annotations = with_allocations(pod.metadata.annotations, allocations)
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+
+
 class _Stored(msgspec.Struct):
     """The layout that `encode` writes."""
 
     positions: dict[str, int]
     pods: dict[str, PodOnNode]
+    allocations: dict[str, dict[str, str]]
     static: dict[str, str]
     recorded_actions: dict[str, RecordedActions]
     node_views: dict[str, NodeView]
@@ -291,6 +324,7 @@ class _Stored(msgspec.Struct):
     topologies: dict[str, str]
 
 
+_POD = msgspec.json.Decoder(Pod)
 _JSON = msgspec.json.Encoder(order="sorted")
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 _DECODER = msgspec.msgpack.Decoder(_Stored)

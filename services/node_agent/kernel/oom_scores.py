@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.runtime_hooks import oom_score
+from shared.kube.oom_score_annotations import OOM_SCORE_ADJ, OOM_SCORE_ADJ_SPEC
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ class OomScores:
         """Applies the scores of all pods that have the annotation."""
         for each in pods:
             annotations = each.pod.metadata.annotations or {}
-            if not annotations.keys() & {oom_score.ANNOTATION, oom_score.SPEC}:
+            if not annotations.keys() & {OOM_SCORE_ADJ, OOM_SCORE_ADJ_SPEC}:
                 continue
             for name, cid in each.node_pod.ids.items():
                 if (score := oom_score.score(annotations, name)) is not None:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.kube.json_text import read_json
+from shared.kube.oom_score_annotations import OOM_SCORE_ADJ, OOM_SCORE_ADJ_SPEC
 
-ANNOTATION = "koordinator.sh/oom-score-adj"
-SPEC = "koordinator.sh/oom-score-adj-spec"
 LEAST, MOST = -1000, 1000
 
 
@@ -19,12 +18,12 @@ def score(annotations: Mapping[str, str] | None, container: str) -> int | None:
     """
     texts = annotations or {}
     found: int | None = None
-    if spec := texts.get(SPEC):
+    if spec := texts.get(OOM_SCORE_ADJ_SPEC):
         try:
             found = read_json(spec, dict[str, int]).get(container)
         except msgspec.MsgspecError:
             return None
     if found is None:
-        text = texts.get(ANNOTATION, "")
+        text = texts.get(OOM_SCORE_ADJ, "")
         found = int(text) if re.fullmatch(r"[+-]?\d{1,5}", text) else None
     return found if found is not None and LEAST <= found <= MOST else None

@@ -13,8 +13,7 @@ from shared.kube.json_text import read_json
 from shared.kube.node_resource_topology import CPU_MANAGER_POLICY, RESERVATION, SYSTEM_QOS
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, nanos
-
-RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+from shared.kube.system_annotations import RESOURCE_STATUS
 
 
 def mapping(annotations: Mapping[str, str] | None, name: str) -> dict[str, Any]:

@@ -35,8 +35,15 @@ class ClusterCache:
             matters.
     """
 
-    def __init__(self, view: ClusterView, plugin_caches: Iterable[PluginCache]) -> None:
-        """Begins to follow a view; everything in it is read by the next `settle`."""
+    def __init__(
+        self, view: ClusterView, plugin_caches: Iterable[PluginCache], *, believes_annotations: bool = False
+    ) -> None:
+        """Begins to follow a view; everything in it is read by the next `settle`.
+
+        Args:
+            believes_annotations: see `PodRecord.assignment`.
+        """
+        self._believes_annotations = believes_annotations
         self.view = view
         self.table = NodeTable(room=max(64, len(view.nodes)))
         self.pod_index = PodIndex()
@@ -134,7 +141,7 @@ class ClusterCache:
     def _settle_pod(self, uid: str) -> None:
         pod_record = self.view.pods.get(uid)
         before = self._assignments.get(uid)
-        after = None if pod_record is None else pod_record.assignment()
+        after = None if pod_record is None else pod_record.assignment(believes_annotations=self._believes_annotations)
         if before is None or before != after:
             if before is not None:
                 del self._assignments[uid]

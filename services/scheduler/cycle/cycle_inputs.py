@@ -29,12 +29,21 @@ class CycleInputs(ClusterCache):
         plugin_caches: plugin -> its cache; None for a plugin without one.
     """
 
-    def __init__(self, view: ClusterView, profiles: Mapping[str, Profile], shadowed: str = "") -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        profiles: Mapping[str, Profile],
+        shadowed: str = "",
+        *,
+        believes_annotations: bool = False,
+    ) -> None:
         """Begins to follow a view.
 
         Args:
             shadowed: the name of another scheduler. Its pods are never queued, although a profile of that name may
                 evaluate them.
+            believes_annotations: allocations in the annotations of pods that this scheduler did not place are believed,
+                as they are where another scheduler of Koordinator's kind places pods.
         """
         self.profiles = profiles
         self.queue = SchedulingQueue({name: profile for name, profile in profiles.items() if name != shadowed})
@@ -43,7 +52,8 @@ class CycleInputs(ClusterCache):
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
         self.plugin_caches: dict[Plugin, PluginCache | None] = {plugin: plugin.new_cache() for plugin in plugins}
         self._unsettled: set[str] = set()  # uids that the queue, the gate or `nominated` may have
-        super().__init__(view, (each for each in self.plugin_caches.values() if each is not None))
+        caches = (each for each in self.plugin_caches.values() if each is not None)
+        super().__init__(view, caches, believes_annotations=believes_annotations or bool(shadowed))
 
     def _all_settled(self) -> None:
         for uid in self.gate.changed():

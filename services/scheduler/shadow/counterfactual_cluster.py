@@ -62,7 +62,7 @@ class CounterfactualCluster:
             self._view.apply(self._configs.popleft())
             self._cache = None
         if self._cache is None:
-            self._cache = CycleInputs(self._view, config_of(self._view).profiles)
+            self._cache = CycleInputs(self._view, config_of(self._view).profiles, believes_annotations=True)
         return self._cache
 
 

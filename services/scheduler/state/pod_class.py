@@ -25,6 +25,7 @@ from shared.domain.qos import kubernetes_qos
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, Volume
 from shared.kube.quantity import BadQuantity
+from shared.kube.system_annotations import RESOURCE_STATUS
 
 SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
 """Label that takes precedence over `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
@@ -43,7 +44,7 @@ ANNOTATIONS = (
 )
 """Annotations that a decision depends on."""
 
-ALLOCATION_ANNOTATIONS = ("scheduling.koordinator.sh/resource-status",)
+ALLOCATION_ANNOTATIONS = (RESOURCE_STATUS,)
 """Annotations with the allocation of one pod on its node.
 
 They differ between replicas, so they are in the pod's own record.

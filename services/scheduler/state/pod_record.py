@@ -33,7 +33,8 @@ class Assignment(NamedTuple):
         assigned_ns: time of its PodScheduled condition, else the time at which the node was first observed or decided.
         initialized_ns: time of its Initialized condition; 0 when that is not True.
         terminating: it is being deleted.
-        allocation: CPUs, NUMA zones and devices of the node, as annotations (`pod_class.ALLOCATION_ANNOTATIONS`).
+        allocation: CPUs, NUMA zones and devices of the node, as annotations (`pod_class.ALLOCATION_ANNOTATIONS`):
+            those that we decided.
         load_class: the class that estimates its load, where that is not `pod_class`.
     """
 
@@ -57,7 +58,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         observed: the newest object, until it is read into the fields below (`ClusterView.read`).
         node: the node that it runs on.
         observation: the numbers of `pod_observation.py`.
-        allocation: its allocation, read from its annotations.
+        allocation: its allocation, read from its annotations; its owner may have written it.
         load_class: the class that estimates its load, where that is not `pod_class`: on a node, a change of labels and
             annotations alone does not change the estimate.
         outcomes: changes while it waited, and decisions that were not carried out.
@@ -184,8 +185,14 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         """Changes fields of `decisions`."""
         self.decisions = replace(self.decisions or NO_DECISIONS, **fields)
 
-    def assignment(self) -> Assignment | None:
-        """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""
+    def assignment(self, *, believes_annotations: bool = False) -> Assignment | None:
+        """Where the pod counts now: where it runs, else where we placed it unless that placement was refused.
+
+        Args:
+            believes_annotations: the allocation of a pod that runs is the one in its annotations. Else it is the one
+                that our newest placement on its node decided, and none for a pod that we did not place: its owner could
+                claim CPUs that no other pod would get.
+        """
         if self.ended or self.pod_class is None:
             return None
         if self.node:
@@ -197,13 +204,18 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
                 seen.scheduled_ns or seen.node_since_ns,
                 seen.initialized_ns,
                 self.deleting,
-                self.allocation,
+                self.allocation if believes_annotations else self._decided_allocation(),
                 self.load_class,
             )
         if self.placed_seq > (self.outcomes or NO_OUTCOMES).refused_seq:
-            allocation = None if self.decisions is None else self.decisions.placed_allocation
+            allocation = (self.decisions or NO_DECISIONS).placed_allocation
             return Assignment(self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, allocation)
         return None
+
+    def _decided_allocation(self) -> dict[str, str] | None:
+        if self.decisions is None or self.placed_node != self.node:
+            return None
+        return self.decisions.placed_allocation
 
     def is_eviction_requested(self) -> bool:
         """Returns True while an eviction that we requested is neither done nor refused."""

@@ -15,8 +15,7 @@ from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, qos
 from shared.kube.pod import Pod
-
-RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+from shared.kube.system_annotations import RESOURCE_STATUS
 
 LOW = frozenset({Priority.BATCH.value, Priority.FREE.value})
 _PROD = frozenset({Priority.PROD.value, Priority.NONE.value})

@@ -14,6 +14,7 @@ from shared.admission.pod.colocation_profile import Draw, applied, matching
 from shared.admission.pod.pod_json import Raw, copy_of
 from shared.admission.pod.pod_quota import check_quota, keep_to_tree
 from shared.admission.pod.qos_validation import RequiredLabels, check_colocation, check_reservation
+from shared.admission.pod.tenant_validation import check_tenant
 from shared.kube.elastic_quota import DeclaredQuota
 
 
@@ -61,17 +62,21 @@ def mutated(
     return result
 
 
-def check(world: PodWorld, pod: Raw, old: Raw | None, namespace: str) -> None:
+def check(world: PodWorld, pod: Raw, old: Raw | None, namespace: str, *, by_system: bool = False) -> None:
     """Validates a new or changed pod.
 
     Args:
         old: the pod before an update; None at its creation.
+        by_system: the gateway itself makes the request.
 
     Raises:
-        AdmissionRejected: the first group of rules that it violates: `reservation`, `colocation`, `quotaMeta`,
-            `device`, `enhanced`.
+        AdmissionRejected: the first group of rules that it violates: `reservation`, one of `tenant_validation`,
+            `colocation`, `quotaMeta`, `device`, `enhanced`.
     """
     check_reservation(pod)
+    check_tenant(
+        pod, old, namespace, world.gates, quotas=world.quotas, namespaces=world.namespaces, by_system=by_system
+    )
     check_colocation(pod, old, world.gates)
     check_quota(pod, old, namespace, world.quotas, world.gates)
     if "ValidatePodDeviceResource" in world.gates:

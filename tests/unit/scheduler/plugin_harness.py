@@ -24,7 +24,9 @@ class PluginHarness:
     ) -> None:
         self.plugin = plugin
         self.view = ClusterView()
-        self.cache = CycleInputs(self.view, {"one": Profile("one", (plugin,), (Scorer(plugin, 1),))})
+        self.cache = CycleInputs(
+            self.view, {"one": Profile("one", (plugin,), (Scorer(plugin, 1),))}, believes_annotations=True
+        )
         self._seq = 0
         self.see(*objects)
         self.see(*(NodeObserved(node=node.metadata.name, object=node) for node in nodes))

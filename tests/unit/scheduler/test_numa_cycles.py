@@ -40,7 +40,7 @@ from tests.support.scheduling_world import World, cycles_of, placements, pod, un
 
 
 def world_of(*names: str, labels: dict[str, str] | None = None) -> World:
-    world = World()
+    world = World(believes_annotations=True)
     for name in names:
         world.observe(reported(name))
         world.add_node(machine(name, labels=labels))
@@ -152,7 +152,7 @@ def test_the_nodes_bind_policy_allocates_cpus_to_every_pod() -> None:
 
 
 def test_a_pod_that_requires_cpus_waits_for_the_topology_of_a_node() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     world.add_node(machine())
     records = schedule(world, bound_pod("p", 2))
     assert unschedulable(records)["p"].code == "InvalidCpuTopology"
@@ -283,7 +283,7 @@ def check_disjoint(view: ClusterView) -> None:
 def check_same_from_scratch(world: World) -> None:
     copy = ClusterView()
     copy.restore(world.view.encode())
-    anew = CycleInputs(copy, read_config(DEFAULT_PROFILE).profiles)
+    anew = CycleInputs(copy, read_config(DEFAULT_PROFILE).profiles, believes_annotations=True)
     anew.settle()
     cache = world.indexed()
     cache.settle()
@@ -383,3 +383,25 @@ def test_a_refusal_is_recorded_in_full_however_many_others_the_process_has_met_b
     [decided] = cycles_of(schedule(world, pod("p", cpu="1")))
     [evaluated] = decided.classes
     assert [(each.code, each.detail) for each in evaluated.rejected] == [("UnknownNumaPolicy", "Zebra")]
+
+
+def test_an_allocation_counts_only_where_the_scheduler_decided_it() -> None:  # fault 08
+    world = World()
+    world.observe(reported("n"))
+    world.add_node(machine("n"))
+    world.add_pod(holding_pod("liar", "0-15", "n"))
+    records = schedule(world, bound_pod("honest", 4, "FullPCPUs", required=True))
+    (cpus,) = (allocation_of(notes).cpus for notes in given_to(records).values())
+    assert len(cpus) == 4, "CPUs that a pod claims for itself are free"
+
+
+def test_a_decided_allocation_stays_when_the_annotation_of_the_pod_changes() -> None:
+    world = World()
+    world.observe(reported("n"))
+    world.add_node(machine("n"))
+    records = schedule(world, bound_pod("first", 12, "FullPCPUs", required=True))
+    (held,) = (allocation_of(notes).cpus for notes in given_to(records).values())
+    world.add_pod(holding_pod("first", "0", "n"))
+    records = schedule(world, bound_pod("second", 4, "FullPCPUs", required=True))
+    (cpus,) = (allocation_of(notes).cpus for notes in given_to(records).values())
+    assert not held & cpus

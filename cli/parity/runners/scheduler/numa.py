@@ -21,7 +21,6 @@ from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
     RESOURCE_SPEC,
-    RESOURCE_STATUS,
     allocation_of,
 )
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
@@ -37,6 +36,7 @@ from shared.domain.cpu_set import cpu_list
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
 from shared.kube.resource_names import NODE_TOPOLOGIES
+from shared.kube.system_annotations import RESOURCE_STATUS
 
 _ENDED = ("Succeeded", "Failed")
 _SUCCESS = {"code": "Success"}

@@ -15,11 +15,13 @@ class DecisionSettings(msgspec.Struct, frozen=True):
         shadow_scheduler: the scheduler whose bindings are compared, empty for none.
         extender_profile: the profile that evaluates pods of other schedulers, empty for the one of their scheduler's
             name.
+        believes_annotations: allocations in the annotations of pods that another scheduler placed count.
     """
 
     batch_size: int = 256
     shadow_scheduler: str = ""
     extender_profile: str = ""
+    believes_annotations: bool = False
 
     def recorded(self) -> dict[str, str]:
         """Field -> value as text, for ConfigApplied."""

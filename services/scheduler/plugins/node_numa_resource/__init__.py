@@ -6,6 +6,7 @@ from services.scheduler.plugins.helper.scheduling_hint_annotation import UNREADA
 from services.scheduler.plugins.node_numa_resource.args import read_numa_args
 from services.scheduler.state.cluster_event import ClusterEvent
 from shared.kube import resource_names
+from shared.kube.system_annotations import RESOURCE_STATUS
 
 _FREE = frozenset(
     (
@@ -79,6 +80,6 @@ SPEC = PluginSpec(
     },
     reserves=True,
     reads=(resource_names.NODE_TOPOLOGIES,),
-    annotations=("scheduling.koordinator.sh/resource-status", "scheduling.koordinator.sh/resource-spec"),
+    annotations=(RESOURCE_STATUS, "scheduling.koordinator.sh/resource-spec"),
     view="nodes",
 )

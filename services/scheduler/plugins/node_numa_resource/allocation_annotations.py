@@ -18,9 +18,9 @@ from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, amounts
 from shared.kube.quantity_text import Notation, quantity_text, request_notations
+from shared.kube.system_annotations import RESOURCE_STATUS
 
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
-RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 
 MAX_ALLOCATIONS = 4096
 """Number of allocations that are kept as read."""
