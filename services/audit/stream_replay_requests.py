@@ -3,6 +3,7 @@
 import msgspec
 
 from services.audit.cloudevent import LARGEST, CloudEvents
+from shared.kube.json_text import read_json
 from shared.log.database import FAILURES
 from shared.log.raw_rows import RawRow, first_kept, raw_page
 from shared.log.reader import LogReader, MissingEvents
@@ -41,7 +42,7 @@ async def read(reader: LogReader, source: str, context: str, request_data: bytes
         one event a line; or one line `{"error"}` that names a valid request.
     """
     try:
-        request = msgspec.json.decode(request_data or b"{}", type=HistoryRequest)
+        request = read_json(request_data or b"{}", HistoryRequest)
     except msgspec.DecodeError as error:
         return _error(f'{error}; request {{"from": 1, "limit": 100}}')
     if request.begin < 1 or not 1 <= request.limit <= MAX_EVENTS:

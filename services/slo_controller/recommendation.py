@@ -24,6 +24,7 @@ from shared.events.intents import FieldsDesired
 from shared.events.slo import RecommendationEnded, RecommendationUpdated
 from shared.kube.compact_uid import Uid
 from shared.kube.instants import SECOND, instant_text
+from shared.kube.json_text import decode_with
 from shared.kube.quantity import NANO, bytes_text, milli, milli_text, nanos, value
 from shared.kube.resource_names import RECOMMENDATIONS
 from shared.kube.selectors import LabelSelector
@@ -92,7 +93,7 @@ class Recommender:
         for container, text in (made.models if made else {}).items():
             model = Model(self._settings)
             try:
-                stored = _weights.decode(text)
+                stored = decode_with(_weights, text)
                 model.cpu.load(stored.cpu)
                 model.memory.load(stored.memory)
             except (msgspec.DecodeError, BadCheckpoint):

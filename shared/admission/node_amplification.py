@@ -10,6 +10,7 @@ import msgspec
 
 from shared.admission.pod.pod_json import Raw, annotations_of, copy_of
 from shared.admission.rejection import AdmissionRejected
+from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, milli, nanos
 from shared.kube.quantity_text import Notation, notation_of, quantity_text
 
@@ -56,7 +57,7 @@ def _raw(node: Raw, old: Raw, annotations: dict[str, str]) -> Mapping[str, Any]:
         annotations[RAW] = msgspec.json.encode(raw).decode()
         return raw
     try:
-        read = msgspec.json.decode(annotations[RAW], type=dict[str, str | int | float] | None) or {}
+        read = read_json(annotations[RAW], dict[str, str | int | float] | None) or {}
         for text in read.values():
             nanos(str(text))
     except (msgspec.MsgspecError, BadQuantity) as error:
@@ -67,7 +68,7 @@ def _raw(node: Raw, old: Raw, annotations: dict[str, str]) -> Mapping[str, Any]:
 
 def _ratios(node: Raw, text: str) -> Mapping[str, float]:
     try:
-        return msgspec.json.decode(text, type=dict[str, float] | None) or {}
+        return read_json(text, dict[str, float] | None) or {}
     except msgspec.MsgspecError as error:
         message = f'node {node["metadata"]["name"]}: annotation {RATIO} is {text!r}; give JSON like {{"cpu": 1.5}}'
         raise AdmissionRejected("ratio", message) from error

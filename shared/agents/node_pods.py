@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from shared.agents.decoding import BadMessage, on_its_topic
 from shared.agents.report import Name
+from shared.kube.json_text import decode_with
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -70,7 +71,7 @@ def decode(data: bytes, node: str) -> NodePods:
         BadNodePods: names the node, the field and the reason.
     """
     try:
-        pods = _decoder.decode(data)
+        pods = decode_with(_decoder, data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         reason, _, path = str(error).partition(" - at `$")
         raise BadNodePods(node, path.rstrip("`").removeprefix("."), reason) from error

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from shared.agents.decoding import BadMessage, on_its_topic
 from shared.agents.report import Name
+from shared.kube.json_text import decode_with
 
 
 class NodeSlo(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ def decode(data: bytes, node: str) -> NodeSlo:
         BadNodeSlo: names the node, the field and the reason.
     """
     try:
-        slo = _decoder.decode(data)
+        slo = decode_with(_decoder, data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         reason, _, path = str(error).partition(" - at `$")
         raise BadNodeSlo(node, path.rstrip("`").removeprefix("."), reason) from error

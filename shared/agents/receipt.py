@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from shared.kube.json_text import decode_with
+
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
     """Acceptance or rejection of a report or action. It follows the commit: an accepted message is in the log.
@@ -38,4 +40,4 @@ def decode(data: bytes) -> Receipt:
     Raises:
         msgspec.DecodeError: it is not one.
     """
-    return _decoder.decode(data)
+    return decode_with(_decoder, data)

@@ -6,6 +6,7 @@ Source: architecture.md, Charging quota.
 import msgspec
 
 from shared.errors import KoordError
+from shared.kube.json_text import decode_with
 
 SUBJECT = "koord.quota.charge"
 
@@ -76,7 +77,7 @@ def decode_request(data: bytes) -> ChargeRequest:
         BadChargeMessage: the message is none.
     """
     try:
-        return _REQUEST.decode(data)
+        return decode_with(_REQUEST, data)
     except msgspec.MsgspecError as error:
         raise BadChargeMessage(f"{SUBJECT}: {error}; send a ChargeRequest as JSON") from error
 
@@ -88,7 +89,7 @@ def decode_response(data: bytes) -> ChargeResponse:
         BadChargeMessage: the message is none.
     """
     try:
-        return _RESPONSE.decode(data)
+        return decode_with(_RESPONSE, data)
     except msgspec.MsgspecError as error:
         raise BadChargeMessage(f"{SUBJECT}: the response is no ChargeResponse: {error}") from error
 

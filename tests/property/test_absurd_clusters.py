@@ -267,7 +267,7 @@ CONFIG = (
 def test_no_observation_of_a_cluster_ends_the_scheduler(
     steps: list[tuple[list[Event], list[NodeReported], int]],
 ) -> None:
-    world = World()
+    world = World(believes_annotations=True)
     world.logs["metrics-0"] = []
     use(world, CONFIG)
     for seen, reported, later_s in steps:

@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from shared.kube import resource_names
+from shared.kube.json_text import decode_with, read_json
 from shared.kube.meta import KubeStruct, Metadata
 from shared.kube.node import Node, NodeMetric, NodeMetricSpec, NodeMetricStatus, NodeSpec, NodeStatus
 from shared.kube.pod import Pod, PodSpec, PodStatus
@@ -135,29 +136,30 @@ class Decoder:
     def page(self, data: bytes) -> ListPage[ApiObject | Unreadable]:
         """Decodes one page of a list."""
         try:
-            return self._page.decode(data)
+            return decode_with(self._page, data)
         except msgspec.ValidationError:
-            raw = msgspec.json.decode(data, type=ListPage[dict[str, Any]])
+            raw = read_json(data, ListPage[dict[str, Any]])
             return ListPage(raw.metadata, [self._leniently(item) for item in raw.items])
 
     def watch_event(self, data: bytes) -> WatchEvent[ApiObject | Unreadable] | str | Status:
         """Decodes one line of a watch: a change, the version of a bookmark, or the Status that ends the watch."""
         if data.startswith(_BOOKMARK):
-            return _bookmark.decode(data).object.metadata.resource_version
+            return decode_with(_bookmark, data).object.metadata.resource_version
         if data.startswith(_ERROR):
-            return _error.decode(data).object
+            return decode_with(_error, data).object
         try:
-            return self._watch_event.decode(data)
+            return decode_with(self._watch_event, data)
         except msgspec.ValidationError:
-            raw = msgspec.json.decode(data, type=WatchEvent[dict[str, Any]])
+            raw = read_json(data, WatchEvent[dict[str, Any]])
             return WatchEvent(raw.type, self._leniently(raw.object))
 
     def object(self, data: bytes) -> ApiObject | Unreadable:
         """Decodes one object."""
         try:
-            return msgspec.json.decode(data, type=self.type)
+            found: ApiObject = read_json(data, self.type)
         except msgspec.ValidationError:
-            return self._leniently(_any.decode(data))
+            return self._leniently(decode_with(_any, data))
+        return found
 
     def _leniently(self, value: dict[str, Any]) -> ApiObject | Unreadable:
         try:
@@ -176,7 +178,7 @@ def decoder_of(resource: str) -> Decoder:
 def status_of(data: bytes) -> Status:
     """Decodes the Status of a refusal; a body of another shape, such as a proxy's page, becomes its message."""
     try:
-        return _status.decode(data)
+        return decode_with(_status, data)
     except msgspec.DecodeError:
         return Status(message=data[:200].decode(errors="replace"))
 

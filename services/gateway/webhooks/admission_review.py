@@ -7,6 +7,7 @@ import msgspec
 
 from services.gateway.webhooks.json_patch import patch
 from shared.errors import KoordError
+from shared.kube.json_text import decode_with
 from shared.kube.meta import KubeStruct
 
 Raw = dict[str, Any]
@@ -56,7 +57,7 @@ def read(body: bytes) -> Request:
         BadReview: the body is no AdmissionReview of admission.k8s.io/v1.
     """
     try:
-        review = _decoder.decode(body)
+        review = decode_with(_decoder, body)
     except msgspec.MsgspecError as error:
         raise BadReview(f"the body is no AdmissionReview: {error}") from error
     if review.api_version != "admission.k8s.io/v1":

@@ -99,8 +99,8 @@ class ActionIngestState:
         node_views: node -> the objects that its agent receives.
         cluster_epoch: of the gateway.
         pods: uid as nodes have it -> the pod, while it runs.
-        allocations: uid -> the allocation of a pod that the scheduler decided, as annotations. Agents receive it in place
-            of what the object has, which its owner may have written.
+        allocations: uid -> the allocation of a pod that the scheduler decided, as annotations. Agents receive it in
+            place of what the object has, which its owner may have written.
         static: uid of a static pod's mirror -> the uid under which its node runs it.
         recorded_actions: node -> the recorded actions of its agent.
         claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to.

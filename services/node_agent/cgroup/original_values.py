@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from shared.kube.json_text import decode_with
+
 log = logging.getLogger(__name__)
 
 FILE = "original-values.jsonl"
@@ -35,7 +37,7 @@ class OriginalValues:
             return
         try:
             for line in self._file.read_bytes().splitlines():
-                knob, folder, before = _line.decode(line)
+                knob, folder, before = decode_with(_line, line)
                 self._before.setdefault((knob, folder), before)
         except (OSError, msgspec.MsgspecError) as error:
             log.warning("original values of cgroups are incomplete", extra={"file": str(self._file), "why": str(error)})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from shared.kube.json_text import decode_with
 from shared.prediction.usage_models import ModelCheckpoint
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class HistogramCheckpoints:
         found = []
         for path in sorted(self._folder.glob("*")):
             try:
-                model = _decoder.decode(path.read_bytes())
+                model = decode_with(_decoder, path.read_bytes())
             except (OSError, msgspec.MsgspecError) as error:
                 log.warning(
                     "a prediction kept on this node cannot be used", extra={"file": str(path), "why": str(error)}

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from shared.errors import KoordError
+from shared.kube.json_text import read_json
 from shared.kube.quantity import NANO, BadQuantity, nanos
 
 CHECKPOINT = "cpu_manager_state"
@@ -78,7 +79,7 @@ def read_config(file: Path) -> KubeletConfig | None:
         return msgspec.convert(known, KubeletConfig, strict=False)
     except FileNotFoundError:
         return None
-    except (OSError, yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (OSError, yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
         raise BadKubeletFile(file, str(error)) from error
 
 
@@ -90,7 +91,7 @@ def read_assignments(root: Path) -> Mapping[str, Mapping[str, str]]:
     """
     file = root / CHECKPOINT
     try:
-        return msgspec.json.decode(file.read_bytes().strip() or b"{}", type=_Checkpoint).entries or {}
+        return read_json(file.read_bytes().strip() or b"{}", _Checkpoint).entries or {}
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:

@@ -16,6 +16,7 @@ from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.elastic_quota import PREFIX, RESOURCES
 from shared.kube.instants import SECOND
+from shared.kube.json_text import read_json
 
 QUOTAS = RESOURCES[0]
 TREE = "quota-tree"
@@ -90,7 +91,7 @@ def keys_of(profile: Profile) -> tuple[str, ...]:
     """Returns the resources of a profile, sorted: its annotation, else cpu and memory."""
     text = (profile.metadata.annotations or {}).get(PREFIX + "resource-keys", "")
     try:
-        found = msgspec.json.decode(text, type=tuple[str, ...])
+        found = read_json(text, tuple[str, ...])
     except msgspec.MsgspecError:
         found = ()
     return tuple(sorted(set(found))) or DEFAULT_KEYS

@@ -23,8 +23,9 @@ from services.scheduler.extender.api_types import (
 )
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
 from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.verbs import filter_result, priorities
+from services.scheduler.extender.verbs import filter_result, names_of, priorities
 from services.scheduler.settings import SchedulerSettings
+from shared.errors import KoordError
 from shared.kube.pod import Pod
 from shared.runtime.http_server import Ports, for_leaders, json_response, listening
 from shared.runtime.service import Runtime
@@ -160,10 +161,29 @@ def _application(extender: ExtenderService) -> web.Application:
     return app
 
 
+class BadExtenderRequest(KoordError):
+    """The body of a request is no message of the extender protocol."""
+
+
+def decode_args(data: bytes, kind: type[T]) -> T:
+    """Decodes the body of a request.
+
+    Raises:
+        BadExtenderRequest: it is no JSON of the type.
+    """
+    try:
+        args = msgspec.json.decode(data, type=kind, strict=False)
+        if isinstance(args, ExtenderArgs):
+            names_of(args)  # the nodes stay encoded: each must have a name
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadExtenderRequest(str(error)) from error
+    return args
+
+
 async def _read(request: web.Request, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(await request.read(), type=kind, strict=False)
-    except msgspec.DecodeError as error:
+        return decode_args(await request.read(), kind)
+    except BadExtenderRequest as error:
         raise web.HTTPBadRequest(text=f"{request.path}: {error}\n") from error
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from shared.domain.node_selection import first_match
 from shared.domain.strategy_merge import merged
 from shared.kube.instants import BadTime, duration_ns, duration_text
+from shared.kube.json_text import decode_with
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import AggregatePolicy, ColocationConfig, ColocationStrategy
 
@@ -92,7 +93,7 @@ def first_invalid_field(strategy: ColocationStrategy) -> tuple[str, str] | None:
 def decoded(text: str | bytes) -> ColocationStrategy | None:
     """Reads the strategy in an annotation; None when it cannot be read or is null."""
     try:
-        return _decoder.decode(text)
+        return decode_with(_decoder, text)
     except msgspec.DecodeError:
         return None
 

@@ -8,7 +8,6 @@ Source: spec/slo-controller.md 2.2, 7.1; upstream pkg/slo-controller/config, pkg
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from services.slo_controller.config.colocation_strategy import (
@@ -36,6 +35,7 @@ from shared.admission.slo_config.document_validation import (
 )
 from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
 from shared.domain.strategy_merge import merged, sets_any_field
+from shared.kube.json_text import read_json
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import (
     AmplificationConfig,
@@ -153,7 +153,8 @@ def config_of(texts: Mapping[str, str]) -> SloConfig:
 
 
 def _document(key: str, text: str | None) -> Part:
-    return msgspec.json.decode(text or "{}", type=DOCUMENTS[key])
+    document: Part = read_json(text or "{}", DOCUMENTS[key])
+    return document
 
 
 def _document_problem(key: str, document: Part, *, bounds: bool) -> Problem | None:

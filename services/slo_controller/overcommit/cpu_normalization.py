@@ -10,6 +10,7 @@ import msgspec
 from services.slo_controller.overcommit.node_extended_resources import parse_ratio
 from shared.domain.node_selection import first_match
 from shared.errors import KoordError
+from shared.kube.json_text import decode_with
 from shared.kube.meta import Metadata
 from shared.kube.node_resource_topology import CPU_BASIC_INFO
 from shared.kube.slo_config import (
@@ -61,7 +62,7 @@ def normalization_ratio(config: NormalizationConfig, node: Metadata, topology: M
     if not text:
         raise RatioError(node.name, f"its NodeResourceTopology has no annotation {CPU_BASIC_INFO}")
     try:
-        info = _info.decode(text)
+        info = decode_with(_info, text)
     except msgspec.DecodeError as error:
         raise RatioError(
             node.name, f"annotation {CPU_BASIC_INFO} of its NodeResourceTopology cannot be read: {error}"

@@ -14,6 +14,7 @@ from services.slo_controller.overcommit import batch_resources, mid_resources
 from services.slo_controller.overcommit.batch_resources import BatchResources
 from services.slo_controller.overcommit.mid_resources import MidResources
 from shared.domain.cpu_memory import mul_milli
+from shared.kube.json_text import decode_with, read_json
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, bytes_text, milli_text, nanos, value
 
@@ -112,7 +113,7 @@ def origin_annotation(annotations: Mapping[str, str] | None, cpu: int, memory: i
     if annotations is None:
         return None
     try:
-        before: Any = msgspec.json.decode(annotations.get(ORIGIN) or "{}")
+        before: Any = read_json(annotations.get(ORIGIN) or "{}")
         resources = before.get("resources") or {}
         kept = {name: size for name, size in resources.items() if nanos(str(size)) is not None}
     except (msgspec.DecodeError, AttributeError, BadQuantity):
@@ -126,7 +127,7 @@ def _third_party_allocations(text: str | None) -> tuple[tuple[int, int], str]:
     if not text:
         return (0, 0), ""
     try:
-        allocations = _allocations.decode(text).allocations or ()
+        allocations = decode_with(_allocations, text).allocations or ()
         parts = [each.resources or {} for each in allocations if each.priority == "koord-batch"]
         cpu = sum(nanos(str(part.get(batch_resources.CPU, "0"))) for part in parts)
         memory = sum(nanos(str(part.get(batch_resources.MEMORY, "0"))) for part in parts)

@@ -10,6 +10,7 @@ import msgspec
 
 from shared.domain.cpu_memory import ZERO, Amount
 from shared.domain.cpu_set import BadCpuList, parse_cpus
+from shared.kube.json_text import decode_with
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, nanos
 
@@ -45,7 +46,7 @@ def _annotated(text: str | None) -> Amount:
     if not text:
         return ZERO
     try:
-        reservation = _decoder.decode(text)
+        reservation = decode_with(_decoder, text)
         resources = {name: nanos(str(size)) for name, size in (reservation.resources or {}).items()}
     except (msgspec.DecodeError, BadQuantity):
         return ZERO

@@ -14,6 +14,7 @@ from shared.domain.cpu_memory import ZERO, Amount
 from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, qos
+from shared.kube.json_text import decode_with
 from shared.kube.pod import Pod
 from shared.kube.system_annotations import RESOURCE_STATUS
 
@@ -69,7 +70,7 @@ def pod_demand(pod: Pod) -> PodDemand:
         request=Amount(requests.get("cpu", 0), requests.get("memory", 0)),
         priority=priority(pod).value,
         qos=qos(pod).value,
-        numa=_numa(pod),
+        numa=zones_of(pod),
         overcommitted=tuple(requests.get(name, 0) for name in _EXTENDED) if any(map(requests.get, _EXTENDED)) else (),
     )
 
@@ -182,11 +183,12 @@ def _split(zones: Sequence[_ZoneSums], pod: PodDemand, usage: Amount | None) -> 
             zone.max = zone.max.plus(request.largest(part))
 
 
-def _numa(pod: Pod) -> tuple[int, ...] | None:
+def zones_of(pod: Pod) -> tuple[int, ...] | None:
+    """Returns the NUMA nodes in a pod's annotation, in their order; None when it cannot be read."""
     text = (pod.metadata.annotations or {}).get(RESOURCE_STATUS)
     if not text:
         return ()
     try:
-        return tuple(each.node for each in _resource_status.decode(text).numa_node_resources or ())
+        return tuple(each.node for each in decode_with(_resource_status, text).numa_node_resources or ())
     except msgspec.DecodeError:
         return None

@@ -24,6 +24,7 @@ from shared.admission.rejection import AdmissionRejected
 from shared.domain.node_selection import meets, problem_of
 from shared.domain.priority import Priority, priority, resource_of
 from shared.domain.qos import LABEL as QOS
+from shared.kube.json_text import read_json
 from shared.kube.quantity import milli, nanos
 from shared.kube.selectors import LabelSelector
 from shared.kube.strategic_merge import BadPatch, merged
@@ -192,7 +193,7 @@ def _selects(raw: Raw, labels: Mapping[str, str]) -> bool:
 def _readable(encoded: bytes) -> LabelSelector | None:
     """Reads a selector; None if it cannot be read. Cached, so that each selector is read once for all pods."""
     try:
-        selector = msgspec.json.decode(encoded, type=LabelSelector)
+        selector = read_json(encoded, LabelSelector)
     except msgspec.ValidationError:
         return None
     return None if problem_of(selector) else selector

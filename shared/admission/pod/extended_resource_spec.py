@@ -11,6 +11,7 @@ import msgspec
 
 from shared.admission.pod.pod_json import Raw, annotations_of, app_containers, key_of, resources_of
 from shared.admission.rejection import AdmissionRejected
+from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
 
@@ -52,7 +53,7 @@ def _collected(container: Raw, kind: str) -> dict[str, str]:
 
 def _read(pod: Raw, text: str) -> Sizes:
     try:
-        return _sizes(msgspec.json.decode(text, type=_Spec | None) or {})
+        return _sizes(read_json(text, _Spec | None) or {})
     except (msgspec.MsgspecError, BadQuantity) as error:
         message = f"pod {key_of(pod)}: annotation {ANNOTATION} cannot be read: {error}; remove it"
         raise AdmissionRejected("extendedResources", message) from error

@@ -16,6 +16,7 @@ from shared.admission.rejection import AdmissionRejected
 from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, raw_priority
 from shared.domain.qos import LABEL, QoS, raw_qos
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import milli
 
@@ -135,6 +136,6 @@ def required_labels(config_map: Mapping[str, Any] | None, before: RequiredLabels
     if data.get("enable", "").strip().lower() != "true":
         return RequiredLabels()
     try:
-        return RequiredLabels(msgspec.json.decode(data.get("rules") or "[]", type=tuple[_Rule, ...]))
+        return RequiredLabels(read_json(data.get("rules") or "[]", tuple[_Rule, ...]))
     except msgspec.MsgspecError:
         return before

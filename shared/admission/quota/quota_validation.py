@@ -24,6 +24,7 @@ from shared.kube.elastic_quota import (
     declared,
     resource_list,
 )
+from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, amounts
 from shared.kube.quantity_text import amount_text
 
@@ -78,7 +79,7 @@ def completed(topology: Topology, raw: Raw) -> dict[str, Any]:
     if weights is None:
         annotations[PREFIX + "shared-weight"] = _json(limit)
     elif weights.keys() != limit.keys():
-        texts = {name: str(size) for name, size in msgspec.json.decode(weight or "").items()}
+        texts = {name: str(size) for name, size in read_json(weight or "").items()}
         annotations[PREFIX + "shared-weight"] = _json({name: texts.get(name, size) for name, size in limit.items()})
     return {**raw, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
@@ -180,7 +181,7 @@ def _check_strict(raw: Raw, quota: DeclaredQuota) -> None:
     if not text:
         return
     try:
-        strict = msgspec.json.decode(text, type=list[str])
+        strict = read_json(text, list[str])
     except msgspec.MsgspecError as error:
         message = f"quota {quota.name}: max-strict-check-resource-keys is {text!r}; give a JSON list of resources"
         raise AdmissionRejected("strictParse", message) from error

@@ -15,6 +15,7 @@ from shared.admission.slo_config.network_shares import network_problem
 from shared.admission.slo_config.strategy_bounds import value_out_of_bounds
 from shared.domain.node_selection import problem_of, selects
 from shared.kube.instants import BadTime, duration_ns
+from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.selectors import LabelSelector
 from shared.kube.slo_config import (
@@ -98,7 +99,7 @@ class Entry(NamedTuple):
 def decoded(key: str, text: str) -> Part | Problem:
     """Decodes a key's document, or returns the problem."""
     try:
-        document: Part = msgspec.json.decode(text, type=DOCUMENTS[key])
+        document: Part = read_json(text, DOCUMENTS[key])
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         path = path.rstrip("`").removeprefix(".")
@@ -279,7 +280,7 @@ def _strategy_at(text: str, path: str) -> str:
     if not bracket or not place.startswith(("nodeConfigs[", "nodeStrategies[")):
         return "cluster"
     list_name, _, index = place.partition("[")
-    whole: Any = msgspec.json.decode(text)
+    whole: Any = read_json(text)
     entry = whole[list_name][int(index)] if index.isdigit() else None
     name = entry.get("name") if isinstance(entry, dict) else None
     return name if isinstance(name, str) and name else f"{place}]"

@@ -48,7 +48,7 @@ def test_an_allocation_is_refused_from_everyone_but_this_system(name: str) -> No
     assert refusal(forged, "ProtectAllocationAnnotations=false") == ""
 
 
-def test_a_best_effort_pod_cannot_give_itself_cpus() -> None:  # fault 08
+def test_a_best_effort_pod_cannot_claim_cpus() -> None:  # fault 08
     liar = annotated(**{RESOURCE_STATUS: '{"cpuset":"0-63"}'})
     liar["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-batch"}
     assert refusal(liar) == "allocation"

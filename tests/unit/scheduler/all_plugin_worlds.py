@@ -44,7 +44,7 @@ CLAIMS = 12
 
 def random_world(random: Random, nodes: int, running: int, waiting: int) -> World:
     """Nodes with zones, ports, volumes, NUMA zones and load; running pods; waiting pods of some templates."""
-    world = World()
+    world = World(believes_annotations=True)
     use(world, with_resource_scores(thresholds(random.choice((45, 65)), 95)))
     _add_volumes(world, random, nodes)
     is_numa = [random.random() < 0.3 for _ in range(nodes)]

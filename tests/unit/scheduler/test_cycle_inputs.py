@@ -114,7 +114,12 @@ def test_the_recorded_configuration_has_the_settings_that_shape_a_cycle() -> Non
     runtime = LeadingRuntime(world, batch_size=3, shadow_scheduler="theirs", extender_profile="koord-scheduler")
     lead_until_idle(runtime)
     first = next(r.event for r in world.logs["scheduling"] if isinstance(r.event, ConfigApplied))
-    assert first.settings == {"batch_size": "3", "shadow_scheduler": "theirs", "extender_profile": "koord-scheduler"}
+    assert first.settings == {
+        "batch_size": "3",
+        "shadow_scheduler": "theirs",
+        "extender_profile": "koord-scheduler",
+        "believes_annotations": "False",
+    }
     cycles = [r.event for r in world.logs["scheduling"] if isinstance(r.event, CycleDecided)]
     assert [(len(cycle.pods), cycle.config) for cycle in cycles] == [(3, first.digest), (2, first.digest)]
     assert [record.event for record in decided(world)][1:] == decided_again(world, runtime)[1:]

@@ -19,7 +19,7 @@ def left(world: World, queried: Pod, candidates: Mapping[str, Sequence[str]]) ->
 
 
 def test_a_node_is_left_when_the_pod_fits_without_the_victims_and_only_then() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     for name in ("enough", "short", "tainted", "free"):
         taints = (Taint(key="k", effect="NoSchedule"),) if name == "tainted" else ()
         world.add_node(node(name, cpu="4", taints=taints))
@@ -38,7 +38,7 @@ def test_a_node_is_left_when_the_pod_fits_without_the_victims_and_only_then() ->
 
 
 def test_pods_that_do_not_run_on_the_node_free_nothing_and_all_are_back_after_the_answer() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     world.add_node(node("n", cpu="4"))
     world.add_node(node("m", cpu="4"))
     world.add_pod(pod("x", cpu="4", on="n", phase="Running"))
@@ -51,7 +51,7 @@ def test_pods_that_do_not_run_on_the_node_free_nothing_and_all_are_back_after_th
 
 
 def test_cpus_of_victims_count_as_free_and_load_does_not_go_with_them() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     use(world, thresholds(50, 0))
     for name in ("cool", "hot"):
         world.observe(reported(name))

@@ -12,7 +12,7 @@ LOAD, NUMA = "LoadAwareScheduling/node", "NodeNUMAResource/nodes"
 
 
 def test_the_view_of_a_nodes_load_lists_the_pods_that_its_report_cannot_contain() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     world.add_node(node("n"))
     measured = metric("n", cpu="1", memory="1Gi")
     usage = PodUsage(name="old", namespace="d", priority="koord-prod", pod_usage=ResourceMap(resources={"cpu": "300m"}))
@@ -42,7 +42,7 @@ def test_the_view_of_a_nodes_load_lists_the_pods_that_its_report_cannot_contain(
 
 
 def test_a_node_without_a_report_has_pods_alone_and_an_unknown_one_nothing() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     world.add_node(node("n"))
     world.add_node(node("empty"))
     world.add_pod(pod("p", on="n", phase="Running"))
@@ -54,7 +54,7 @@ def test_a_node_without_a_report_has_pods_alone_and_an_unknown_one_nothing() -> 
 
 
 def test_the_view_of_cpus_and_zones_lists_the_pods_that_hold_them() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     world.observe(reported("n", zones=2, cpus=4))
     world.add_node(machine("n", zones=2, cpus=4))
     world.add_pod(holding_pod("p", "0-1", "n", zones={0: {"cpu": "2", "memory": "1Gi"}}))

@@ -20,7 +20,7 @@ def hinted(**hint: object) -> dict[str, str]:
 
 
 def world_of(*nodes: str) -> World:
-    world = World()
+    world = World(believes_annotations=True)
     for number, name in enumerate(nodes):
         world.add_node(node(name, cpu=str(4 + 4 * number)))
     return world
@@ -68,7 +68,7 @@ def test_only_so_many_preferred_nodes_are_looked_at() -> None:
 
 
 def test_a_hint_for_numa_allocates_exactly_the_designated_cpus_or_nothing() -> None:
-    world = World()
+    world = World(believes_annotations=True)
     world.observe(reported())
     world.add_node(machine())
     notes = hinted(nodeNames=["n"], extensions={"NodeNUMAResource": {}}) | {STATUS: '{"cpuset":"6-7,10-11"}'}

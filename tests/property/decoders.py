@@ -1,0 +1,182 @@
+"""Every decoder of what others send or write: its entry point, its declared error, and messages that it accepts."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import msgspec
+
+from services.gateway.kube_api.decoding import API_TYPES, Decoder, status_of
+from services.gateway.webhooks import admission_review
+from services.node_agent.states_informer.annotations import resource_status
+from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKubeletFile, read_assignments, read_config
+from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
+from services.scheduler.extender.http_api import decode_args
+from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
+from services.slo_controller.overcommit.node_reservation import reserved_of
+from services.slo_controller.overcommit.usage_sums import zones_of
+from shared.admission.rejection import AdmissionRejected
+from shared.agents import actions, node_pods, node_slo, receipt, report
+from shared.agents.decoding import BadMessage
+from shared.domain import quota_charge
+from shared.errors import KoordError
+from shared.kube.elastic_quota import declared
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+from shared.kube.quantity import BadQuantity
+from shared.kube.system_annotations import RESOURCE_STATUS
+from shared.log import announcements
+
+NODE = "n"
+
+
+class Fuzzed(NamedTuple):
+    """A decoder.
+
+    Attributes:
+        decode: takes the bytes of a message.
+        errors: the declared errors; any other exception is a fault.
+        accepted: messages that it accepts, from which others are made.
+    """
+
+    decode: Callable[[bytes], object]
+    errors: tuple[type[Exception], ...]
+    accepted: tuple[bytes, ...]
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _annotated(read: Callable[[Metadata], object], name: str) -> Callable[[bytes], object]:
+    """Returns a decoder of an annotation: a JSON document is a text, so bytes that are none are replaced."""
+
+    def decode(data: bytes) -> object:
+        return read(Metadata(name=NODE, namespace="d", annotations={name: data.decode(errors="replace")}))
+
+    return decode
+
+
+def _kubelet_file(read: Callable[[Path], object], name: str) -> Callable[[bytes], object]:
+    def decode(data: bytes) -> object:
+        with TemporaryDirectory(prefix="koord-fuzz-") as folder:
+            Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
+            Path(folder, name).write_bytes(data)
+            return read(Path(folder))
+
+    return decode
+
+
+def _quota(data: bytes) -> object:
+    found = Decoder("elasticquotas").object(data)
+    assert isinstance(found, dict), "a resource without a type of its own is plain JSON"
+    return declared(found)
+
+
+_POD: dict[str, Any] = {
+    "metadata": {"name": "p", "namespace": "d", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "annotations": {"koordinator.sh/x": "{}"}},
+    "spec": {"nodeName": NODE, "priority": 9000, "containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+    "status": {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True"}]},
+}  # fmt: skip
+_LIST = {"metadata": {"resourceVersion": "9", "continue": ""}, "items": [_POD]}
+_REVIEW = {
+    "apiVersion": "admission.k8s.io/v1",
+    "request": {"uid": "r", "operation": "CREATE", "namespace": "d", "userInfo": {"username": "me"}, "object": _POD},
+}
+_QUOTA = {
+    "metadata": {"name": "q", "namespace": "d", "labels": {"quota.scheduling.koordinator.sh/parent": "root"}},
+    "spec": {"max": {"cpu": "4"}, "min": {"cpu": 1}},
+}
+_STATUS = b'{"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4"}}]}'
+_VICTIMS = {"Pod": _POD, "NodeNameToMetaVictims": {NODE: {"Pods": [{"UID": "v"}], "NumPDBViolations": 1}}}
+_REPORT = report.Report(
+    node=NODE,
+    boot="b",
+    seq=7,
+    at_ns=1_800_000_000 * SECOND,
+    interval_ns=15 * SECOND,
+    node_usage=report.Series((1_000, 2_001), (3_500_000, 3_400_000), (2 << 30, 2 << 30)),
+    system_usage=report.Series((1_000, 2_001), (500_000, 400_000), (1 << 30, 1 << 30)),
+    best_effort_usage=report.Series((1_000, 2_001), (), (1 << 30, 1 << 30)),
+    pods=(report.PodSum("0f1c-22", 3_000_000, 2, 1_400_000, 4 << 30, 2, 2 << 30),),
+)
+_ENTRY = announcements.Entry("koord.cluster.PodBound.v1", "scheduling/4", b'{"pod":"d/p"}', b"d" * 32)
+
+
+def _agents() -> Iterator[tuple[str, Fuzzed]]:
+    requested = actions.ActionReport(node=NODE, boot="b", seq=1, at_ns=1, action=actions.PodsRequested())
+    yield "action", Fuzzed(lambda data: actions.decode(data, NODE), (BadMessage,), (actions.encode(requested),))
+    yield "report", Fuzzed(lambda data: report.decode(data, NODE), (BadMessage,), (report.encode(_REPORT),))
+    pods = node_pods.encode(node_pods.NodePods(NODE, 1, 2, None, {}, (msgspec.convert(_POD, Pod),)))
+    yield "node pods", Fuzzed(lambda data: node_pods.decode(data, NODE), (BadMessage,), (pods,))
+    yield "node slo", Fuzzed(lambda data: node_slo.decode(data, NODE), (BadMessage,), (b'{"node":"n","epoch":1,"seq":2,"spec":{}}',))  # fmt: skip
+    yield "receipt", Fuzzed(receipt.decode, (msgspec.DecodeError,), (b'{"kind":"action","boot":"b","seq":1}',))
+
+
+def _cluster() -> Iterator[tuple[str, Fuzzed]]:
+    # A body that is no JSON of the API ends the request, which is repeated.
+    errors = (msgspec.DecodeError,)
+    for resource in sorted({*API_TYPES, "elasticquotas"}):
+        decoder = Decoder(resource)
+        yield f"list of {resource}", Fuzzed(decoder.page, errors, (_json(_LIST),))
+        changes = (
+            _json({"type": "MODIFIED", "object": _POD}),
+            _json({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1"}}}),
+            _json({"type": "ERROR", "object": {"code": 410, "message": "gone"}}),
+        )
+        yield f"watch of {resource}", Fuzzed(decoder.watch_event, errors, changes)
+        yield f"object of {resource}", Fuzzed(decoder.object, errors, (_json(_POD),))
+    yield "status", Fuzzed(status_of, (), (b'{"code":409,"message":"m"}', b"<html>"))
+    yield "quota", Fuzzed(_quota, (*errors, BadQuantity, AdmissionRejected), (_json(_QUOTA),))
+    yield "admission review", Fuzzed(admission_review.read, (admission_review.BadReview,), (_json(_REVIEW),))
+
+
+def _requests() -> Iterator[tuple[str, Fuzzed]]:
+    charge = quota_charge.encode(quota_charge.ChargeRequest(1, 2, {"cluster": 3}, (("u",),)))
+    response = quota_charge.encode(quota_charge.ChargeResponse(1, 2, charged={"u": "q"}))
+    bad = (quota_charge.BadChargeMessage,)
+    yield "charge request", Fuzzed(quota_charge.decode_request, bad, (charge,))
+    yield "charge response", Fuzzed(quota_charge.decode_response, bad, (response,))
+    for kind, message in (
+        (ExtenderArgs, {"Pod": _POD, "NodeNames": [NODE]}),
+        (ExtenderArgs, {"Pod": _POD, "Nodes": {"items": [{"metadata": {"name": NODE}}]}}),
+        (ExtenderBindingArgs, {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": NODE}),
+        (ExtenderPreemptionArgs, _VICTIMS),
+    ):
+        name = f"extender: {kind.__name__} of {'.'.join(message)}"
+        yield name, Fuzzed(lambda data, kind=kind: decode_args(data, kind), (KoordError,), (_json(message),))  # type: ignore[misc]  # a default binds the loop's value
+
+
+def _log() -> Iterator[tuple[str, Fuzzed]]:
+    batch = announcements.encode(announcements.Batch("cluster", 1, 5, b"p" * 32, 7, [_ENTRY, _ENTRY]))
+    beacon = announcements.encode(announcements.Beacon("cluster", 1, 5, b"d" * 32))
+    # The follower drops a message that raises, and counts it; what it believes of the others is its own matter.
+    errors = (msgspec.DecodeError, UnicodeDecodeError)
+    yield "batch", Fuzzed(announcements.decode_batch, errors, (batch,))
+    yield "beacon", Fuzzed(announcements.decode_beacon, errors, (beacon,))
+
+
+def _texts() -> Iterator[tuple[str, Fuzzed]]:
+    def pod_of(metadata: Metadata) -> Pod:
+        return Pod(metadata=metadata)
+
+    for name, read in (
+        ("agent", lambda metadata: resource_status(pod_of(metadata))),
+        ("scheduler", lambda metadata: allocation_of(metadata.annotations)),
+        ("SLO controller", lambda metadata: zones_of(pod_of(metadata))),
+    ):
+        yield f"resource-status of the {name}", Fuzzed(_annotated(read, RESOURCE_STATUS), (), (_STATUS,))
+    reservation = _annotated(lambda metadata: reserved_of(Node(metadata=metadata)), "node.koordinator.sh/reservation")
+    yield "reservation", Fuzzed(reservation, (), (b'{"resources":{"cpu":"2"},"reservedCPUs":"0-1"}',))
+    config = _kubelet_file(lambda folder: read_config(folder / "config.yaml"), "config.yaml")
+    yaml = b"kind: KubeletConfiguration\ncpuManagerPolicy: static\nreservedSystemCPUs: 0-1\nkubeReserved: {cpu: 500m}\n"
+    yield "kubelet's configuration", Fuzzed(config, (BadKubeletFile,), (yaml,))
+    checkpoint = _kubelet_file(read_assignments, str(CHECKPOINT))
+    entries = b'{"policyName":"static","entries":{"u":{"c":"2-3"}},"checksum":1}'
+    yield "kubelet's checkpoint", Fuzzed(checkpoint, (BadKubeletFile,), (entries,))
+
+
+DECODERS: dict[str, Fuzzed] = dict((*_agents(), *_cluster(), *_requests(), *_log(), *_texts()))
