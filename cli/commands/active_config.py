@@ -17,6 +17,7 @@ class Taken(msgspec.Struct, frozen=True):
     Attributes:
         since_ns: when that was appended.
         lines: of its text.
+        settings: the settings of the process that are recorded with it.
     """
 
     source: str
@@ -24,6 +25,7 @@ class Taken(msgspec.Struct, frozen=True):
     seq: int
     since_ns: int
     lines: int
+    settings: dict[str, str] = {}
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -94,7 +96,9 @@ async def _status(database: Database, context: str) -> ConfigStatus:
     for found in await newest(database, context, [ConfigApplied]):
         record, event = found.record, found.record.event
         assert isinstance(event, ConfigApplied)
-        taken = Taken(event.source, event.digest, record.seq, record.at_ns, len(event.text.splitlines()))
+        taken = Taken(
+            event.source, event.digest, record.seq, record.at_ns, len(event.text.splitlines()), event.settings
+        )
     for found in await newest(database, context, [ConfigRejected]):
         record, event = found.record, found.record.event
         assert isinstance(event, ConfigRejected)

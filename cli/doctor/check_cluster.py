@@ -107,6 +107,13 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
         elif one.in_force:
             what = f"{one.context}: {one.in_force.source} is in force since {one.context}/{one.in_force.seq}"
             yield Finding("ok", "configuration", what)
+        if one.in_force and (addresses := one.in_force.settings.get("open_ports")):
+            yield Finding(
+                "warning",
+                "credentials",
+                f"{one.context}: whoever reaches {addresses} may bind and evict pods, for it admits every caller",
+                "give the scheduler KOORD_SCHEDULER_TOKEN_FILE or KOORD_SCHEDULER_CLIENT_CA: docs/security.md, Other schedulers",
+            )
 
 
 def about_nodes(found: Sequence[NodeReport]) -> Iterator[Finding]:

@@ -5,6 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from services.scheduler.framework.config.decision_settings import DecisionSettings
+from shared.runtime.http_access import Access
+from shared.runtime.http_server import Ports
 from shared.settings import Settings
 
 
@@ -43,6 +45,21 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
     tls_cert: Annotated[str, Meta(description="certificate chain of that port, PEM")] = ""
     tls_key: Annotated[str, Meta(description="its key, PEM")] = ""
     insecure_listen: Annotated[str, Meta(description="the same without TLS; empty: none")] = ""
+    client_ca: Annotated[
+        str, Meta(description="authority of the certificates by which callers are admitted, PEM; empty: none")
+    ] = ""
+    client_names: Annotated[
+        str, Meta(description="common names of these certificates, comma-separated; empty: every one of the authority")
+    ] = ""
+    token_file: Annotated[
+        str,
+        Meta(
+            description="file with one token a line; a caller with one is admitted: Authorization: Bearer, or the password in kube-scheduler's urlPrefix; empty: none"
+        ),
+    ] = ""
+    allow_anonymous: Annotated[
+        bool, Meta(description="admit every caller, also beyond loopback: whoever reaches the port may bind and evict")
+    ] = False
     extender_profile: Annotated[
         str,
         Meta(
@@ -53,7 +70,9 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         float,
         Meta(gt=0, description="how long a binding requested by an extender's caller may take; below its httpTimeout"),
     ] = 4.5
-
+    extender_max_victims: Annotated[
+        int, Meta(ge=0, description="victims that an extender's caller may name for one node; 0: it evicts nobody")
+    ] = 32
     believes_annotations: Annotated[
         bool,
         Meta(
@@ -61,8 +80,19 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = False
 
+    def ports(self) -> Ports:
+        """The HTTP ports, and the callers that they admit."""
+        names = tuple(filter(None, (name.strip() for name in self.client_names.split(","))))
+        access = Access(self.client_ca, names, self.token_file, self.allow_anonymous)
+        return Ports("KOORD_SCHEDULER_", self.listen, self.insecure_listen, self.tls_cert, self.tls_key, access)
+
     def decision_settings(self) -> DecisionSettings:
         """The values that are recorded with the configuration."""
+        ports = self.ports()
         return DecisionSettings(
-            self.batch_size, self.shadow_scheduler, self.extender_profile, self.believes_annotations
+            self.batch_size,
+            self.shadow_scheduler,
+            self.extender_profile,
+            self.believes_annotations,
+            open_ports=" ".join(ports.addresses()) if ports.access.is_open else "",
         )

@@ -4,7 +4,7 @@ A replica that does not lead responds with 503 there, as upstream's do.
 """
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -12,8 +12,7 @@ import msgspec
 from aiohttp import web
 
 from shared.errors import KoordError
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+from shared.runtime.http_access import Access, Handler, NoAuthentication, admitted_only
 
 
 class NoCertificate(KoordError):
@@ -27,6 +26,7 @@ class Ports(NamedTuple):
         prefix: of the settings' names, for errors: `KOORD_SCHEDULER_`.
         secure, insecure: `host:port`; empty: none.
         certificate, key: files of the secure port, PEM.
+        access: callers that are admitted.
     """
 
     prefix: str
@@ -34,6 +34,11 @@ class Ports(NamedTuple):
     insecure: str
     certificate: str
     key: str
+    access: Access = Access(allow_anonymous=True)
+
+    def addresses(self) -> tuple[str, ...]:
+        """Returns those that are set."""
+        return tuple(filter(None, (self.insecure, self.secure)))
 
 
 @asynccontextmanager
@@ -42,10 +47,13 @@ async def listening(application: web.Application, ports: Ports) -> AsyncIterator
 
     Raises:
         NoCertificate: the secure port is on and no certificate is given, or it cannot be used.
+        NoAuthentication: a port beyond loopback would be open to everybody.
     """
-    if not ports.secure and not ports.insecure:
+    if not ports.addresses():
         yield
         return
+    ports.access.check(ports.prefix, ports.addresses())
+    application.middlewares.insert(0, admitted_only(ports.access))
     context = _context(ports) if ports.secure else None
     runner = web.AppRunner(application, access_log=None, handle_signals=False)
     await runner.setup()
@@ -96,4 +104,8 @@ def _context(ports: Ports) -> ssl.SSLContext:
         context.load_cert_chain(ports.certificate, ports.key)
     except OSError as error:
         raise NoCertificate(f"{ports.certificate} and {ports.key} cannot be used: {error}") from error
+    try:
+        ports.access.use_authority(context)
+    except OSError as error:
+        raise NoAuthentication(f"{ports.prefix}CLIENT_CA is {ports.access.client_ca}: {error}") from error
     return context

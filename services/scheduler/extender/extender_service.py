@@ -5,8 +5,11 @@ Decisions are made one at a time: a cycle and a request hold `turn` from their f
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle_inputs import CycleInputs
@@ -16,6 +19,7 @@ from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingA
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 from services.scheduler.extender.pending_evictions import PendingEvictions
 from services.scheduler.extender.verbs import cheapest, feasible_candidates, names_of
+from services.scheduler.extender.victim_rules import fault_of, may_preempt
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Cause, Draft
@@ -23,6 +27,8 @@ from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
 from shared.runtime.service import Runtime
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -60,6 +66,7 @@ class ExtenderService:
         self.turn = asyncio.Lock()
         self.profile: str = runtime.settings.extender_profile
         self._timeout_s: float = runtime.settings.extender_timeout_s
+        self._max_victims: int = runtime.settings.extender_max_victims
         self._pending_evictions = PendingEvictions()
 
     def lead_with(self, cache: CycleInputs, config_digest: str, profile: str) -> None:
@@ -82,10 +89,12 @@ class ExtenderService:
             BadQuery: its requests cannot be read.
         """
         query = self.query(args.pod)
-        node = self._pending_node(args.pod)
+        node = self._pending_node(args.pod.metadata.uid)
         if not node or query.feasible(node) or node not in names_of(args):
             return query
-        await self._until(lambda: None if self._pending_node(args.pod) else True, _now_s() + self._timeout_s)
+        await self._until(
+            lambda: None if self._pending_node(args.pod.metadata.uid) else True, _now_s() + self._timeout_s
+        )
         return self.query(args.pod)
 
     async def bind(self, args: ExtenderBindingArgs) -> str:
@@ -129,7 +138,9 @@ class ExtenderService:
         """Evicts the victims of one of the nodes through the gateway, within their disruption budgets.
 
         Args:
-            candidates: node -> victims, as the caller would evict them.
+            pod: must be observed and wait for a node; its requests and its priority are those of the observed pod.
+            candidates: node -> victims, as the caller would evict them. A node is left out when a victim does not run
+                there or is not of lower priority, or when there are more than `extender_max_victims`.
 
         Returns:
             The chosen node with its victims once they are terminating. Nothing when none of the nodes helps, the
@@ -142,11 +153,14 @@ class ExtenderService:
         """
         ends = _now_s() + self._timeout_s
         left = dict(candidates)
+        uid = pod.metadata.uid
+        if await self._until(lambda: self._known(uid), ends) is None:
+            return {}
         while True:
             # The choice and its record are one turn: callers and cycles in between would choose from what it is about
             # to change.
             async with self.turn:
-                node = await self._evict(pod, left)
+                node = await self._evict(uid, left)
             if not node:
                 return {}
             victims = left.pop(node)
@@ -182,7 +196,7 @@ class ExtenderService:
         charged = await self.charge_client.charge(plan, self.cache, seen)
         return _ChargedCycle(drafts_of(charged), now_ns, seen, self.config_digest)
 
-    async def _evict(self, pod: Pod, candidates: dict[str, MetaVictims]) -> str:
+    async def _evict(self, uid: str, candidates: dict[str, MetaVictims]) -> str:
         """Requests the evictions on the node that loses least, of the victims that are not leaving already; the caller
         holds the turn.
 
@@ -191,17 +205,19 @@ class ExtenderService:
             and where a victim is not there: it may be gone by now, so that another node's pods would be evicted for
             nothing.
         """
-        pending = self._pending_node(pod)
-        if self.cache is None or (pending and pending not in candidates):
+        preemptor, pending = self._known(uid), self._pending_node(uid)
+        if preemptor is None or not may_preempt(preemptor) or (pending and pending not in candidates):
             return ""
+        assert self.cache is not None, "a pod is known only while leading"
         now_ns, seen = self.runtime.now_ns(), dict(self.cache.view.positions)
-        able = feasible_candidates(candidates, EvaluationQuery(self.cache, pod, now_ns, self.profile))
+        query = EvaluationQuery(self.cache, _observed(preemptor), now_ns, self.profile)
+        able = feasible_candidates(self._allowed(preemptor, candidates), query)
         node = cheapest(able, self._is_evicted)
         uids = _uids(able[node]) if node else []
         known = [pod_record for uid in uids if (pod_record := self._known(uid))]
         if not node or len(known) < len(uids):
             return ""
-        reason = f"preempted by pod {pod.metadata.key} of another scheduler"
+        reason = f"preempted by pod {preemptor.name} of another scheduler"
         drafts = [
             Draft(
                 EvictionRequested(pod_uid=pod_record.uid, pod=pod_record.name, reason=reason),
@@ -213,8 +229,20 @@ class ExtenderService:
         ]
         if drafts:
             await self.runtime.append(drafts, now_ns=now_ns, seen=seen, config=self.config_digest)
-        self._pending_evictions.note(pod.metadata.uid, node, uids, self.cache.view.pods)
+        self._pending_evictions.note(uid, node, uids, self.cache.view.pods)
         return node
+
+    def _allowed(self, preemptor: PodRecord, candidates: dict[str, MetaVictims]) -> dict[str, MetaVictims]:
+        """Returns the candidates whose victims may be evicted for the pod."""
+        assert preemptor.pod_class is not None, "_known returns only pods that have been read"
+        allowed: dict[str, MetaVictims] = {}
+        for node, victims in candidates.items():
+            fault = fault_of(node, victims, preemptor.pod_class.priority, self._known, self._max_victims)
+            if fault:
+                log.warning("victims of another scheduler are not evicted", extra={"pod": preemptor.name, "why": fault})
+            else:
+                allowed[node] = victims
+        return allowed
 
     async def _all_terminating(self, uids: list[str], ends: float) -> bool | None:
         """True once all victims are terminating, False when one stays, None when that is not known in time."""
@@ -230,9 +258,9 @@ class ExtenderService:
 
         return await self._until(terminating, ends)
 
-    def _pending_node(self, pod: Pod) -> str:
+    def _pending_node(self, uid: str) -> str:
         """The node that victims are leaving for the pod; empty for none."""
-        return "" if self.cache is None else self._pending_evictions.node_of(pod.metadata.uid, self.cache.view.pods)
+        return "" if self.cache is None else self._pending_evictions.node_of(uid, self.cache.view.pods)
 
     def _is_evicted(self, uid: str) -> bool:
         pod_record = self._known(uid)
@@ -252,6 +280,14 @@ class ExtenderService:
         while (value := found()) is None and _now_s() < ends and not self.runtime.draining.is_set():
             await asyncio.sleep(POLL_INTERVAL_S)
         return value
+
+
+def _observed(pod_record: PodRecord) -> Pod:
+    """Returns the pod as the State has it, under its name and uid."""
+    assert pod_record.pod_class is not None, "_known returns only pods that have been read"
+    pod = pod_record.pod_class.pod
+    _, _, name = pod_record.name.partition("/")
+    return replace(pod, metadata=replace(pod.metadata, name=name, uid=pod_record.uid))
 
 
 def _uids(victims: MetaVictims) -> list[str]:

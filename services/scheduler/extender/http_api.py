@@ -27,7 +27,7 @@ from services.scheduler.extender.verbs import filter_result, names_of, prioritie
 from services.scheduler.settings import SchedulerSettings
 from shared.errors import KoordError
 from shared.kube.pod import Pod
-from shared.runtime.http_server import Ports, for_leaders, json_response, listening
+from shared.runtime.http_server import for_leaders, json_response, listening
 from shared.runtime.service import Runtime
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
@@ -45,11 +45,11 @@ async def serving(runtime: Runtime) -> AsyncIterator[ExtenderService]:
 
     Raises:
         NoCertificate: the secure port is on and no certificate is given.
+        NoAuthentication: a port beyond loopback would be open to everybody.
     """
     extender = ExtenderService(runtime)
     settings: SchedulerSettings = runtime.settings
-    ports = Ports("KOORD_SCHEDULER_", settings.listen, settings.insecure_listen, settings.tls_cert, settings.tls_key)
-    async with listening(_application(extender), ports):
+    async with listening(_application(extender), settings.ports()):
         yield extender
 
 

@@ -71,6 +71,18 @@ async def test_a_system_in_order_has_no_errors_and_exit_code_0(installation: Ins
     assert "OK services: cluster is led by simulator@1" in shown.stdout
 
 
+async def test_an_extender_that_admits_every_caller_is_a_warning(installation: Installation) -> None:
+    opened = ConfigApplied(source="shipped profile", digest="00", text="", settings={"open_ports": "127.0.0.1:10262"})
+    await installation.append("scheduling", opened)
+    found = the(await installation.examine(), "credentials", "warning")
+    assert (
+        found.what == "scheduling: whoever reaches 127.0.0.1:10262 may bind and evict pods, for it admits every caller"
+    )
+    restricted = ConfigApplied(source="shipped profile", digest="00", text="", settings={"open_ports": ""})
+    await installation.append("scheduling", restricted)
+    assert of(await installation.examine(), "credentials") == []
+
+
 def test_servers_that_are_away_are_errors_with_a_remedy_and_exit_code_1() -> None:
     env = {"KOORD_POSTGRES": "postgresql://ada:secret@127.0.0.1:1/koord", "KOORD_NATS": NOBODY}
     result = CliRunner().invoke(koord, ["doctor"], env=env)

@@ -26,7 +26,7 @@ class Runtime:
     """The parts of a runtime that an extender and its charge client use, on the logs of a world."""
 
     def __init__(self, world: World) -> None:
-        self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=0.05)
+        self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=0.05, extender_max_victims=32)
         self.draining = asyncio.Event()
         self.state = world.view
         self.bus = world

@@ -16,7 +16,7 @@ from shared.events.cluster import EvictionRejected
 from shared.events.intents import EvictionRequested
 from tests.support.scheduling_world import World, node, pod
 
-URGENT = pod("urgent", cpu="4")
+URGENT = pod("urgent", cpu="4", priority=100)
 ROOM = {name: MetaVictims(pods=(MetaPod(uid=f"{name}-1"),)) for name in ("a", "b")}
 
 
@@ -24,7 +24,7 @@ class Runtime:
     """The parts of a runtime that an extender uses, on the logs of a world."""
 
     def __init__(self, world: World, timeout_s: float) -> None:
-        self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=timeout_s)
+        self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=timeout_s, extender_max_victims=2)
         self.draining = asyncio.Event()
         self._world = world
 
@@ -97,14 +97,14 @@ async def test_no_request_waits_for_a_node_that_it_does_not_name_or_that_no_vict
     ours._timeout_s = 60
     async with asyncio.timeout(5):
         await ours.query_after_evictions(ExtenderArgs(pod=URGENT, node_names=("b",)))
-        await ours.query_after_evictions(ExtenderArgs(pod=pod("other", cpu="4"), node_names=("a", "b")))
+        await ours.query_after_evictions(ExtenderArgs(pod=pod("other", cpu="4", priority=100), node_names=("a", "b")))
 
 
 async def test_concurrent_callers_evict_a_victim_once(world: World) -> None:
-    world.add_pod(pod("other", cpu="4"))
+    world.add_pod(pod("other", cpu="4", priority=100))
     world.read()
     ours = extender(world)
-    callers = [ours.preempt(each, {"a": ROOM["a"]}) for each in (URGENT, URGENT, pod("other", cpu="4"))]
+    callers = [ours.preempt(each, {"a": ROOM["a"]}) for each in (URGENT, URGENT, pod("other", cpu="4", priority=100))]
     async with ours.turn:  # a cycle is under way
         waiting = [asyncio.create_task(caller) for caller in callers]
         await asyncio.sleep(0)
@@ -136,3 +136,33 @@ async def test_a_victim_that_stays_makes_those_of_the_next_node_go(world: World)
     world.add_pod(pod("b-1", cpu="4", on="b", phase="Running", deleting=True))
     world.read()
     assert list(await evicting) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("victims", "priority"),
+    [(("b-1",), 100), (("a-1", "b-1"), 100), (("a-1",), 0), (("a-1", "x", "y"), 100)],
+    ids=["on another node", "one on another node", "of equal priority", "too many"],
+)
+async def test_the_callers_word_alone_evicts_nobody(world: World, victims: tuple[str, ...], priority: int) -> None:
+    world.add_pod(pod("asking", cpu="4", priority=priority))
+    world.read()
+    named = {"a": MetaVictims(pods=tuple(MetaPod(uid=uid) for uid in victims))}
+    # The caller may state any priority: the observed one counts.
+    assert await extender(world).preempt(pod("asking", cpu="4", priority=1000), named) == {}
+    assert evicted(world) == []
+
+
+async def test_a_node_with_a_fault_does_not_exclude_the_others(world: World) -> None:
+    ours = extender(world)
+    await ours.preempt(URGENT, {"a": ROOM["b"], "b": ROOM["b"]})
+    assert evicted(world) == ["b-1"]
+
+
+async def test_a_pod_that_is_not_observed_or_has_a_node_evicts_nobody(world: World) -> None:
+    world.add_node(node("c", cpu="4"))
+    world.add_pod(pod("bound", cpu="4", on="c", phase="Running", priority=100))
+    world.read()
+    ours = extender(world)
+    for name in ("invented", "bound"):
+        assert await ours.preempt(pod(name, cpu="4", priority=100), ROOM) == {}
+    assert evicted(world) == []

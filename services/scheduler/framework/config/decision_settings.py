@@ -16,12 +16,15 @@ class DecisionSettings(msgspec.Struct, frozen=True):
         extender_profile: the profile that evaluates pods of other schedulers, empty for the one of their scheduler's
             name.
         believes_annotations: allocations in the annotations of pods that another scheduler placed count.
+        open_ports: addresses at which every caller may request bindings and evictions, separated by spaces: decisions
+            may then be those of anybody who reaches them. `koord doctor` reads it.
     """
 
     batch_size: int = 256
     shadow_scheduler: str = ""
     extender_profile: str = ""
     believes_annotations: bool = False
+    open_ports: str = ""
 
     def recorded(self) -> dict[str, str]:
         """Field -> value as text, for ConfigApplied."""

@@ -1,0 +1,44 @@
+"""Rules for the victims that an extender's caller names: its word alone evicts nobody.
+
+kube-scheduler chooses victims by its own rules, from its own view of the cluster; another caller may name any pod.
+Therefore the preemptor and the victims are read from the State.
+"""
+
+from collections.abc import Callable
+
+from services.scheduler.extender.api_types import MetaVictims
+from services.scheduler.state.pod_record import PodRecord
+
+
+def may_preempt(pod_record: PodRecord) -> bool:
+    """Returns True for a pod that waits for a node, and may evict others for it."""
+    waits = not (pod_record.node or pod_record.ended or pod_record.deleting)
+    pod_class = pod_record.pod_class
+    return waits and pod_class is not None and pod_class.pod.spec.preemption_policy != "Never"
+
+
+def fault_of(
+    node: str, victims: MetaVictims, priority: int, pod_of: Callable[[str], PodRecord | None], max_victims: int
+) -> str:
+    """Returns the reason why the victims of a node may not be evicted; empty for none.
+
+    Args:
+        priority: of the preemptor.
+        pod_of: uid -> the pod, if it is known. A victim that is unknown is no fault: it may have gone a moment ago.
+        max_victims: on one node.
+    """
+    uids = [victim.uid for victim in victims.pods or ()]
+    if len(uids) > max_victims:
+        return (
+            f"{len(uids)} victims on {node}, at most {max_victims} are evicted (KOORD_SCHEDULER_EXTENDER_MAX_VICTIMS)"
+        )
+    for uid in uids:
+        victim = pod_of(uid)
+        if victim is None:
+            continue
+        assignment = victim.assignment()
+        if assignment is None or assignment.node != node:
+            return f"pod {victim.name} does not run on {node}"
+        if assignment.pod_class.priority >= priority:
+            return f"pod {victim.name} on {node} has priority {assignment.pod_class.priority}, not below {priority}"
+    return ""
