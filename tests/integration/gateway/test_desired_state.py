@@ -25,8 +25,8 @@ from tests.integration.gateway.fault_proxy import FaultProxy
 NODE = "desired-1"
 NODE_PATH = f"/api/v1/nodes/{NODE}"
 QUOTAS = "elasticquotas.scheduling.sigs.k8s.io"
-RESERVATIONS = "reservations.scheduling.koordinator.sh"
-RESERVATION_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+METRICS = "nodemetrics.slo.koordinator.sh"
+METRICS_PATH = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 
 
 def batch(milli: int, **more: Any) -> FieldsDesired:
@@ -191,73 +191,79 @@ async def test_drift_is_rewritten_and_our_own_write_is_no_drift(
 # -- custom resources
 
 
-def reservation(name: str, ttl: str | None) -> ObjectDesired:
-    spec: dict[str, Any] = {"ttl": ttl, "owners": [{"object": {"name": "x"}}], "template": {"spec": {"containers": []}}}
+def node_metric(name: str, interval: int | None) -> ObjectDesired:
+    """Returns the intent that wants a NodeMetric with this report interval in seconds; None wants it deleted."""
+    spec: dict[str, Any] = {"metricCollectPolicy": {"reportIntervalSeconds": interval}}
     body = {"metadata": {"labels": {"team": "a"}}, "spec": spec}
-    return ObjectDesired(resource=RESERVATIONS, name=name, body=body if ttl else None)
+    return ObjectDesired(resource=METRICS, name=name, body=body if interval else None)
 
 
 def found(cluster: Cluster, name: str) -> dict[str, Any]:
-    return cluster.api.call("GET", f"{RESERVATION_PATH}/{name}")
+    return cluster.api.call("GET", f"{METRICS_PATH}/{name}")
+
+
+def interval_of(cluster: Cluster, name: str) -> int:
+    interval: int = found(cluster, name)["spec"]["metricCollectPolicy"]["reportIntervalSeconds"]
+    return interval
 
 
 async def gone(harness: EffectHarness, name: str) -> bool:
-    return await harness.api.find(RESOURCES[RESERVATIONS], name) is None
+    return await harness.api.find(RESOURCES[METRICS], name) is None
 
 
 async def test_a_custom_resource_is_created_updated_and_deleted(harness: EffectHarness, cluster: Cluster) -> None:
-    (created,) = await harness.carry_out(reservation("desired-a", "1h"))
-    assert created == DesiredStateApplied(resource=RESERVATIONS, name="desired-a", fields="")
-    assert found(cluster, "desired-a")["spec"]["ttl"] == "1h"
-    await harness.observe(RESERVATIONS, "desired-a")
-    (updated,) = await harness.carry_out(reservation("desired-a", "2h"))
+    (created,) = await harness.carry_out(node_metric("desired-a", 10))
+    assert created == DesiredStateApplied(resource=METRICS, name="desired-a", fields="")
+    assert interval_of(cluster, "desired-a") == 10
+    await harness.observe(METRICS, "desired-a")
+    (updated,) = await harness.carry_out(node_metric("desired-a", 20))
     assert isinstance(updated, DesiredStateApplied)
-    assert found(cluster, "desired-a")["spec"]["ttl"] == "2h"
-    await harness.observe(RESERVATIONS, "desired-a")
-    (deleted,) = await harness.carry_out(reservation("desired-a", None))
+    assert interval_of(cluster, "desired-a") == 20
+    await harness.observe(METRICS, "desired-a")
+    (deleted,) = await harness.carry_out(node_metric("desired-a", None))
     assert isinstance(deleted, DesiredStateApplied)
     assert await gone(harness, "desired-a")
-    (again,) = await harness.carry_out(reservation("desired-a", None))
+    (again,) = await harness.carry_out(node_metric("desired-a", None))
     assert isinstance(again, DesiredStateApplied)  # it does not exist, as desired
 
 
 async def test_an_update_removes_our_former_fields_and_keeps_those_of_other_clients(
     harness: EffectHarness, cluster: Cluster
 ) -> None:
-    await harness.carry_out(reservation("desired-b", "1h"))
-    path = f"{RESERVATION_PATH}/desired-b"
+    await harness.carry_out(node_metric("desired-b", 10))
+    path = f"{METRICS_PATH}/desired-b"
     cluster.api.call("PATCH", path, {"metadata": {"annotations": {"someone": "else"}}})
-    cluster.api.call("PATCH", f"{path}/status", {"status": {"phase": "Available"}})
-    spec: dict[str, Any] = reservation("desired-b", "1h").body["spec"]  # type: ignore[index]
-    (outcome,) = await harness.carry_out(ObjectDesired(resource=RESERVATIONS, name="desired-b", body={"spec": spec}))
+    cluster.api.call("PATCH", f"{path}/status", {"status": {"updateTime": "2026-01-01T00:00:00Z"}})
+    spec: dict[str, Any] = node_metric("desired-b", 10).body["spec"]  # type: ignore[index]
+    (outcome,) = await harness.carry_out(ObjectDesired(resource=METRICS, name="desired-b", body={"spec": spec}))
     assert isinstance(outcome, DesiredStateApplied)
     now = found(cluster, "desired-b")
     assert "team" not in now["metadata"].get("labels", {})
     assert now["metadata"]["annotations"]["someone"] == "else"
-    assert now["status"]["phase"] == "Available"
+    assert now["status"]["updateTime"] == "2026-01-01T00:00:00Z"
     cluster.api.call("DELETE", path)
 
 
 async def test_after_a_conflict_a_custom_resource_is_applied_again(
     harness: EffectHarness, cluster: Cluster, proxy: FaultProxy
 ) -> None:
-    await harness.carry_out(reservation("desired-c", "1h"))
-    path = f"{RESERVATION_PATH}/desired-c"
-    cluster.api.call("PATCH", path, {"spec": {"ttl": "9h"}})
-    (outcome,) = await harness.carry_out(reservation("desired-c", "2h"))
+    await harness.carry_out(node_metric("desired-c", 10))
+    path = f"{METRICS_PATH}/desired-c"
+    cluster.api.call("PATCH", path, {"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 90}}})
+    (outcome,) = await harness.carry_out(node_metric("desired-c", 20))
     assert isinstance(outcome, DesiredStateApplied)
-    assert found(cluster, "desired-c")["spec"]["ttl"] == "2h"
+    assert interval_of(cluster, "desired-c") == 20
     assert proxy.count("PATCH", "desired-c") == 3  # created, refused with 409, written
     cluster.api.call("DELETE", path)
 
 
 async def test_a_custom_resource_deleted_meanwhile_is_created_again(harness: EffectHarness, cluster: Cluster) -> None:
-    await harness.carry_out(reservation("desired-d", "1h"))
-    cluster.api.call("DELETE", f"{RESERVATION_PATH}/desired-d")
-    (outcome,) = await harness.carry_out(reservation("desired-d", "2h"))
+    await harness.carry_out(node_metric("desired-d", 10))
+    cluster.api.call("DELETE", f"{METRICS_PATH}/desired-d")
+    (outcome,) = await harness.carry_out(node_metric("desired-d", 20))
     assert isinstance(outcome, DesiredStateApplied)
-    assert found(cluster, "desired-d")["spec"]["ttl"] == "2h"
-    cluster.api.call("DELETE", f"{RESERVATION_PATH}/desired-d")
+    assert interval_of(cluster, "desired-d") == 20
+    cluster.api.call("DELETE", f"{METRICS_PATH}/desired-d")
 
 
 async def test_an_apply_in_a_terminating_namespace_is_rejected(
@@ -279,10 +285,10 @@ async def test_after_a_lost_response_an_apply_is_repeated(
 ) -> None:
     name = f"desired-apply-{kind}"
     proxy.fail("PATCH", name, kind)
-    (outcome,) = await harness.carry_out(reservation(name, "1h"))
+    (outcome,) = await harness.carry_out(node_metric(name, 10))
     assert isinstance(outcome, DesiredStateApplied)
-    assert found(cluster, name)["spec"]["ttl"] == "1h"
-    cluster.api.call("DELETE", f"{RESERVATION_PATH}/{name}")
+    assert interval_of(cluster, name) == 10
+    cluster.api.call("DELETE", f"{METRICS_PATH}/{name}")
 
 
 @pytest.mark.parametrize("kind", ["lose", "swallow", "hang"])
@@ -290,21 +296,21 @@ async def test_after_a_lost_response_a_deletion_is_read_back(
     kind: str, harness: EffectHarness, proxy: FaultProxy, cluster: Cluster
 ) -> None:
     name = f"desired-{kind}"
-    await harness.carry_out(reservation(name, "1h"))
+    await harness.carry_out(node_metric(name, 10))
     proxy.fail("DELETE", name, kind)
-    (outcome,) = await harness.carry_out(reservation(name, None))
+    (outcome,) = await harness.carry_out(node_metric(name, None))
     assert isinstance(outcome, DesiredStateApplied)
     assert await gone(harness, name)
 
 
 async def test_a_deletion_also_deletes_a_recreated_object(harness: EffectHarness, cluster: Cluster) -> None:
-    await harness.carry_out(reservation("desired-e", "1h"))
-    await harness.observe(RESERVATIONS, "desired-e")
-    cluster.api.call("DELETE", f"{RESERVATION_PATH}/desired-e")
+    await harness.carry_out(node_metric("desired-e", 10))
+    await harness.observe(METRICS, "desired-e")
+    cluster.api.call("DELETE", f"{METRICS_PATH}/desired-e")
     await harness.carry_out(
-        reservation("desired-e", "3h")
+        node_metric("desired-e", 30)
     )  # created again: the observed uid is that of the former object
-    (outcome,) = await harness.carry_out(reservation("desired-e", None))
+    (outcome,) = await harness.carry_out(node_metric("desired-e", None))
     assert isinstance(outcome, DesiredStateApplied)
     assert await gone(harness, "desired-e")
 
