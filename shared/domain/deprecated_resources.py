@@ -28,12 +28,12 @@ _DEPRECATED = frozenset(RENAMED)
 
 def with_current_names(spec: PodSpec) -> PodSpec:
     """Renames resources in a pod's containers and overhead; returns the spec itself without deprecated names."""
-    if (
-        all(_has_current_names(container) for container in spec.containers)
-        and all(_has_current_names(container) for container in spec.init_containers)
-        and not _has_deprecated(spec.overhead)
-    ):
-        return spec
+    for container in (*spec.containers, *spec.init_containers):  # a loop: this runs for every observation of a pod
+        if not _has_current_names(container):
+            break
+    else:
+        if not _has_deprecated(spec.overhead):
+            return spec
     return replace(
         spec,
         containers=tuple(_container(container) for container in spec.containers),
@@ -52,12 +52,15 @@ def node_with_current_names(node: Node) -> Node:
 
 
 def _has_deprecated(quantities: Quantities | None) -> bool:
-    return bool(quantities) and not _DEPRECATED.isdisjoint(quantities or ())
+    return quantities is not None and not _DEPRECATED.isdisjoint(quantities)
 
 
 def _has_current_names(container: Container) -> bool:
     resources = container.resources
-    return resources is None or not (_has_deprecated(resources.requests) or _has_deprecated(resources.limits))
+    if resources is None:
+        return True
+    requests, limits = resources.requests, resources.limits
+    return (not requests or _DEPRECATED.isdisjoint(requests)) and (not limits or _DEPRECATED.isdisjoint(limits))
 
 
 def _container(container: Container) -> Container:

@@ -93,15 +93,16 @@ class ClusterFold(ClusterViewFields):
             pod_record.observation = first_observation(record.seq)
             pod_record.name = event.pod
         elif node and pod_record.node == node:
-            if (ended and not pod_record.ended) or requests_less(pod_record, pod):
+            seen = last_seen(pod_record)
+            if (ended and not pod_record.ended) or requests_less(seen, pod):
                 self._changed(node, ClusterEvent.POD_RELEASED, record.seq)
-            if changes_labels(pod_record, pod):
+            if changes_labels(pod_record, seen, pod):
                 self._changed(node, ClusterEvent.POD_CHANGED, record.seq)
-            if pod_record.load_class is not None or not has_same_marks(last_seen(pod_record), pod):
+            if pod_record.load_class is not None or not has_same_marks(seen, pod):
                 self._settle_load_class(pod_record, pod)
         elif ended:
             self.released_seq = record.seq
-        elif not node and requests_changed(pod_record, pod):
+        elif not node and requests_changed(last_seen(pod_record), pod):
             pod_record.note_outcome(changed_seq=record.seq)
         if pod_record.node != node:
             if node:

@@ -226,7 +226,7 @@ def _spec(metadata: Metadata, spec: PodSpec) -> PodSpec:
     """
     if spec.node_name:
         spec = replace(spec, node_name="")
-    if any(volume.ephemeral is not None for volume in spec.volumes):
+    if spec.volumes and any(volume.ephemeral is not None for volume in spec.volumes):
         spec = replace(spec, volumes=tuple(_claimed(metadata.name, volume) for volume in spec.volumes))
     return with_current_names(spec)
 

@@ -1,4 +1,7 @@
-"""Differences between an observation of a pod and the previous one, of which only the class is kept once it is read."""
+"""Differences between an observation of a pod and the previous one, of which only the class is kept once it is read.
+
+`seen` is what `last_seen` returns: a caller that compares several parts looks it up once.
+"""
 
 from services.scheduler.state.pod_class import class_key, has_same_spec
 from services.scheduler.state.pod_observation import observation
@@ -14,16 +17,15 @@ def last_seen(pod_record: PodRecord) -> Pod:
     return pod_record.pod_class.pod
 
 
-def changes_labels(pod_record: PodRecord, pod: Pod) -> bool:
+def changes_labels(pod_record: PodRecord, seen: Pod, pod: Pod) -> bool:
     """Detects a change that may alter which selectors match the pod."""
     if pod_record.deleting != (pod.metadata.deletion_timestamp is not None):
         return True
-    return (last_seen(pod_record).metadata.labels or None) != (pod.metadata.labels or None)
+    return (seen.metadata.labels or None) != (pod.metadata.labels or None)
 
 
-def requests_less(pod_record: PodRecord, pod: Pod) -> bool:
+def requests_less(seen: Pod, pod: Pod) -> bool:
     """Detects a change that may reduce what the pod requests."""
-    seen = last_seen(pod_record)
     before = seen.spec
     return (
         before.containers != pod.spec.containers
@@ -32,9 +34,9 @@ def requests_less(pod_record: PodRecord, pod: Pod) -> bool:
     )
 
 
-def requests_changed(pod_record: PodRecord, pod: Pod) -> bool:
+def requests_changed(seen: Pod, pod: Pod) -> bool:
     """Detects a change of class."""
-    return class_key(last_seen(pod_record)) != class_key(pod)
+    return class_key(seen) != class_key(pod)
 
 
 def has_other_spec_or_conditions(pod_record: PodRecord, pod: Pod) -> bool:

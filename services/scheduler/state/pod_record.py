@@ -1,6 +1,7 @@
 """The State's record of one pod: fields by the context that writes them, and the assignment that follows from them."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -294,6 +295,7 @@ def started_ns(pod: Pod) -> int:
     return _readable_ns(pod.status.start_time) if pod.status.start_time else 0
 
 
+@lru_cache(maxsize=65_536)
 def _readable_ns(text: str) -> int:
     try:
         return min(max(instant_ns(text), -_FURTHEST_NS), _FURTHEST_NS)
