@@ -46,8 +46,9 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
 
     def still_holds(record: RecordedEvent) -> bool:
         match record.event:
-            case PodObserved(pod=key, pod_uid=uid, object=pod):
-                return is_known(state.pods.get(key), uid, pod)
+            case PodObserved(pod=key, pod_uid=uid):
+                # Also where a later observation replaces it: the pod was there, so decisions before that are about it.
+                return (pod := state.pods.get(key)) is not None and pod.uid == uid
             case NodeObserved(node=name, object=node):
                 return is_known(state.known.get(NODES.name, {}).get(name), node.metadata.uid, node)
             case NodeMetricObserved(node=name, object=metric):

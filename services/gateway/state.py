@@ -15,6 +15,7 @@ from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
 from services.gateway.snapshot_schema import StoredState, decode, encode, restore_pods, store_pods
 from services.gateway.webhooks.admission_state import AdmissionState
 from shared.events import Cause, RecordedEvent
+from shared.events.base import without_basis
 from shared.events.cluster import (
     OUTCOMES,
     AdmissionMissed,
@@ -87,7 +88,8 @@ class GatewayState:
             case ObjectDeleted(resource=resource, name=name, uid=uid):
                 self._deleted(resource, name, uid)
             case PodPlaced() | EvictionRequested() | PodUnschedulable() | FieldsDesired() | ObjectDesired():
-                self._intent(Cause(record.context, record.seq), event, record.at_ns)
+                # A copy has its append's positions, the event itself only where it is the first of its append.
+                self._intent(Cause(record.context, record.seq), without_basis(event), record.at_ns)
             case _ if record.cause and isinstance(event, OUTCOMES):
                 self.intents.add_outcome(record.cause, result_of(record), self.positions.get(record.cause.context, 0))
             case ClusterIdentified(cluster=cluster):

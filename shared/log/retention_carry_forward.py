@@ -81,10 +81,16 @@ class CarryForward(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An event of the partition that is dropped: the newest of its subject there."""
+    """An event of the partition that is dropped: the newest of its subject there.
+
+    Attributes:
+        is_basis: the next events, which are kept, may belong to its append and rest on its positions: it is carried
+            forward whether it holds or not.
+    """
 
     record: RecordedEvent
     correlation: str | None
+    is_basis: bool = False
 
 
 async def candidates(
@@ -95,7 +101,8 @@ async def candidates(
     An event that was carried forward into that range counts as itself.
     """
     codec = Codec((*rule.kinds, *rule.ends))
-    found = Newest(rule)
+    earlier = await reader.carried_forward(context, after, codec) if after > 0 and rule.with_positions else ()
+    found = Newest(rule, earlier)
     while after < upto:
         kinds = [*codec.names, CarriedForward.type_name()]
         for row in await _page(reader, context, after, min(after + PAGE, upto), kinds):
@@ -108,16 +115,20 @@ async def candidates(
 class Newest:
     """The newest event of each subject among events that are added in the order of the log."""
 
-    def __init__(self, rule: CarryForward) -> None:
+    def __init__(self, rule: CarryForward, earlier: Sequence[RecordedEvent] = ()) -> None:
+        """Begins behind what was carried forward earlier: a partition may begin in the middle of an append."""
         self._rule = rule
         self._newest: dict[Hashable, Candidate] = {}
-        self._seen: dict[str, int] | None = None
+        self._seen = earlier[-1].event.seen if earlier else None
+        self._basis: Candidate | None = None
 
     def add(self, record: RecordedEvent, correlation: str | None = None, *, is_copy: bool = False) -> None:
         """Adds an event, or one of which the row is a copy."""
         if self._rule.with_positions and not is_copy:
-            self._seen = record.event.seen or self._seen
-            if self._seen and not record.event.seen:
+            if record.event.seen:
+                self._seen = record.event.seen
+                self._basis = Candidate(record, correlation, is_basis=True)
+            elif self._seen:
                 event = msgspec.structs.replace(record.event, seen=self._seen)
                 record = msgspec.structs.replace(record, event=event)
         subject = self._rule.subject(record)
@@ -126,9 +137,14 @@ class Newest:
             self._newest[subject] = Candidate(record, correlation)
 
     def candidates(self) -> Mapping[Hashable, Candidate]:
-        """Returns those whose subject has not ended."""
-        ends = self._rule.ends
-        return {subject: one for subject, one in self._newest.items() if not isinstance(one.record.event, ends)}
+        """Returns those whose subject has not ended, and the last event that has positions."""
+        ends, basis = self._rule.ends, self._basis
+        found = {subject: one for subject, one in self._newest.items() if not isinstance(one.record.event, ends)}
+        if basis is not None:
+            subject = self._rule.subject(basis.record)
+            is_newest = subject in found and found[subject].record.seq == basis.record.seq
+            found[subject if is_newest else Candidate] = basis
+        return found
 
 
 def copies(found: Sequence[Candidate], holds: Holds) -> list[Draft]:
@@ -145,7 +161,7 @@ def copies(found: Sequence[Candidate], holds: Holds) -> list[Draft]:
             correlation=one.correlation,
         )
         for one in found
-        if holds(one.record)
+        if one.is_basis or holds(one.record)
     ]
 
 

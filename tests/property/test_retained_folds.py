@@ -7,19 +7,24 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.audit.decide_checkpoint import checkpoint_drafts
+from services.audit.service import SERVICE as AUDIT
 from services.gateway.effects import outcome_events as outcomes
 from services.gateway.effects.intent_types import OneShot
 from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
 from services.metrics_ingest.agent_actions.service import SERVICE as ACTIONS
+from services.metrics_ingest.agent_reports.decide import node_metric_writes
 from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.service import SERVICE as REPORTS
+from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.slo_controller.service import SERVICE as SLO
 from services.slo_controller.state.slo_state import SloState
 from shared.events import Cause, Event, RecordedEvent
+from shared.events.audit import CheckpointSigned
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
-from shared.events.metrics import NodeReportsExpired
+from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported, PodKilled
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -28,8 +33,9 @@ from tests.support.hypothesis_examples import examples
 from tests.support.kept_log import GrowingLog
 from tests.support.slo_cluster import BEGAN, Cluster
 
-SERVICES = (GATEWAY, SLO, REPORTS, ACTIONS)
+SERVICES = (GATEWAY, SLO, REPORTS, ACTIONS, AUDIT)
 HOUR_NS = 3600 * SECOND
+LATER_NS = BEGAN + 96 * HOUR_NS
 NODES = ("n", "m")
 
 
@@ -64,7 +70,7 @@ class Histories:
         self.at_s += self.random.randrange(1, 1200)
         before = len(self.cluster.records)
         self.random.choice(
-            (self.pod, self.node, self.report, self.metric, self.action, self.decide, self.end, self.end)
+            (self.pod, self.node, self.report, self.metric, self.action, self.decide, self.sign, self.end, self.end)
         )()
         for record in self.cluster.records[before:]:
             if isinstance(record.event, EvictionRequested | FieldsDesired | ObjectDesired):
@@ -163,6 +169,12 @@ class Histories:
     def decide(self) -> None:
         self.cluster.decide(self.at_s)
 
+    def sign(self) -> None:
+        self.numbers += 1
+        signed = CheckpointSigned(signer="s", statement=str(self.numbers), public_key="", signature="")
+        for draft in checkpoint_drafts(signed, "d/checkpoint", signed.statement):
+            self.append("audit", draft.event)
+
     def end(self) -> None:
         """An intent ends, or a desired state is written again, or its object goes."""
         if not self.open:
@@ -186,13 +198,27 @@ class Histories:
 
 
 def forget_residue(state: Any) -> None:
-    """Removes what dates changes before the oldest kept event: see docs/log.md."""
+    """Removes what dates changes before the oldest kept event, and pods that went lately: see docs/log.md."""
     if isinstance(state, ActionIngestState):
         state.node_views = {node: view._replace(seq=0) for node, view in state.node_views.items()}
     if isinstance(state, ReportIngestState):
         state.refused.clear()
+        for uid in state.gone:
+            del state.known_pods[uid]
+        state.gone.clear()
     if isinstance(state, SloState):
         state.newest_report_ns = {node: at for node, at in state.newest_report_ns.items() if node in state.reports}
+        state.pods.forget_old(LATER_NS)
+
+
+def next_writes(state: ReportIngestState) -> list[Event]:
+    """Returns the writes of every node's next report, later than any pause after a refused write.
+
+    No refused write that `cluster` lacks is younger: its newest days are never dropped.
+    """
+    at_ns, settings_ = LATER_NS, IngestSettings()
+    reports = [NodeReported(node=name, at_ns=at_ns, interval_s=60, aggregate_s=300) for name in sorted(state.nodes)]
+    return [draft.event for report in reports for draft in node_metric_writes(state, report, settings_, at_ns)]
 
 
 def grown(random: Random) -> GrowingLog:
@@ -223,6 +249,8 @@ def test_a_fold_from_the_oldest_kept_event_is_the_live_state(seed: int) -> None:
     log = grown(random)
     for service in SERVICES:
         anew, live = log.folded_anew(service.name, service.new_state, random), log.followers[service.name].state
+        if isinstance(live, ReportIngestState):
+            assert next_writes(anew) == next_writes(live)
         for state in (anew, live):
             forget_residue(state)
         assert anew.encode() == live.encode(), service.name

@@ -43,7 +43,7 @@ class KeptLog:
 
     def retain(self, context: str, upto: int, rule: CarryForward, state: Any) -> list[Draft]:
         """Drops what a context has up to a seq, after the copies of what still holds by the writer's State."""
-        newest = Newest(rule)
+        newest = Newest(rule, self.carried(context))
         first = self.base.get(context, 0) + 1
         gone = self.rows[context][: upto - first + 1]
         codec = Codec((*rule.kinds, *rule.ends))

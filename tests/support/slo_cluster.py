@@ -103,11 +103,11 @@ class Cluster:
         appended: list[Event] = []
         for draft in decide_config(self.state):
             appended.append(draft.event)
-            self._append(draft.event, at_s)
+            self._append(draft.event, at_s, is_first=len(appended) == 1)
         config = ActiveConfig(self.state.texts)
         for draft in decide_freeze(self.state, config, self.settings, now_ns):
             appended.append(draft.event)
-            self._append(draft.event, at_s)
+            self._append(draft.event, at_s, is_first=len(appended) == 1)
         names = [
             *self.state.changed,
             *(n for n in nodes_with_expired_reports(self.state, config, now_ns) if n not in self.state.changed),
@@ -115,12 +115,12 @@ class Cluster:
         self.state.changed.clear()
         for draft in decide_nodes(self.state, config, names, self.settings, now_ns):
             appended.append(draft.event)
-            self._append(draft.event, at_s)
+            self._append(draft.event, at_s, is_first=len(appended) == 1)
         return appended
 
-    def _append(self, event: Event, at_s: float) -> None:
-        """Appends as the controller does: with the positions that were seen."""
-        self.append("slo", structs.replace(event, seen=dict(self.state.positions)), at_s)
+    def _append(self, event: Event, at_s: float, *, is_first: bool) -> None:
+        """Appends as the controller does: the first event has the positions that were seen."""
+        self.append("slo", structs.replace(event, seen=dict(self.state.positions)) if is_first else event, at_s)
 
     def decided(self, at_s: float, name: str = "n") -> NodeOvercommitted | None:
         """Decides, and returns the decision about a node; None without one."""

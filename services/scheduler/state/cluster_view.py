@@ -73,9 +73,16 @@ class ClusterView(ClusterFold, SchedulingFold):
         self.positions[record.context] = record.seq
 
     def history_begins(self, context: str, seq: int) -> None:
-        """Notes where `cluster` begins: a pod that was carried forward has the seq of its newest observation."""
-        if context == "cluster":
-            self.cluster_begins = seq
+        """Notes where `cluster` begins: a pod that was carried forward has the seq of its newest observation there; one
+        that our own log names and that is not carried forward has been deleted.
+        """
+        if context != "cluster":
+            return
+        self.cluster_begins = seq
+        for uid in [uid for uid, saw in self.awaited.items() if saw <= seq]:
+            del self.awaited[uid], self.pods[uid]
+            if self.dirty is not None:
+                self.dirty.pods[uid] = None
 
     def encode(self) -> bytes:
         """Returns the whole State in one canonical form."""

@@ -45,6 +45,8 @@ class ClusterViewFields:
         refused_digest: digest of the last configuration that was rejected; empty when one was applied since.
         pod_classes: key -> class of equal pods.
         quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
+        awaited: uid of a pod that our own log names and no observation has yet -> the `cluster` seq that had been read
+            there; for the time of a start alone.
         cluster_begins: seq behind which this fold of `cluster` began; 0 after a snapshot, which later decisions follow.
         dirty: names that a cache has yet to settle; None while there is no cache.
     """
@@ -77,6 +79,7 @@ class ClusterViewFields:
         self.refused_digest = ""
         self.pod_classes: dict[bytes, PodClass] = {}
         self.quota = QuotaView()
+        self.awaited: dict[str, int] = {}
         self.cluster_begins = 0
         self.dirty: DirtySet | None = None
         self._unread: list[PodRecord] = []

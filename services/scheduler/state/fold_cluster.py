@@ -91,6 +91,7 @@ class ClusterFold(ClusterViewFields):
         ended = pod.status.phase in _ENDED
         if not pod_record.observation:
             pod_record.observation = first_observation(record.seq)
+            self.awaited.pop(uid, None)
             pod_record.name = event.pod
         elif node and pod_record.node == node:
             seen = last_seen(pod_record)

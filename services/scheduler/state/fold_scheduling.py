@@ -58,7 +58,8 @@ class SchedulingFold(ClusterViewFields):
             return
         pod_record.placed_node = intern(event.node)
         pod_record.placed_seq = record.seq
-        pod_record.placed_ns = self.cycle_ns
+        # Where the placement was carried forward, its cycle may be gone.
+        pod_record.placed_ns = self.cycle_ns if event.cycle == self.cycle else record.at_ns
         allocation = allocation_annotations(event.annotations)
         if allocation is not None or pod_record.decisions is not None:
             pod_record.note_decision(placed_allocation=allocation)
@@ -110,7 +111,7 @@ class SchedulingFold(ClusterViewFields):
         if pod_record is None:
             if self.positions.get("cluster", 0) >= binding:
                 return  # the pod was bound before that position and has been deleted since
-            pod_record = self.pods[event.pod_uid] = PodRecord(event.pod_uid)
+            pod_record = self._await(event.pod_uid, binding)
         pod_record.note_decision(compared=True)
 
     def _config_applied(self, record: RecordedEvent, event: ConfigApplied) -> None:
@@ -136,9 +137,14 @@ class SchedulingFold(ClusterViewFields):
         if pod_record is None:
             if self.positions.get("cluster", 0) >= saw:
                 return None
-            pod_record = self.pods[uid] = PodRecord(uid)
+            pod_record = self._await(uid, saw)
         elif pod_record.since > max(saw, self.cluster_begins):
             return None
+        return pod_record
+
+    def _await(self, uid: str, saw: int) -> PodRecord:
+        pod_record = self.pods[uid] = PodRecord(uid)
+        self.awaited[uid] = saw
         return pod_record
 
     folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {

@@ -120,7 +120,8 @@ async def test_a_change_that_is_appended_during_retention_wins(
     assert sorted(anew.pods) == sorted(f"a/{name}" for name in (names[30:] if change == "deleted" else names))
     assert [one.node for one in anew.pods.values()].count("n-0") == (0 if change == "deleted" else 30)
     carried = {row.key for row in await gateway.rows(CarriedForward)}
-    assert not carried & {f"a/{name}" for name in names[:30]}
+    # A pod that is still there is copied as it was: what is kept of it comes later, and wins.
+    assert len(carried & {f"a/{name}" for name in names[:30]}) == (0 if change == "deleted" else 30)
 
 
 async def test_an_event_that_was_carried_forward_is_carried_forward_again(opened: Database, gateway: Retaining) -> None:
