@@ -3,11 +3,14 @@
 import logging
 import os
 
-from shared.bus import Bus
+from shared.bus import Bus, NoResponse
 from shared.bus.login import Login
+from shared.errors import KoordError
 
 NOWHERE = "nats://127.0.0.1:1"
 """For an installation whose bus is not known: nothing answers there."""
+
+ANSWER_S = 10.0
 
 
 def login_of(url: str) -> Login:
@@ -33,3 +36,21 @@ def bus_of(url: str, name: str) -> Bus:
     """
     login = login_of(url)
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)
+
+
+async def request_leading_gateway(nats: str, name: str, subject: str, data: bytes = b"") -> bytes:
+    """Sends a request to the gateway that leads, over a connection of its own; returns the response.
+
+    Raises:
+        KoordError: none responds.
+    """
+    bus = bus_of(nats, name)
+    await bus.start()
+    try:
+        return await bus.request(subject, data, deadline_s=ANSWER_S)
+    except NoResponse as error:
+        raise KoordError(
+            f"no gateway responded within {ANSWER_S:g} s: see that one leads (`koord top`); the simulator has none of this"
+        ) from error
+    finally:
+        await bus.close()

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, Entry] = {
     "dev": Entry("cli.dev.command", "dev", "Tools for developing Koordstream."),
     "doctor": Entry("cli.doctor.command", "doctor", "Say what is wrong with an installation, and what to do about it."),
     "events": Entry("cli.commands.events", "events", "Show events of the log, oldest first."),
+    "evictions": Entry("cli.commands.evictions", "evictions", "Show, hold and release the evictions of all services."),
     "followers": Entry(
         "cli.commands.followers", "followers", "Show who follows the logs, and forget who no longer does."
     ),

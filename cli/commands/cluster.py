@@ -6,15 +6,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.bus_connection import bus_of
+from cli.bus_connection import request_leading_gateway
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
-from shared.bus import NoResponse
 from shared.errors import KoordError
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, GatewayLists, ShortList
-
-ANSWER_S = 10.0
 
 
 @click.group()
@@ -68,16 +65,7 @@ async def request_lists(nats: str, subject: str) -> GatewayLists:
     Raises:
         KoordError: none responds.
     """
-    bus = bus_of(nats, "koord cluster")
-    await bus.start()
-    try:
-        return msgspec.json.decode(await bus.request(subject, b"", deadline_s=ANSWER_S), type=GatewayLists)
-    except NoResponse as error:
-        raise KoordError(
-            f"no gateway responded within {ANSWER_S:g} s: see that one leads (`koord top`); the simulator has no lists"
-        ) from error
-    finally:
-        await bus.close()
+    return msgspec.json.decode(await request_leading_gateway(nats, "koord cluster", subject), type=GatewayLists)
 
 
 def _describe(short: ShortList) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from cli.bus_connection import bus_of, login_of
 from cli.commands.active_config import status_of
 from cli.commands.cluster import request_lists
+from cli.commands.evictions import request_evictions
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_services import NEEDED
@@ -28,6 +29,7 @@ from shared.bus.server_check import look as look_at_bus
 from shared.errors import KoordError
 from shared.events.cluster import IntentRefused, MissingPermission
 from shared.events.log import WriterStarted
+from shared.kube.eviction_control import EvictionCommand
 from shared.kube.instants import SECOND
 from shared.kube.rbac_permissions import SUBJECT, Permissions
 from shared.kube.short_lists import SHORT_LISTS
@@ -161,6 +163,8 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
             found += check_cluster.about_permissions(answered)
             async with _check("cluster", found):
                 found += check_cluster.about_lists(await request_lists(nats, SHORT_LISTS))
+            async with _check("evictions", found):
+                found += check_cluster.about_evictions(await request_evictions(nats, EvictionCommand("status")))
         except NotPermitted as error:
             found.append(Finding("warning", "credentials", str(error), _OPERATOR))
         except NoResponse:

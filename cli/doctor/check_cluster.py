@@ -8,6 +8,7 @@ from cli.doctor.check_postgres import clock_finding
 from cli.doctor.finding import Finding
 from cli.terminal.durations import age
 from shared.events.cluster import IntentRefused, MissingPermission
+from shared.kube.eviction_control import EvictionStatus
 from shared.kube.rbac_permissions import Permissions, Rule
 from shared.kube.short_lists import GatewayLists
 from shared.log.admin.lag import NodeReport
@@ -90,6 +91,24 @@ def about_refused_intents(refused: Sequence[Found]) -> Iterator[Finding]:
             f"{len(reasons)} of the newest intents of {context} were refused: {reasons[-1]}",
             f"find out who writes {context}: `koord events --type IntentRefused`; a service of another release, or a stolen login",
         )
+
+
+def about_evictions(found: EvictionStatus) -> Iterator[Finding]:
+    """Reports a hold of all evictions, and those that wait for budget."""
+    waiting = f"{found.waiting} wait"
+    if found.held_by:
+        what = f"all evictions are held by {found.held_by}: {found.held_reason}; {waiting}"
+        yield Finding(
+            "error", "evictions", what, 'find out who requests them, then `koord evictions release --reason "..."`'
+        )
+    elif found.waiting:
+        reason = f", the oldest because of {found.paused[0].reason}" if found.paused else ""
+        yield Finding(
+            "warning", "evictions", f"evictions exceed their budget: {waiting}{reason}", "`koord evictions status`"
+        )
+    else:
+        what = f"{found.evicted} of {found.limit} evictions in {found.window_s:.0f} s, none waits"
+        yield Finding("ok", "evictions", what)
 
 
 def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ class Finding(msgspec.Struct, frozen=True):
     Attributes:
         severity: error: something does not work; warning: it will not, or not safely; note: good to know; ok: it holds.
         area: what was looked at: postgres, nats, credentials, services, followers, configuration, rbac, cluster,
-            clock, disk, nodes.
+            evictions, clock, disk, nodes.
         what: what was found, with the object's name.
         do: what to do; empty where nothing is to be done.
     """

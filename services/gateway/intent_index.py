@@ -2,6 +2,7 @@
 
 from operator import itemgetter
 
+from services.gateway.causes import by_cause, by_context
 from services.gateway.desired_state_results import APPLIED, ENDED, EarlyOutcome, Suppressed
 from services.gateway.effects.intent_types import (
     POD_SCHEDULED,
@@ -14,7 +15,7 @@ from services.gateway.effects.intent_types import (
     object_ref,
 )
 from services.gateway.kube_api.resources import PODS
-from services.gateway.snapshot_schema import StoredIntents, by_cause, by_context
+from services.gateway.snapshot_schema import StoredIntents
 from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -48,12 +48,14 @@ class ObservedPod(KnownObject, gc=False):
         scheduler: its `schedulerName`.
         quota: the quota that its label names.
         flags: UNSCHEDULABLE and TERMINATING, or neither.
+        workload: kind and name of its controller; empty without one.
     """
 
     node: str = ""
     scheduler: str = ""
     quota: str = ""
     flags: int = 0
+    workload: str = ""
 
     @property
     def unschedulable(self) -> bool:

@@ -1,7 +1,10 @@
 """Prometheus metrics of the gateway."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from services.gateway.effects.eviction_budget import EvictionRecord
 from services.gateway.effects.intent_types import Intent
 from services.gateway.watch.outages import Outages
 from services.gateway.watch.short_lists import ShortLists
@@ -37,6 +40,19 @@ class GatewayMetrics:
             "Time for which a resource could not be listed or watched, of the longest such outage; 0 for none",
             registry=registry,
         )
+        self._evictions_paused = Gauge(
+            "koord_gateway_evictions_paused", "Evictions that wait for budget or for a release", registry=registry
+        )
+        self._evictions_held = Gauge(
+            "koord_gateway_evictions_held",
+            "1 while an operator or the breaker holds all evictions; see koord evictions status",
+            registry=registry,
+        )
+
+    def watch_evictions(self, evictions: Callable[[], EvictionRecord]) -> None:
+        """Adds the evictions that wait and whether all are held, which are read with the metrics."""
+        self._evictions_paused.set_function(lambda: len(evictions().paused))
+        self._evictions_held.set_function(lambda: evictions().hold is not None)
 
     def watch_outages(self, outages: Outages) -> None:
         """Adds the duration of the longest outage, which is computed when metrics are read."""

@@ -17,6 +17,9 @@ from shared.events.cluster import (
     OUTCOMES,
     AdmissionMissed,
     ClusterIdentified,
+    EvictionPaused,
+    EvictionsHeld,
+    EvictionsReleased,
     InitialListCompleted,
     NodeDeleted,
     NodeMetricDeleted,
@@ -25,6 +28,7 @@ from shared.events.cluster import (
     ObjectDeleted,
     ObjectObserved,
     PodDeleted,
+    PodEvicted,
     PodObserved,
 )
 from shared.events.log import WriterStarted
@@ -34,6 +38,8 @@ from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 DELETIONS = (NodeDeleted, NodeMetricDeleted, ObjectDeleted)
 """Those of objects of which other services desire values by name; a pod's uid is part of what is desired of it."""
+
+EVICTION_CONTROL = (EvictionPaused, EvictionsHeld, EvictionsReleased)
 
 MAX_CLOCK_SKEW_NS = 86_400 * SECOND
 
@@ -57,6 +63,14 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
                 return is_known(state.known.get(resource, {}).get(name), uid, body)
             case AdmissionMissed(uid=uid):
                 return uid in state.late_admitted
+            case EvictionPaused():
+                return record.cause in state.evictions.paused
+            case EvictionsHeld():
+                return state.evictions.hold is not None and record.seq == state.evictions.hold.seq
+            case EvictionsReleased():
+                return record.seq == state.evictions.released_seq
+            case PodEvicted(pod_uid=uid) if record.cause and state.evictions.counts(record.cause, uid):
+                return True
             case _ if isinstance(record.event, OUTCOMES):
                 return record.cause is not None and kept.has(record.cause)
             case _ if isinstance(record.event, DELETIONS):
@@ -69,13 +83,26 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
 def _subject(record: RecordedEvent) -> Hashable:
     if isinstance(record.event, AdmissionMissed):
         return AdmissionMissed, record.event.uid
+    if isinstance(record.event, EvictionPaused):
+        return EvictionPaused, record.cause
+    if isinstance(record.event, EvictionsHeld | EvictionsReleased):
+        return type(record.event)
     if isinstance(record.event, DELETIONS):
         return type(record.event), record.seq
     return subject(record)
 
 
 CARRY_FORWARD = CarryForward(
-    kinds=(*DELETED_BY, *DELETIONS, *OUTCOMES, AdmissionMissed, ClusterIdentified, InitialListCompleted, WriterStarted),
+    kinds=(
+        *DELETED_BY,
+        *DELETIONS,
+        *OUTCOMES,
+        *EVICTION_CONTROL,
+        AdmissionMissed,
+        ClusterIdentified,
+        InitialListCompleted,
+        WriterStarted,
+    ),
     ends=(PodDeleted,),
     subject=_subject,
     holds=holds,

@@ -11,12 +11,13 @@ from services.gateway.cluster_identity import confirm_cluster
 from services.gateway.effects import outcome_events, outcomes_from_state
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
+from services.gateway.effects.eviction_control import EvictionControl
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
 from services.gateway.list_requests import ListRequests
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
-from services.gateway.retention_carry_forward import CARRY_FORWARD
+from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CONTROL
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import ObservationBuffer
@@ -37,6 +38,7 @@ from shared.events.cluster import (
     WatchResumed,
 )
 from shared.events.log import WriterStarted
+from shared.kube.eviction_control import SUBJECT as SUBJECT_OF_EVICTIONS
 from shared.kube.rbac_permissions import SUBJECT
 from shared.runtime import failpoints
 from shared.runtime.intent_rights import INTENTS
@@ -61,6 +63,7 @@ class Gateway:
     """One term as the writer of `cluster`: from the first list to the end of the process."""
 
     _effect_runner: EffectRunner
+    _eviction_control: EvictionControl
 
     def __init__(self, runtime: Runtime, api: KubeApi) -> None:
         self._runtime = runtime
@@ -85,6 +88,7 @@ class Gateway:
         )
         self._metrics.watch_short_lists(self._observations.short_lists)
         self._metrics.watch_outages(self._observations.outages)
+        self._metrics.watch_evictions(lambda: self._state.evictions)
 
     @property
     def _state(self) -> GatewayState:
@@ -117,6 +121,8 @@ class Gateway:
             inputs.append(group.create_task(self._report_outages(), name="outages"))
             inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
             group.create_task(self._append(), name="append")
+            self._eviction_control = EvictionControl(self._runtime, self._append_later)
+            await self._runtime.bus.handle(SUBJECT_OF_EVICTIONS, self._eviction_control.receive)
             group.create_task(self._wake_on_change(), name="wake on change")
             if self._webhooks is not None:
                 late_admission = self._webhooks.late_admission(self._append_later)
@@ -151,6 +157,7 @@ class Gateway:
         """Wakes the start of effects after each fold."""
         while not self._runtime.draining.is_set():
             await self._runtime.changed()
+            await self._eviction_control.answer_recorded()
             self._to_start.set()
 
     async def _start(self) -> None:
@@ -207,7 +214,7 @@ class Gateway:
         failpoints.hit("gateway.before-append")
         await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
         failpoints.hit("gateway.after-commit")
-        self._effect_runner.forget(outcome.cause for outcome in ended if outcome.cause)
+        self._effect_runner.appended(ended)
 
     def _refused_outcomes(self) -> list[Draft]:
         drafts = outcomes_from_state.refused_outcomes(self._state)
@@ -261,7 +268,15 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
 SERVICE = Service(
     manifest=MANIFEST,
     follows={
-        "cluster": (*OBSERVATIONS, *OUTCOMES, ClusterIdentified, InitialListCompleted, AdmissionMissed, WriterStarted),
+        "cluster": (
+            *OBSERVATIONS,
+            *OUTCOMES,
+            *EVICTION_CONTROL,
+            ClusterIdentified,
+            InitialListCompleted,
+            AdmissionMissed,
+            WriterStarted,
+        ),
         "scheduling": INTENTS,
         "quota": INTENTS,
         "slo": INTENTS,
@@ -272,6 +287,7 @@ SERVICE = Service(
     emits=(
         *OBSERVATIONS,
         *OUTCOMES,
+        *EVICTION_CONTROL,
         ClusterIdentified,
         InitialListCompleted,
         ShortListConfirmed,

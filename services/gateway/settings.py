@@ -30,6 +30,16 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     one_shot_max_age_s: Annotated[
         float, Meta(gt=0, description="a binding or an eviction that was decided longer ago ends as failed")
     ] = 3_600
+    eviction_window_s: Annotated[float, Meta(gt=0, le=3_600, description="window of the eviction budgets")] = 300
+    evictions_per_node: Annotated[int, Meta(ge=1, description="evictions of one node's pods in a window")] = 30
+    evictions_per_workload: Annotated[int, Meta(ge=1, description="evictions of one controller's pods in a window")] = (
+        60
+    )
+    evictions_per_namespace: Annotated[int, Meta(ge=1, description="evictions in one namespace in a window")] = 150
+    evictions_per_cluster: Annotated[int, Meta(ge=1, description="evictions in a window")] = 500
+    eviction_breaker: Annotated[
+        int, Meta(ge=1, description="so many evictions that wait for budget hold all: koord evictions release")
+    ] = 500
     backoff_s: Annotated[
         float, Meta(gt=0, description="first pause after the server was busy; it grows with each retry")
     ] = 0.1

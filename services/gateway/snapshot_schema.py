@@ -1,23 +1,18 @@
 """Stored form of the gateway's State. Intents and outcomes are grouped by context, in order of seq."""
 
 from collections.abc import Mapping
-from operator import itemgetter
 from sys import intern
-from typing import TypeVar
 
 import msgspec
 
+from services.gateway.causes import ByContext
 from services.gateway.desired_state_results import EarlyOutcome, Suppressed
+from services.gateway.effects.eviction_budget import StoredEvictions
 from services.gateway.effects.intent_types import DesiredState, OneShot
 from services.gateway.known_objects import KnownObject, ObservedPod
 from services.gateway.webhooks.admission_state import StoredAdmission
-from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
-
-T = TypeVar("T")
-
-ByContext = dict[str, list[tuple[int, T]]]
 
 
 class StoredIntents(msgspec.Struct):
@@ -47,6 +42,7 @@ class StoredPods(msgspec.Struct):
     schedulers: list[int]
     quotas: list[int]
     flags: list[int]
+    workloads: list[int]
 
 
 class StoredState(msgspec.Struct):
@@ -60,6 +56,7 @@ class StoredState(msgspec.Struct):
     started_seq: int
     admission: StoredAdmission
     late_admitted: list[str]
+    evictions: StoredEvictions
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
@@ -76,24 +73,11 @@ def decode(data: bytes) -> StoredState:
     return _DECODER.decode(data)
 
 
-def by_context(items: Mapping[Cause, T]) -> ByContext[T]:
-    """Groups values by the context of their intent, in order of seq."""
-    grouped: ByContext[T] = {}
-    for cause, item in sorted(items.items(), key=itemgetter(0)):
-        grouped.setdefault(cause.context, []).append((cause.seq, item))
-    return grouped
-
-
-def by_cause(stored: ByContext[T]) -> dict[Cause, T]:
-    """Reverses `by_context`."""
-    return {Cause(context, seq): item for context, items in stored.items() for seq, item in items}
-
-
 def store_pods(pods: Mapping[str, ObservedPod]) -> StoredPods:
     """Returns the stored form of the pods."""
     keys = sorted(pods)
     in_order = [pods[key] for key in keys]
-    names = sorted({name for pod in in_order for name in (pod.node, pod.scheduler, pod.quota)})
+    names = sorted({name for pod in in_order for name in (pod.node, pod.scheduler, pod.quota, pod.workload)})
     index = {name: number for number, name in enumerate(names)}
     return StoredPods(
         names=names,
@@ -103,6 +87,7 @@ def store_pods(pods: Mapping[str, ObservedPod]) -> StoredPods:
         schedulers=[index[pod.scheduler] for pod in in_order],
         quotas=[index[pod.quota] for pod in in_order],
         flags=[pod.flags for pod in in_order],
+        workloads=[index[pod.workload] for pod in in_order],
     )
 
 
@@ -116,9 +101,10 @@ def restore_pods(stored: StoredPods) -> dict[str, ObservedPod]:
         stored.schedulers,
         stored.quotas,
         stored.flags,
+        stored.workloads,
         strict=True,
     )
     return {
-        key: ObservedPod(identity, names[node], names[scheduler], names[quota], flags)
-        for key, identity, node, scheduler, quota, flags in columns
+        key: ObservedPod(identity, names[node], names[scheduler], names[quota], flags, names[workload])
+        for key, identity, node, scheduler, quota, flags, workload in columns
     }

@@ -7,6 +7,7 @@ from sys import intern
 from typing import ClassVar, cast
 
 from services.gateway.desired_state_results import result_of
+from services.gateway.effects.eviction_budget import EvictionRecord
 from services.gateway.effects.intent_types import POD_SCHEDULED, Intent, OneShot
 from services.gateway.intent_index import IntentIndex
 from services.gateway.known_objects import TERMINATING, UNSCHEDULABLE, KnownObject, ObservedPod, identity_of
@@ -48,10 +49,11 @@ class GatewayState:
         intents: intents and their outcomes.
         started_seq: `cluster` seq at which the gateway last started.
         admission: objects that the webhooks' rules read.
+        evictions: evictions of the newest hour, those that wait, and whether all are held.
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 12
+    SCHEMA: ClassVar[int] = 13
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
@@ -65,6 +67,7 @@ class GatewayState:
         self.started_seq = 0
         self.admission = AdmissionState()
         self.late_admitted: dict[str, None] = {}
+        self.evictions = EvictionRecord()
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""
@@ -91,6 +94,7 @@ class GatewayState:
                 # A copy has its append's positions, the event itself only where it is the first of its append.
                 self._intent(Cause(record.context, record.seq), without_basis(event), record.at_ns)
             case _ if record.cause and isinstance(event, OUTCOMES):
+                self.evictions.end(record.cause)
                 self.intents.add_outcome(record.cause, result_of(record), self.positions.get(record.cause.context, 0))
             case ClusterIdentified(cluster=cluster):
                 self.cluster = cluster
@@ -98,6 +102,7 @@ class GatewayState:
                 self.started_seq = record.seq
             case AdmissionMissed(uid=uid):
                 self.late_admitted[uid] = None
+        self.evictions.apply(record)
         self.admission.apply(event)
         self.positions[record.context] = record.seq
 
@@ -138,6 +143,7 @@ class GatewayState:
             node=intern(pod.spec.node_name),
             scheduler=intern(pod.spec.scheduler_name),
             quota=intern((pod.metadata.labels or {}).get(QUOTA_NAME, "")),
+            workload=intern(_workload(pod)),
             flags=UNSCHEDULABLE * unschedulable | TERMINATING * (pod.metadata.deletion_timestamp is not None),
         )
 
@@ -162,6 +168,7 @@ class GatewayState:
                 started_seq=self.started_seq,
                 admission=self.admission.stored(),
                 late_admitted=sorted(self.late_admitted),
+                evictions=self.evictions.stored(),
             )
         )
 
@@ -175,3 +182,10 @@ class GatewayState:
         self.started_seq = stored.started_seq
         self.admission.restore(stored.admission)
         self.late_admitted = dict.fromkeys(stored.late_admitted)
+        self.evictions = stored.evictions.record()
+
+
+def _workload(pod: Pod) -> str:
+    """Returns kind and name of the pod's controller."""
+    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    return f"{owner.kind}/{owner.name}" if owner else ""

@@ -230,12 +230,59 @@ class BindSuppressed(Event, frozen=True, tag="koord.cluster.BindSuppressed.v1"):
 
 
 class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
-    """Outcome of EvictionRequested: the pod is terminating, or is gone already."""
+    """Outcome of EvictionRequested: the pod is terminating, or is gone already.
+
+    Attributes:
+        node: of the pod; empty if the pod was gone already, which spends no budget.
+        workload: kind and name of its controller, `ReplicaSet/web-6d4`.
+    """
 
     KEY: ClassVar[str] = "pod"
 
     pod: str
     pod_uid: str
+    node: str = ""
+    workload: str = ""
+
+
+class EvictionPaused(Event, frozen=True, tag="koord.cluster.EvictionPaused.v1"):
+    """An eviction (the cause) waits: it exceeds the budget, or evictions are held. Its outcome follows later.
+
+    Attributes:
+        reason: the budget that is spent, or the hold.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+    reason: str
+
+
+class EvictionsHeld(Event, frozen=True, tag="koord.cluster.EvictionsHeld.v1"):
+    """All evictions wait until they are released.
+
+    Attributes:
+        by: the operator, or `breaker`.
+    """
+
+    KEY: ClassVar[str] = "by"
+
+    by: str
+    reason: str
+
+
+class EvictionsReleased(Event, frozen=True, tag="koord.cluster.EvictionsReleased.v1"):
+    """An operator ended a hold. Evictions before it spend no budget any more.
+
+    Attributes:
+        by: the operator.
+    """
+
+    KEY: ClassVar[str] = "by"
+
+    by: str
+    reason: str
 
 
 class EvictionRejected(Event, frozen=True, tag="koord.cluster.EvictionRejected.v1"):

@@ -11,6 +11,7 @@ from services.audit.decide_checkpoint import checkpoint_drafts
 from services.audit.service import SERVICE as AUDIT
 from services.gateway.effects import outcome_events as outcomes
 from services.gateway.effects.intent_types import OneShot
+from services.gateway.known_objects import ObservedPod
 from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
 from services.metrics_ingest.agent_actions.service import SERVICE as ACTIONS
@@ -22,7 +23,14 @@ from services.slo_controller.service import SERVICE as SLO
 from services.slo_controller.state.slo_state import SloState
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.audit import CheckpointSigned
-from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
+from shared.events.cluster import (
+    EvictionPaused,
+    EvictionsHeld,
+    EvictionsReleased,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+)
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported, PodKilled
@@ -183,18 +191,27 @@ class Histories:
         cause = Cause(record.context, record.seq)
         intent: Any = record.event
         if isinstance(intent, EvictionRequested):
-            self.append(
-                "cluster",
-                self.random.choice((outcomes.evicted, lambda one: outcomes.rejected(one, "no")))(intent),
-                cause,
-            )
-            self.open.remove(record)
+            self.end_eviction(record, cause, intent)
             return
         ends = (outcomes.applied, outcomes.applied, outcomes.superseded, lambda one: outcomes.rejected(one, "no"))
         outcome = self.random.choice(ends)(intent)
         self.append("cluster", outcome, cause)
         if not isinstance(outcome, type(outcomes.applied(intent))):
             self.open.remove(record)
+
+    def end_eviction(self, record: RecordedEvent, cause: Cause, intent: EvictionRequested) -> None:
+        """An eviction waits for budget, or ends; at times an operator holds or releases all."""
+        chance = self.random.random()
+        if chance < 0.2:
+            self.append("cluster", EvictionPaused(pod=intent.pod, pod_uid=intent.pod_uid, reason="node n"), cause)
+            return
+        if chance < 0.4:
+            self.append("cluster", self.random.choice((EvictionsHeld, EvictionsReleased))(by="ops", reason="r"))
+            return
+        known = ObservedPod(b"", node=self.random.choice(NODES), workload="Job/j")
+        evicted = outcomes.evicted(intent, known if chance < 0.8 else None)
+        self.append("cluster", evicted if chance < 0.9 else outcomes.rejected(intent, "no"), cause)
+        self.open.remove(record)
 
 
 def forget_residue(state: Any) -> None:

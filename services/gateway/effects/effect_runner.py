@@ -12,6 +12,7 @@ import stamina
 
 from services.gateway.effects import desired_state_writes, outcome_events, outcomes_from_state, pod_writes
 from services.gateway.effects.drift_tracker import DriftTracker
+from services.gateway.effects.eviction_pauses import EvictionPauses, limits_of
 from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef, OneShot, object_ref
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden
@@ -19,6 +20,7 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
+from shared.events.cluster import EvictionPaused
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import SECOND
@@ -73,6 +75,7 @@ class EffectRunner:
         self._group = group
         self._rate_limit = RateLimit(settings.writes_per_s, burst_s=0.1)
         self._busy: dict[ObjectRef, None] = {}
+        self._pauses = EvictionPauses(limits_of(settings), append)
         self._tasks: dict[asyncio.Task[None], bool] = {}  # task -> whether it is a one-shot effect
         self._one_shots = 0
         self._desired = 0
@@ -82,7 +85,9 @@ class EffectRunner:
 
         One-shot effects come first: a pod that waits for its binding is more urgent than a status.
         """
+        self._pauses.begin_round(state, self._now_ns())
         batch = list(self._choose(state))
+        self._pauses.break_if_many(state)
         if not batch:
             return False
         self.in_flight.update(dict.fromkeys(cause for cause, _ in batch))
@@ -104,14 +109,20 @@ class EffectRunner:
 
     def _too_old(self, state: GatewayState, cause: Cause, intent: Intent) -> Event | None:
         """Returns the outcome of a one-shot intent that is older than its limit: no fold makes an old one due again."""
-        recorded_ns = state.intents.recorded_ns.get(cause)
-        limit_s = self._settings.one_shot_max_age_s
-        if recorded_ns is None or (age_s := (self._now_ns() - recorded_ns) / SECOND) <= limit_s:
+        age_s, limit_s = self._age_s(state, cause), self._settings.one_shot_max_age_s
+        if age_s <= limit_s:
             return None
         log.warning("an old intent is not carried out", extra={"intent": str(cause), "age_s": round(age_s)})
+        paused = state.evictions.paused.get(cause)
+        waited = f", and waited: {paused.reason}" if paused else ""
         return outcome_events.failed(
-            intent, f"it is {age_s:.0f} s old; KOORD_GATEWAY_ONE_SHOT_MAX_AGE_S is {limit_s:.0f}"
+            intent, f"it is {age_s:.0f} s old; KOORD_GATEWAY_ONE_SHOT_MAX_AGE_S is {limit_s:.0f}{waited}"
         )
+
+    def _age_s(self, state: GatewayState, cause: Cause) -> float:
+        """Returns the age of a one-shot intent; 0 of a desired state, which has no limit."""
+        recorded_ns = state.intents.recorded_ns.get(cause)
+        return (self._now_ns() - recorded_ns) / SECOND if recorded_ns is not None else 0.0
 
     async def drain(self, timeout_s: float) -> None:
         """Waits for effects in flight, then cancels the rest: they stay due."""
@@ -119,10 +130,16 @@ class EffectRunner:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         await cancel_and_wait(*self._tasks)
 
-    def forget(self, causes: Iterable[Cause]) -> None:
-        """Forgets intents whose outcomes have been appended."""
-        for cause in causes:
-            self.in_flight.pop(cause, None)
+    def appended(self, drafts: Iterable[Draft]) -> None:
+        """Forgets what has been appended: intents with their outcomes, and pauses."""
+        for draft in drafts:
+            if draft.cause is None:
+                continue
+            if isinstance(draft.event, EvictionPaused):
+                self._pauses.pause_appended(draft.cause)
+            else:
+                self.in_flight.pop(draft.cause, None)
+                self._pauses.outcome_appended(draft.cause)
 
     @staticmethod
     def _now_s() -> float:
@@ -140,9 +157,10 @@ class EffectRunner:
         for cause, one_shot in state.intents.one_shots.items():
             if free <= 0:
                 break
-            if cause not in self.in_flight and (first := self._first(state, cause, object_ref(one_shot), chosen)):
-                yield first
-                free -= 1
+            if cause in self.in_flight or not (first := self._first(state, cause, object_ref(one_shot), chosen)):
+                continue
+            yield first
+            free -= 1
         free = self._settings.desired_state_concurrency - self._desired
         for cause, desired in state.intents.desired.items():
             if free <= 0:
@@ -159,6 +177,18 @@ class EffectRunner:
                 yield cause, again
                 free -= 1
 
+    def _must_wait(self, state: GatewayState, cause: Cause, intent: Intent) -> bool:
+        """Reports whether an eviction waits for budget; one that needs no request does not."""
+        if self._settings.shadow or not isinstance(intent, EvictionRequested):
+            return False
+        if self._pauses.is_paused(state, cause):
+            return True
+        if outcomes_from_state.outcome_from_state(state, intent) is not None:
+            return False
+        if self._age_s(state, cause) > self._settings.one_shot_max_age_s:
+            return False
+        return self._pauses.must_wait(state, cause, intent)
+
     def _to_rewrite(self, state: GatewayState) -> Iterator[tuple[Cause, DesiredState]]:
         """Yields desired states with an outcome that must be written: after drift, or after shadow mode."""
         for cause in self._drift_tracker.drifted(self._now_s()):
@@ -171,7 +201,10 @@ class EffectRunner:
     def _first(
         self, state: GatewayState, cause: Cause, ref: ObjectRef, chosen: dict[ObjectRef, None]
     ) -> tuple[Cause, Intent] | None:
-        """Returns the first queued intent of the object from the same context, unless the object is busy."""
+        """Returns the first queued intent of the object from the same context, unless the object is busy.
+
+        None also for an eviction that waits for budget: it holds up what its context decided about the pod after it.
+        """
         if ref in self._busy or ref in chosen:
             return None
         # An effect that has ended stays in the queue until its outcome is appended; the next one may start before that.
@@ -180,10 +213,12 @@ class EffectRunner:
             for other in state.intents.queues[ref]
             if other.context == cause.context and other not in self.in_flight
         )
-        chosen[ref] = None
         intent: Intent = (
             state.intents.one_shots[first] if first in state.intents.one_shots else state.intents.desired[first]
         )
+        if self._must_wait(state, first, intent):
+            return None
+        chosen[ref] = None
         return first, intent
 
     # -- execution
@@ -207,6 +242,7 @@ class EffectRunner:
             self._desired -= 1
 
     def _finish(self, cause: Cause, intent: Intent, outcome: Event) -> None:
+        outcome = self._pauses.outcome(cause, outcome)
         self._count(intent, outcome)
         self._append(outcome_events.outcome_draft(cause, intent, outcome))
 

@@ -4,6 +4,7 @@ The outcome of each HTTP response is in pod_writes.py and desired_state_writes.p
 """
 
 from services.gateway.effects.intent_types import DesiredState, Intent, OneShot, field_group
+from services.gateway.known_objects import ObservedPod
 from shared.events import Cause, Draft, Event
 from shared.events.cluster import (
     BindFailed,
@@ -38,9 +39,10 @@ def bound(intent: PodPlaced) -> PodBound:
     )
 
 
-def evicted(intent: EvictionRequested) -> PodEvicted:
-    """Outcome: the pod is terminating or deleted."""
-    return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid)
+def evicted(intent: EvictionRequested, pod: ObservedPod | None = None) -> PodEvicted:
+    """Outcome: the pod is terminating or deleted. With the pod, it spends the budget of its node and workload."""
+    node, workload = (pod.node, pod.workload) if pod is not None else ("", "")
+    return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid, node=node, workload=workload)
 
 
 def applied(desired: DesiredState) -> DesiredStateApplied:

@@ -35,8 +35,11 @@ def outcome_from_state(state: GatewayState, intent: Intent) -> Event | None:
                 return outcome_events.superseded(intent)
         case EvictionRequested(pod_uid=uid, pod=key):
             pod = state.pod(key, uid)
-            if pod is None or pod.terminating:
+            if pod is None:
                 return outcome_events.evicted(intent)
+            if pod.terminating:
+                # Perhaps by us: a crash may have come between the response and the append. So it spends budget.
+                return outcome_events.evicted(intent, pod)
         case FieldsDesired(resource=resource, name=key, uid=uid) if uid:
             known = state.known.get(resource, {}).get(key)
             if known is not None and known.uid != uid:

@@ -66,8 +66,7 @@ class EffectHarness:
             while True:
                 began_any = await effect_runner.start(self.state)
                 self._fold("cluster", *outcomes_from_state.superseded_outcomes(self.state, effect_runner.in_flight))
-                done = [draft.cause for draft in self._folded() if draft.cause]
-                effect_runner.forget(done)
+                effect_runner.appended(self._folded())
                 if not (
                     began_any or effect_runner.in_flight or self.state.intents.one_shots or self.state.intents.desired
                 ):

@@ -61,7 +61,7 @@ def imports_of(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, set[s
 
 
 def test_completion_offers_commands_without_importing_them() -> None:
-    requested = {"_KOORD_COMPLETE": "bash_complete", "COMP_WORDS": "koord e", "COMP_CWORD": "1"}
+    requested = {"_KOORD_COMPLETE": "bash_complete", "COMP_WORDS": "koord eve", "COMP_CWORD": "1"}
     printed, imported = imports_of([], requested)
     assert printed.split() == ["plain,events"]
     assert imported == {"cli", "shared", "click"}

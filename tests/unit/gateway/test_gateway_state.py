@@ -21,6 +21,9 @@ from services.gateway.known_objects import KnownObject, identity_of
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import (
+    EvictionPaused,
+    EvictionsHeld,
+    EvictionsReleased,
     NodeObserved,
     ObjectDeleted,
     ObjectObserved,
@@ -228,6 +231,7 @@ OBSERVED = st.one_of(
     st.just(ObjectObserved(resource=RESERVATIONS, name="r1", uid="u", object={"spec": {"ttl": "1h"}})),
     st.just(ObjectDeleted(resource=RESERVATIONS, name="r1", uid="u")),
     st.just(WriterStarted(epoch=2, release="x")),
+    st.sampled_from([EvictionsHeld(by="ops", reason="r"), EvictionsReleased(by="ops", reason="r")]),
 )
 
 
@@ -254,7 +258,9 @@ def outcomes(intent: Intent) -> st.SearchStrategy[Any]:
         case PodPlaced():
             return st.sampled_from([bound(intent), rejected(intent, "no"), suppressed(intent)])
         case EvictionRequested():
-            return st.sampled_from([PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), suppressed(intent)])
+            pod, uid = intent.pod, intent.pod_uid
+            ends = [PodEvicted(pod=pod, pod_uid=uid), PodEvicted(pod=pod, pod_uid=uid, node="n1"), suppressed(intent)]
+            return st.sampled_from([*ends, EvictionPaused(pod=pod, pod_uid=uid, reason="node n1")])
         case _:
             return st.sampled_from(
                 [

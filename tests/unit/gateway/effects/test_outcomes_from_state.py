@@ -53,11 +53,15 @@ def test_a_condition_of_a_pod_that_was_bound_or_deleted_is_superseded() -> None:
 
 
 def test_a_terminating_or_deleted_pod_counts_as_evicted() -> None:
-    terminating = pod()
+    terminating = pod(node="n1")
     terminating["metadata"]["deletionTimestamp"] = "2026-05-01T20:07:00Z"
-    evicted = PodEvicted(pod="shop/web-0", pod_uid="uid-of-web-0")
-    assert outcomes_from_state.outcome_from_state(known(terminating), EVICTION) == evicted
-    assert outcomes_from_state.outcome_from_state(known(), EVICTION) == evicted
+    terminating["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    ]
+    gone = PodEvicted(pod="shop/web-0", pod_uid="uid-of-web-0")
+    spends = PodEvicted(pod="shop/web-0", pod_uid="uid-of-web-0", node="n1", workload="ReplicaSet/web")
+    assert outcomes_from_state.outcome_from_state(known(terminating), EVICTION) == spends
+    assert outcomes_from_state.outcome_from_state(known(), EVICTION) == gone
 
 
 def test_desired_fields_of_another_uid_are_superseded() -> None:

@@ -1,0 +1,102 @@
+"""The budget of evictions: what exceeds it waits, and has one outcome later."""
+
+from msgspec.structs import replace
+
+from services.gateway.effects.eviction_budget import Evicted, EvictionBudget, EvictionRecord, Limits, breaks
+from shared.events import Cause, Event, RecordedEvent
+from shared.events.cluster import EvictionPaused, EvictionsHeld, EvictionsReleased, PodEvicted
+from shared.events.intents import EvictionRequested
+from shared.kube.instants import SECOND
+from tests.support.gateway_objects import Log, state_after
+
+LIMITS = Limits(window_s=300, node=2, workload=3, namespace=4, cluster=5, breaker=3)
+
+
+def record_of(*events: tuple[int, Event]) -> EvictionRecord:
+    """Folds events at instants in seconds; each is about another intent and, where it evicts, another pod."""
+    record = EvictionRecord()
+    for seq, (at_s, event) in enumerate(events, 1):
+        is_evicted = isinstance(event, PodEvicted) and event.pod_uid == "u"
+        about = replace(event, pod_uid=f"u{seq}") if is_evicted else event
+        record.apply(RecordedEvent("cluster", seq, about, at_s * SECOND, Cause("quota", seq)))
+    return record
+
+
+def evicted(node: str, workload: str = "") -> PodEvicted:
+    """The outcome of an eviction that spent budget."""
+    return PodEvicted(pod="shop/web", pod_uid="u", node=node, workload=workload)
+
+
+def admit(record: EvictionRecord, now_s: int, node: str = "n", workload: str = "", namespace: str = "shop") -> str:
+    """The reason why an eviction waits."""
+    one = Evicted(0, node, namespace, workload, "other", Cause("quota", 99))
+    return EvictionBudget(record, LIMITS, (), now_s * SECOND).admit(one)
+
+
+def test_each_scope_has_a_budget() -> None:
+    assert admit(record_of((1, evicted("n")), (2, evicted("n"))), 3) == "node n: 2 evictions in 300 s"
+    three = record_of(*((1, evicted(f"n{i}", "Job/a")) for i in range(3)))
+    assert admit(three, 3, workload="Job/a").startswith("workload shop/Job/a")
+    assert admit(three, 3, workload="Job/b") == ""
+    four = record_of(*((1, evicted(f"n{i}")) for i in range(4)))
+    assert admit(four, 3).startswith("namespace shop")
+    assert admit(four, 3, namespace="other") == ""
+    assert admit(record_of(*((1, evicted(f"n{i}")) for i in range(5))), 3, namespace="other").startswith("cluster")
+
+
+def test_the_window_moves_and_a_release_begins_anew() -> None:
+    record = record_of((1, evicted("n")), (2, evicted("n")))
+    assert admit(record, 302) == ""
+    released = record_of((1, evicted("n")), (2, evicted("n")), (3, EvictionsReleased(by="ops", reason="drain")))
+    assert admit(released, 4) == ""
+
+
+def test_a_release_also_ends_what_a_clock_that_was_ahead_has_spent() -> None:
+    ahead = (evicted("n"), evicted("n"))
+    record = record_of(*((9_000, one) for one in ahead), (10, EvictionsReleased(by="ops", reason="clock")))
+    assert admit(record, 11) == ""
+
+
+def test_a_pod_counts_once_however_many_services_requested_its_eviction() -> None:
+    twice = PodEvicted(pod="shop/web", pod_uid="same", node="n")
+    record = record_of((1, twice), (2, twice))
+    assert admit(record, 3) == ""
+    assert record.counts(Cause("quota", 1), "same")
+    assert not record.counts(Cause("quota", 2), "same")
+
+
+def test_an_eviction_in_flight_spends_budget() -> None:
+    in_flight = [Evicted(0, "n", "shop", "", f"u{number}", Cause("quota", number)) for number in range(2)]
+    budget = EvictionBudget(record_of(), LIMITS, in_flight, SECOND)
+    assert budget.admit(Evicted(0, "n", "shop", "", "other", Cause("quota", 9))).startswith("node n")
+    assert budget.admit(Evicted(0, "m", "shop", "", "other", Cause("quota", 9))) == ""
+
+
+def test_a_hold_pauses_all_until_it_is_released() -> None:
+    held = EvictionsHeld(by="ops", reason="checking")
+    assert admit(record_of((1, held)), 2) == "evictions are held by ops: checking"
+    assert admit(record_of((1, held), (2, EvictionsReleased(by="ops", reason="fine"))), 3) == ""
+
+
+def test_the_breaker_counts_what_waits_since_the_newest_release() -> None:
+    paused = EvictionPaused(pod="shop/web", pod_uid="u", reason="node")
+    record = record_of((1, paused), (2, paused))
+    assert not breaks(record, 0, LIMITS)
+    assert breaks(record, 1, LIMITS)
+    assert not breaks(record_of((1, paused), (2, paused), (3, EvictionsReleased(by="o", reason=""))), 1, LIMITS)
+
+
+def test_a_paused_eviction_stays_due_until_its_outcome_and_snapshots_keep_it() -> None:
+    log = Log()
+    cause = log.append("quota", EvictionRequested(pod="shop/web-0", pod_uid="uid-of-web-0", reason="over-use"))
+    state = state_after(log.in_order([]))
+    state.apply(RecordedEvent("cluster", 1, EvictionPaused(pod="shop/web-0", pod_uid="u", reason="x"), 1, cause))
+    assert cause in state.intents.one_shots
+    assert cause in state.evictions.paused
+    restored = state_after([])
+    restored.restore(state.encode())
+    assert restored.encode() == state.encode()
+    state.apply(RecordedEvent("cluster", 2, evicted("n"), 2, cause))
+    assert cause not in state.intents.one_shots
+    assert not state.evictions.paused
+    assert [one.cause for one in state.evictions.evicted.values()] == [cause]
