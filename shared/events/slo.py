@@ -106,12 +106,16 @@ class OvercommitmentFrozen(Event, frozen=True, tag="koord.slo.OvercommitmentFroz
         nodes: overcommitted nodes.
     """
 
+    KEY: ClassVar[str] = "nodes"
+
     silent: int
     nodes: int
 
 
 class OvercommitmentResumed(Event, frozen=True, tag="koord.slo.OvercommitmentResumed.v1"):
     """Enough nodes report again; each node that does not is decided by the age of its own report."""
+
+    KEY: ClassVar[str] = "nodes"
 
     silent: int
     nodes: int
