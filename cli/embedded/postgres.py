@@ -14,6 +14,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
@@ -128,12 +129,14 @@ class EmbeddedPostgres:
     async def suspend(self) -> None:
         """Stops all of its processes in their tracks: connections stay open and nothing answers."""
         for process in self._family():
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):  # workers come and go
+                process.suspend()
 
     async def resume(self) -> None:
         """Lets it go on after `suspend`."""
         for process in self._family():
-            process.resume()
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
     async def create_database(self, name: str, template: str | None = None) -> str:
         """Creates a database, empty or as a copy of another one that nobody is connected to, and returns its URL."""

@@ -15,11 +15,11 @@ from services.audit.checkpoint_files import text_of, write_files
 from services.audit.checkpoint_signing import Signer
 from services.audit.checkpoint_state import AuditState
 from services.audit.decide_checkpoint import checkpoint_drafts, next_checkpoint_ns
+from services.audit.event_history_requests import read
 from services.audit.manifest import CONTEXTS, MANIFEST, READ
 from services.audit.retention_carry_forward import CARRY_FORWARD
 from services.audit.settings import AuditSettings
 from services.audit.stream_relay import StreamRelay
-from services.audit.stream_replay_requests import read
 from shared.bus.jetstream import Streams
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired

@@ -8,7 +8,7 @@ from sys import intern
 from typing import NamedTuple
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy
-from services.metrics_ingest.agent_reports.extra_metrics import (
+from services.metrics_ingest.agent_reports.app_zone_gpu_windows import (
     NOTHING,
     ExtraMetrics,
     ExtraMetricsWindow,

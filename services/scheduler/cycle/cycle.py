@@ -24,11 +24,11 @@ from services.scheduler.cycle.plan import CyclePlan, PlacedPod, PlanInProgress, 
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.cycle.predicted_evaluation import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.cycle_extension_points import Preparation
-from services.scheduler.framework.nomination import CyclePreemptions, Nomination, least_first
+from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByNodes
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
+from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.queue.active_queue import FRESH

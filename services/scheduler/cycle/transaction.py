@@ -20,10 +20,11 @@ from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.row_changes import RowChange, RowChanges
-from services.scheduler.framework.cycle_extension_points import PluginCycleState, Preparation
+from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.post_filter import Mark
 from services.scheduler.framework.profile import Profile
+from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord

@@ -8,35 +8,16 @@ Steps are undone strictly in reverse order. Each has an exact inverse, in intege
 results are the same bit for bit.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
+from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
-from shared.events import Event
-
-
-class Preparation(ABC):
-    """Writes that a pod needs before it can be bound to a node; it is tried again when they are done.
-
-    Attributes:
-        plugin: name of the plugin that requests them.
-        node: name of the node.
-        reason: code of the reason for which the pod waits.
-    """
-
-    plugin: str
-    node: str
-    reason: str
-
-    @abstractmethod
-    def events(self) -> Iterable[Event]:
-        """Events of the cycle that request the writes."""
 
 
 class PluginCycleState:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
-from services.scheduler.framework.nomination import CyclePreemptions, Nomination
+from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByQuota
 from services.scheduler.framework.reasons import text
 from services.scheduler.state.pod_class import PodClass

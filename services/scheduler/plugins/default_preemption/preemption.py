@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
-from services.scheduler.framework.nomination import Nomination, victim_of
+from services.scheduler.framework.cycle_preemptions import Nomination, victim_of
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByNodes
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.select import standings
