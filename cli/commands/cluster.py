@@ -11,7 +11,7 @@ from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
-from shared.kube.short_lists import CONFIRM, SHORT_LISTS, GatewayLists, ShortList
+from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList
 
 
 @click.group()
@@ -49,23 +49,31 @@ def confirm(*, yes: bool, folder: Path) -> None:
     found = asyncio.run(request_lists(nats, SHORT_LISTS))
     for short in found.short:
         click.echo(_describe(short), err=True)
-    if not any(short.repeated for short in found.short):
+    seen = Confirmation({short.resource: short.lists for short in found.short if short.repeated})
+    if not seen.lists:
         raise KoordError(
             "the list is being repeated: try again in some seconds" if found.short else "no list waits for this"
         )
     if not yes:
         click.confirm("Are these objects gone from the cluster?", abort=True, err=True)
-    for short in asyncio.run(request_lists(nats, CONFIRM)).short:
-        click.echo(f"confirmed: {len(short.missing)} of {short.known} {short.resource} are gone")
+    confirmed = asyncio.run(request_lists(nats, CONFIRM, msgspec.json.encode(seen))).short
+    for short in confirmed:
+        click.echo(f"confirmed: {short.missing} of {short.known} {short.resource} are gone")
+    if changed := sorted(seen.lists.keys() - {short.resource for short in confirmed}):
+        raise KoordError(
+            f"the list of {', '.join(changed)} changed meanwhile: nothing of it was confirmed; see `koord cluster status`"
+        )
 
 
-async def request_lists(nats: str, subject: str) -> GatewayLists:
+async def request_lists(nats: str, subject: str, payload: bytes = b"") -> GatewayLists:
     """Sends a request to the gateway that leads.
 
     Raises:
         KoordError: none responds.
     """
-    return msgspec.json.decode(await request_leading_gateway(nats, "koord cluster", subject), type=GatewayLists)
+    return msgspec.json.decode(
+        await request_leading_gateway(nats, "koord cluster", subject, payload), type=GatewayLists
+    )
 
 
 def _describe(short: ShortList) -> str:

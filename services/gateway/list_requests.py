@@ -1,5 +1,6 @@
 """Responses of the leading gateway to `koord cluster` and `koord doctor`: short lists, outages, and confirmations."""
 
+import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -8,7 +9,9 @@ from services.gateway.watch.observation_buffer import ObservationBuffer
 from shared.bus import Bus
 from shared.events import Draft
 from shared.events.cluster import ShortListConfirmed
-from shared.kube.short_lists import CONFIRM, SHORT_LISTS, GatewayLists, ShortList, Unread
+from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList, Unread
+
+log = logging.getLogger(__name__)
 
 _ENCODE = msgspec.json.Encoder().encode
 
@@ -27,12 +30,18 @@ class ListRequests:
         await bus.respond(CONFIRM, self._confirm)
 
     async def _describe(self, _request: bytes) -> bytes:
-        return self._response(list(self._observations.short_lists.held.values()))
+        return self._response(self._observations.short_lists.show())
 
-    async def _confirm(self, _request: bytes) -> bytes:
-        confirmed = self._observations.short_lists.confirm()
+    async def _confirm(self, request: bytes) -> bytes:
+        try:
+            requested = msgspec.json.decode(request, type=Confirmation).lists
+        except msgspec.DecodeError as error:
+            log.warning("a confirmation cannot be read", extra={"error": str(error)})
+            requested = {}
+        confirm = self._observations.short_lists.confirm
+        confirmed = [found for item in requested.items() if (found := confirm(*item)) is not None]
         for found in confirmed:
-            event = ShortListConfirmed(resource=found.resource, known=found.known, missing=len(found.missing))
+            event = ShortListConfirmed(resource=found.resource, known=found.known, missing=found.missing)
             self._append(Draft(event))
         return self._response(confirmed)
 

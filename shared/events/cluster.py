@@ -142,7 +142,7 @@ class ShortListConfirmed(Event, frozen=True, tag="koord.cluster.ShortListConfirm
     """An operator confirmed a short list (`koord cluster confirm`): the missing objects are recorded as deleted.
 
     Attributes:
-        known, missing: as in ShortListFound, at the newest list.
+        known, missing: as in ShortListFound, of the list that the operator saw.
     """
 
     KEY: ClassVar[str] = "resource"

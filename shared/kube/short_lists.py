@@ -6,7 +6,8 @@ SHORT_LISTS = "koord.request.gateway.short-lists"
 """The payload of a request is ignored; the response is the JSON of `GatewayLists`."""
 
 CONFIRM = "koord.request.gateway.confirm"
-"""Confirms all short lists that were repeated; the response is the JSON of `GatewayLists`, with those confirmed."""
+"""Confirms lists that were shown; the payload is the JSON of `Confirmation`, the response that of `GatewayLists`, with
+those that were confirmed."""
 
 NAMED = 5
 
@@ -16,13 +17,15 @@ class ShortList(msgspec.Struct, frozen=True):
 
     Attributes:
         known: number of objects in the log.
-        missing: keys of those that the list lacks.
+        missing: how many of them the list lacks.
+        names: keys of some of those; a response with all of them could be too large for the bus.
         lists: how many consecutive lists were short.
     """
 
     resource: str
     known: int
-    missing: tuple[str, ...]
+    missing: int
+    names: tuple[str, ...]
     lists: int
 
     @property
@@ -32,11 +35,22 @@ class ShortList(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Describes the list, with the names of some objects."""
-        more = f" and {len(self.missing) - NAMED} more" if len(self.missing) > NAMED else ""
+        more = f" and {self.missing - len(self.names)} more" if self.missing > len(self.names) else ""
         return (
-            f"the list of {self.resource} lacks {len(self.missing)} of {self.known} that the log has: "
-            f"{', '.join(self.missing[:NAMED])}{more}"
+            f"the list of {self.resource} lacks {self.missing} of {self.known} that the log has: "
+            f"{', '.join(self.names)}{more}"
         )
+
+
+class Confirmation(msgspec.Struct, frozen=True):
+    """Lists whose missing objects an operator confirms to be gone.
+
+    Attributes:
+        lists: resource -> `ShortList.lists` of the list that the operator saw. What a later list lacks in addition is
+            not confirmed.
+    """
+
+    lists: dict[str, int]
 
 
 class Unread(msgspec.Struct, frozen=True):

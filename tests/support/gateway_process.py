@@ -34,9 +34,9 @@ class System:
         self._writers = writers
         self._bus = bus
 
-    async def request(self, subject: str) -> bytes:
+    async def request(self, subject: str, payload: bytes = b"") -> bytes:
         """Sends a request to the gateway."""
-        return await self._bus.request(subject, b"", deadline_s=60)
+        return await self._bus.request(subject, payload, deadline_s=60)
 
     async def decide(self, *intents: Event, context: str = "scheduling") -> list[RecordedEvent]:
         """Appends intents to a context."""

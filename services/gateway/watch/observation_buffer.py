@@ -19,7 +19,6 @@ from services.gateway.watch.outages import Outages
 from services.gateway.watch.short_lists import ListResult, ShortLists
 from shared.events import Draft
 from shared.events.cluster import ShortListFound, WatchResumed
-from shared.kube.short_lists import NAMED
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +109,9 @@ class ObservationBuffer:
             if before:
                 log.warning("a list is believed again", extra={"resource": resource, "missing": len(missing)})
             return True
-        found = self.short_lists.held[resource]
+        found = self.short_lists.held[resource].describe()
         if before is None:
-            event = ShortListFound(
-                resource=resource, known=found.known, missing=len(missing), names=found.missing[:NAMED]
-            )
+            event = ShortListFound(resource=resource, known=found.known, missing=found.missing, names=found.names)
             self._own_events.append(Draft(event))
             self._wake()
         log.error("a list is not believed and effects stop; `koord cluster confirm`", extra={"found": str(found)})

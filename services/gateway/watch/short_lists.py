@@ -10,7 +10,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from services.gateway.kube_api.resources import ESSENTIAL
-from shared.kube.short_lists import ShortList
+from shared.kube.short_lists import NAMED, ShortList
+
+SHOWN = 8
+"""So many of the newest lists that were shown may still be confirmed: an operator may read one while others arrive."""
 
 
 class ListResult(Enum):
@@ -32,6 +35,25 @@ class ShortListLimits(NamedTuple):
         return missing >= self.least and missing * 100 > known * self.percent
 
 
+class HeldList(NamedTuple):
+    """A list that is not believed.
+
+    Attributes:
+        known: number of objects in the log.
+        missing: keys of those that the list lacks, sorted.
+        lists: how many consecutive lists were short.
+    """
+
+    resource: str
+    known: int
+    missing: tuple[str, ...]
+    lists: int
+
+    def describe(self) -> ShortList:
+        """Returns what operators see of it."""
+        return ShortList(self.resource, self.known, len(self.missing), self.missing[:NAMED], self.lists)
+
+
 class ShortLists:
     """Short lists by resource.
 
@@ -40,8 +62,9 @@ class ShortLists:
     """
 
     def __init__(self, limits: ShortListLimits) -> None:
-        self.held: dict[str, ShortList] = {}
+        self.held: dict[str, HeldList] = {}
         self._limits = limits
+        self._shown: dict[str, dict[int, HeldList]] = {}
         self._confirmed: dict[str, frozenset[str]] = {}
 
     def believes(self, resource: str, known: int, missing: Collection[str]) -> bool:
@@ -57,14 +80,29 @@ class ShortLists:
         more = [key for key in missing if key not in confirmed]
         if resource not in ESSENTIAL or not self._limits.exceeded(known - len(missing) + len(more), len(more)):
             self.held.pop(resource, None)
+            self._shown.pop(resource, None)
             return True
         before = self.held.get(resource)
         lists = before.lists + 1 if before else 1
-        self.held[resource] = ShortList(resource, known=known, missing=tuple(sorted(missing)), lists=lists)
+        self.held[resource] = HeldList(resource, known, tuple(sorted(missing)), lists)
         return False
 
-    def confirm(self) -> list[ShortList]:
-        """Confirms each held list that was repeated and is still short; the next list of the resource is believed."""
-        confirmed = [found for found in self.held.values() if found.repeated]
-        self._confirmed |= {found.resource: frozenset(found.missing) for found in confirmed}
-        return confirmed
+    def show(self) -> list[ShortList]:
+        """Returns the held lists for operators, who may confirm what they have seen."""
+        for resource, held in self.held.items():
+            shown = self._shown.setdefault(resource, {})
+            shown[held.lists] = held
+            for lists in sorted(shown)[:-SHOWN]:
+                del shown[lists]
+        return [held.describe() for held in self.held.values()]
+
+    def confirm(self, resource: str, lists: int) -> ShortList | None:
+        """Confirms the objects that a repeated list lacked; None if it was not shown, or the resource is not held.
+
+        The next list is believed if it lacks few others.
+        """
+        shown = self._shown.get(resource, {}).get(lists)
+        if shown is None or not shown.describe().repeated:
+            return None
+        self._confirmed[resource] = frozenset(shown.missing)
+        return shown.describe()

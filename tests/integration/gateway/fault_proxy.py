@@ -117,7 +117,9 @@ class FaultProxy:
                 if request.method == method and part in request.path_qs:
                     return web.Response(status=answer.status, body=(await answer.read()).replace(text, by))
             if kind == "empty":
-                return web.json_response(await answer.json() | {"items": [], "metadata": {"resourceVersion": "1"}})
+                found = await answer.json()
+                version = found["metadata"]["resourceVersion"]
+                return web.json_response(found | {"items": [], "metadata": {"resourceVersion": version}})
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
             await response.prepare(request)
             self._open[id(request)] = request

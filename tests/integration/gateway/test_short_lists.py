@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.gateway.kube_api.resources import PODS
-from shared.kube.short_lists import CONFIRM, SHORT_LISTS, GatewayLists
+from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.effect_harness import placed
@@ -78,8 +78,12 @@ async def test_a_confirmed_list_deletes_and_what_exists_after_all_is_recorded_ag
     async with running(kubeconfig, database, tmp_path, SETTINGS) as system:
         await observed(system, namespace, PODS_MADE)
         empty = await empty_list(proxy, system)
-        confirmed = msgspec.json.decode(await system.request(CONFIRM), type=GatewayLists)
-        assert [short.resource for short in confirmed.short] == [PODS.name]
+        assert msgspec.json.decode(await system.request(CONFIRM, b"no JSON"), type=GatewayLists).short == ()
+        (shown,) = (await lists(system)).short
+        assert (shown.resource, shown.missing) == (PODS.name, PODS_MADE)
+        seen = msgspec.json.encode(Confirmation({shown.resource: shown.lists}))
+        confirmed = msgspec.json.decode(await system.request(CONFIRM, seen), type=GatewayLists)
+        assert confirmed.short == (shown,)
 
         async def deleted() -> bool:
             return len(await keys(system, namespace, "PodDeleted")) == PODS_MADE

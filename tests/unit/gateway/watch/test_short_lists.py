@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.gateway.watch.short_lists import ShortListLimits, ShortLists
+from services.gateway.watch.short_lists import SHOWN, ShortListLimits, ShortLists
 
 LIMITS = ShortListLimits(percent=20, least=5)
 
@@ -39,7 +39,8 @@ def test_only_lists_of_nodes_and_pods_are_held() -> None:
 def test_a_list_that_is_complete_again_ends_the_hold() -> None:
     lists = ShortLists(LIMITS)
     assert not lists.believes("pods", 100, keys(50))
-    assert lists.confirm() == [], "it has not been repeated"
+    assert [found.lists for found in lists.show()] == [1]
+    assert lists.confirm("pods", 1) is None, "it has not been repeated"
     assert lists.believes("pods", 100, keys(3))
     assert not lists.held
 
@@ -48,9 +49,12 @@ def test_a_confirmed_list_is_believed_once_also_if_a_few_more_objects_are_gone()
     lists = ShortLists(LIMITS)
     for _ in range(2):
         assert not lists.believes("pods", 100, keys(50))
-    (confirmed,) = lists.confirm()
-    assert (confirmed.known, len(confirmed.missing), confirmed.lists) == (100, 50, 2)
-    assert "lacks 50 of 100" in str(confirmed)
+    assert lists.confirm("pods", 2) is None, "nobody has seen it"
+    (shown,) = lists.show()
+    assert lists.confirm("pods", 2) == shown
+    assert (shown.known, shown.missing, len(shown.names), shown.lists) == (100, 50, 5, 2)
+    assert "lacks 50 of 100" in str(shown)
+    assert "and 45 more" in str(shown)
     assert lists.believes("pods", 100, keys(53))
     assert not lists.held
     assert not lists.believes("pods", 100, keys(50)), "the next short list needs its own confirmation"
@@ -60,5 +64,20 @@ def test_a_list_that_lacks_many_more_than_was_confirmed_is_held_again() -> None:
     lists = ShortLists(LIMITS)
     for _ in range(2):
         assert not lists.believes("pods", 100, keys(50))
-    lists.confirm()
+    lists.show()
     assert not lists.believes("pods", 100, keys(90))
+    lists.show()
+    assert lists.confirm("pods", 2), "what was shown is confirmed, not what is missing now"
+    assert not lists.believes("pods", 100, keys(90))
+    assert lists.held["pods"].lists == 4
+
+
+def test_only_the_newest_lists_that_were_shown_may_be_confirmed() -> None:
+    lists = ShortLists(LIMITS)
+    for _ in range(SHOWN + 2):
+        lists.believes("pods", 100, keys(50))
+        lists.show()
+    assert lists.confirm("pods", 2) is None
+    assert lists.confirm("pods", 3)
+    assert lists.believes("pods", 100, [])
+    assert lists.confirm("pods", 4) is None, "the list is believed again"
