@@ -13,7 +13,7 @@ from services.gateway.kube_api import api_errors, client
 from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Busy, Rejected
 from services.gateway.watch import watcher
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.gateway.watch.short_lists import ListResult
+from services.gateway.watch.short_lists import ListResult, ShortLists
 from services.quota_ledger.decide.charge import _Charges
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.state.pod_record import PodRecord
@@ -104,6 +104,11 @@ def _lists_do_not_show_deletions() -> AbstractContextManager[Any]:
     return patch.object(ObservationBuffer, "listed", listed)
 
 
+def _short_lists_are_believed() -> AbstractContextManager[Any]:
+    """Fault 13."""
+    return patch.object(ShortLists, "believes", lambda *_: True)
+
+
 def _snapshots_lose_open_intents() -> AbstractContextManager[Any]:
     restore = IntentIndex.restore
 
@@ -175,6 +180,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         _ambiguous_answers_are_refusals,
         _bindings_are_claimed_before_they_are_made,
         _lists_do_not_show_deletions,
+        _short_lists_are_believed,
         _snapshots_lose_open_intents,
         _cpus_are_given_twice,
         _copies_are_made_of_what_the_partition_held,

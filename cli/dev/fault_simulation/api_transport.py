@@ -17,6 +17,7 @@ from cli.dev.fault_simulation.virtual_loop import Process
 from services.gateway.kube_api.client import APPLY, STRATEGIC
 from services.gateway.kube_api.connections import Connections
 from services.gateway.kube_api.http_pool import NeverSent
+from services.gateway.kube_api.resources import ESSENTIAL
 
 BEFORE = ("409", "429", "500", "503", "refused")
 """Faults of a request that is not executed."""
@@ -31,7 +32,8 @@ class ApiFault(NamedTuple):
     """Fault of some requests while a plan's step is in force.
 
     Attributes:
-        kind: one of BEFORE or AFTER; `504-on-reads`, as 504 is for writes; `short` for lists that lack half.
+        kind: one of BEFORE or AFTER; `504-on-reads`, as 504 is for writes; `short` for lists of nodes and pods
+            that lack half; those of other resources are believed, so a world without what they lack is as it should be.
     """
 
     kind: str
@@ -126,7 +128,7 @@ class ApiTransport:
                 raise Refused(410, "Expired", "the continue token is too old")
         else:
             left = self.server.snapshot(target.resource)
-            if self.drawn(("short",), writes=False):
+            if target.resource in ESSENTIAL and self.drawn(("short",), writes=False):
                 left = left[: len(left) // 2]
         version, page, left = self.server.version, left[:limit], left[limit:]
         more = ""

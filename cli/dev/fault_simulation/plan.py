@@ -125,6 +125,7 @@ def _fault(draw: random.Random) -> Step:
         Step(at_s, "messages", what=draw.choice(("lost", "doubled", "delayed")), for_s=for_s, rate=rate),
         Step(at_s, "api", what=draw.choice(("409", "429", "500", "503", "504-on-reads")), for_s=for_s, rate=rate),
         Step(at_s, "api", what=draw.choice(("504", "cut", "hang")), for_s=for_s, rate=rate),
+        Step(at_s, "api", what="short", for_s=for_s, rate=rate),
         Step(at_s, "cut-api", for_s=for_s),
         Step(at_s, "lag-watches", for_s=for_s, rate=round(draw.random() * 2, 3)),
         Step(at_s, "expire-watches"),

@@ -18,6 +18,7 @@ from cli.dev.fault_simulation.memory_api import ApiServer
 from cli.dev.fault_simulation.memory_bus import Broker
 from cli.dev.fault_simulation.memory_log import MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
+from cli.dev.fault_simulation.operator import Operator
 from cli.dev.fault_simulation.plan import ENDS_S, Plan
 from cli.dev.fault_simulation.replica import ONE_SHOT_MAX_AGE_S, SERVICES, Outside, Replica
 from cli.dev.fault_simulation.substitutions import substituted
@@ -124,10 +125,19 @@ class World:
             self.later(self._random.random() * 0.2, replica.start)
         for name in self.api.objects["nodes"]:
             self.start_agent(name)
+        operator = Operator(self.broker, self.api.objects, self._known_and_live)
+        self.loop.spawn(operator.process, operator.run())
         for step in plan:
             if step.do == "create-pod":
                 self.kinds[step.target] = step.what
             self.later(step.at_s, partial(faults.carry_out, self, step))
+
+    def _known_and_live(self, resource: str) -> int:
+        """Returns the number of objects that the gateway's State and the API server have under the same key."""
+        leader = self.leader("gateway")
+        if leader is None or leader.runtime is None:
+            return -1
+        return len(leader.runtime.state.known.get(resource, {}).keys() & self.api.objects[resource].keys())
 
     def _restart_s(self) -> float:
         return 0.3 + self._random.random()

@@ -1,0 +1,50 @@
+"""The operator: confirms lists that the gateway does not believe, once all objects that they lack are gone."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from cli.dev.fault_simulation.memory_bus import Broker, MemoryBus
+from cli.dev.fault_simulation.virtual_loop import Process
+from shared.bus import NoResponse
+from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList
+
+LOOKS_INTERVAL_S = 1.5
+DEADLINE_S = 1.0
+
+
+class Operator:
+    """An operator who looks at the cluster before confirming anything."""
+
+    def __init__(
+        self, broker: Broker, objects: Mapping[str, Mapping[str, object]], known_and_live: Callable[[str], int]
+    ) -> None:
+        """Prepares the operator.
+
+        Args:
+            objects: resource -> key -> object, on the API server.
+            known_and_live: returns the number of objects of a resource that both the log and the server have.
+        """
+        self.process = Process("operator")
+        self._bus = MemoryBus(broker, self.process)
+        self._objects = objects
+        self._known_and_live = known_and_live
+
+    async def run(self) -> None:
+        """Looks at the lists until the world ends."""
+        while True:
+            await asyncio.sleep(LOOKS_INTERVAL_S)
+            try:
+                data = await self._bus.request(SHORT_LISTS, b"", deadline_s=DEADLINE_S)
+                found = msgspec.json.decode(data, type=GatewayLists)
+                seen = {short.resource: short.lists for short in found.short if short.repeated and self._gone(short)}
+                if seen:
+                    await self._bus.request(CONFIRM, msgspec.json.encode(Confirmation(seen)), deadline_s=DEADLINE_S)
+            except NoResponse:
+                continue
+
+    def _gone(self, short: ShortList) -> bool:
+        """Reports whether the server has none of the missing objects."""
+        named = self._objects[short.resource].keys() & set(short.names)
+        return not named and short.known - short.missing == self._known_and_live(short.resource)
