@@ -88,8 +88,9 @@ def node(*, name: str, directory: Path | None, folder: Path) -> None:
     system that `koord up` runs in --dir lets it in at once; a NATS of your own when it reloads its configuration.
     """
     from cli.credentials.credentials_folder import add_node, env_file
+    from cli.supervisor.system_folder import find_system
 
-    where = directory or folder / "credentials"
+    where = directory or find_system(folder) / "credentials"
     book = books.read(where)
     token = add_node(book, name)
     if directory is None:

@@ -20,6 +20,7 @@ from cli.doctor.check_services import NEEDED
 from cli.doctor.finding import Finding
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
 from cli.service_list import contexts as required_contexts
+from cli.supervisor.system_folder import systems_in
 from cli.supervisor.system_servers import Endpoints
 from services.audit.manifest import stream_of
 from shared.bus import NoResponse, NotPermitted
@@ -27,7 +28,7 @@ from shared.bus.login import BadLogin
 from shared.bus.server_check import BusRefused, BusUnreachable
 from shared.bus.server_check import look as look_at_bus
 from shared.errors import KoordError
-from shared.events.cluster import IntentRefused, MissingPermission
+from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
 from shared.events.log import WriterStarted
 from shared.kube.eviction_control import EvictionCommand
 from shared.kube.instants import SECOND
@@ -134,6 +135,8 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             found += check_services.about_followers(await lag.behind(database))
         async with _check("configuration", found):
             found += check_cluster.about_configuration(await status_of(database))
+        async with _check("cluster", found):
+            found += check_cluster.about_identity(await newest(database, "cluster", [ClusterIdentified]))
         async with _check("rbac", found):
             found += await _permissions(database, endpoints.nats if received else "")
         async with _check("credentials", found):
@@ -186,8 +189,8 @@ async def _gateway_permissions(nats: str) -> Permissions:
 
 
 def _disk(folder: Path) -> list[Finding]:
-    """Room on the disk of a system that runs here; of another machine's disk nothing is known."""
-    if not (folder / "postgres").is_dir():
+    """Room on the disk of the systems that run here; of another machine's disk nothing is known."""
+    if not any((system / "postgres").is_dir() for system in systems_in(folder)):
         return []
     usage = shutil.disk_usage(folder)
     return [check_services.about_disk(usage.free, usage.total, str(folder))]

@@ -7,7 +7,8 @@ from cli.commands.active_config import ConfigStatus
 from cli.doctor.check_postgres import clock_finding
 from cli.doctor.finding import Finding
 from cli.terminal.durations import age
-from shared.events.cluster import IntentRefused, MissingPermission
+from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
+from shared.kube.cluster_identity import describe_cluster
 from shared.kube.eviction_control import EvictionStatus
 from shared.kube.rbac_permissions import Permissions, Rule
 from shared.kube.short_lists import GatewayLists
@@ -44,6 +45,16 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
     direction = "ahead of" if found.ahead_s > 0 else "behind"
     what = f"the API server's clock is {abs(found.ahead_s):.1f} s {direction} the gateway's"
     yield clock_finding(max(abs(found.ahead_s) - 0.5, 0.0), what)
+
+
+def about_identity(found: Sequence[Found]) -> Iterator[Finding]:
+    """Names the cluster that the log describes."""
+    for one in found:
+        assert isinstance(one.record.event, ClusterIdentified)
+        yield Finding("note", "cluster", f"the log describes {describe_cluster(one.record.event.cluster)}")
+    if not found:
+        what = "the log does not record yet which cluster it describes"
+        yield Finding("note", "cluster", what, "start the gateway, or the simulator: it records its cluster first")
 
 
 def about_lists(found: GatewayLists) -> Iterator[Finding]:

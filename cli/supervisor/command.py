@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cli.service_list import AGENTS, SERVICES, SHARDED, metrics_shards
 from cli.supervisor.audit_key import with_audit
+from cli.supervisor.cluster_folder import folder_of
 from cli.supervisor.login_environment import node_of
 from cli.supervisor.signals import Interrupts
 from cli.supervisor.status_view import View
@@ -35,7 +36,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
     type=click.Path(path_type=Path),
     default=DEFAULT,
     show_default=True,
-    help="Where data and logs lie.",
+    help="Where data and logs lie, in a folder for each cluster.",
 )
 @click.option(
     "--service",
@@ -70,12 +71,15 @@ def up(
 
     With --shadow it runs beside the scheduler of a cluster and a read-only account is enough; `koord shadow report`
     says what came of it.
+
+    Each cluster has a folder of its own below --dir, named after it; that of the simulated one is `simulated`.
     """
     if shadow and not kubeconfig:
         raise click.UsageError("--shadow needs --kubeconfig: it runs beside the scheduler of a cluster")
     specs = shadowed(specs_for(kubeconfig, chosen), shadow=shadow, scheduler=shadow_scheduler)
-    with taken(folder):
-        asyncio.run(_up(specs, folder.absolute(), log_level))
+    system = asyncio.run(folder_of(folder, kubeconfig))
+    with taken(system):
+        asyncio.run(_up(specs, system.absolute(), log_level))
 
 
 def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spec]:

@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,25 @@ from cli.supervisor.system_servers import Endpoints
 from shared.errors import KoordError
 
 DEFAULT = Path(".koord")
+_LOCK = "lock"
+_ENDPOINTS = "endpoints.json"
+
+
+def holds_system(folder: Path) -> bool:
+    """Returns whether a system has its data in the folder itself, not in one below it."""
+    return (folder / _LOCK).exists() or (folder / "postgres").is_dir()
+
+
+def systems_in(folder: Path) -> list[Path]:
+    """Returns the folders of systems: the folder itself, and those directly below it."""
+    return [path for path in (folder, *sorted(folder.glob("*"))) if holds_system(path)]
+
+
+class SeveralSystems(KoordError):
+    """A folder has systems of several clusters, and none was chosen."""
+
+    def __init__(self, folder: Path, found: Iterable[Path]) -> None:
+        super().__init__(f"{folder} has several systems: choose one with --dir: {', '.join(map(str, found))}")
 
 
 @contextmanager
@@ -23,7 +42,7 @@ def taken(folder: Path) -> Iterator[None]:
         KoordError: another process holds it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a+") as lock:
+    with (folder / _LOCK).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -40,7 +59,7 @@ def taken(folder: Path) -> Iterator[None]:
 @contextmanager
 def announced(folder: Path, endpoints: Endpoints) -> Iterator[None]:
     """Writes the addresses of the servers into the folder, for as long as they run."""
-    file = folder / "endpoints.json"
+    file = folder / _ENDPOINTS
     write_private(file, msgspec.json.encode(endpoints).decode())
     try:
         yield
@@ -49,19 +68,19 @@ def announced(folder: Path, endpoints: Endpoints) -> Iterator[None]:
 
 
 def find_endpoints(folder: Path) -> Endpoints:
-    """Where the servers are: KOORD_POSTGRES and KOORD_NATS, else those of the system that runs in `folder`.
+    """Where the servers are: KOORD_POSTGRES and KOORD_NATS, else those of the system that runs in `folder` or below it.
 
     Raises:
-        KoordError: neither is there.
+        KoordError: neither is there, or several systems run.
     """
     postgres, nats = os.environ.get("KOORD_POSTGRES", ""), os.environ.get("KOORD_NATS", "")
     services = dict(part.partition("=")[::2] for part in os.environ.get("KOORD_STATUSZ", "").split(",") if "=" in part)
     if postgres and nats:
         return Endpoints(postgres, nats, services=services)
-    file = folder / "endpoints.json"
-    found = msgspec.json.decode(file.read_bytes(), type=Endpoints) if file.exists() else None
-    if found and not Path(f"/proc/{found.pid}").exists():
-        found = None  # its process was killed and could not take the file away
+    running = _running_in(folder)
+    if len(running) > 1:
+        raise SeveralSystems(folder, running)
+    found = next(iter(running.values()), None)
     if not found and not postgres:
         raise KoordError(
             f"no system runs in {folder}; start one with `koord up`, or name its database in KOORD_POSTGRES"
@@ -74,6 +93,28 @@ def find_endpoints(folder: Path) -> Endpoints:
         services=services,
         credentials=found.credentials if found else "",
     )
+
+
+def find_system(folder: Path) -> Path:
+    """Returns the folder of the system that runs in `folder` or directly below it, else of the only one there.
+
+    Raises:
+        KoordError: there is none, or several.
+    """
+    found = list(_running_in(folder)) or systems_in(folder)
+    if len(found) > 1:
+        raise SeveralSystems(folder, found)
+    if not found:
+        raise KoordError(f"no system has its data in {folder}; start one with `koord up`")
+    return found[0]
+
+
+def _running_in(folder: Path) -> dict[Path, Endpoints]:
+    """Returns the systems that run in the folder or directly below it."""
+    files = [path / _ENDPOINTS for path in (folder, *sorted(folder.glob("*"))) if (path / _ENDPOINTS).exists()]
+    found = {file.parent: msgspec.json.decode(file.read_bytes(), type=Endpoints) for file in files}
+    # A process that was killed could not remove the file.
+    return {path: endpoints for path, endpoints in found.items() if Path(f"/proc/{endpoints.pid}").exists()}
 
 
 def find_owner(folder: Path) -> str:

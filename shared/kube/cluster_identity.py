@@ -14,7 +14,7 @@ class WrongCluster(KoordError):
 
     def __init__(self, recorded: str, found: str, where: str) -> None:
         super().__init__(
-            f"this log describes {_named(recorded)}, but {where} is {_named(found)}: nothing was recorded or written. "
+            f"this log describes {describe_cluster(recorded)}, but {where} is {describe_cluster(found)}: nothing was recorded or written. "
             "Connect to the cluster of the log (KOORD_GATEWAY_KUBECONFIG, or the pod's service account), or give this "
             "one a log of its own: another database in KOORD_POSTGRES, or another folder in `koord up --dir`"
         )
@@ -38,7 +38,8 @@ def first_fact(recorded: str, found: str, where: str) -> ClusterIdentified | Non
     return None
 
 
-def _named(cluster: str) -> str:
+def describe_cluster(cluster: str) -> str:
+    """Names a cluster, for people."""
     if cluster.startswith(SIMULATED):
         return f"the simulated cluster {cluster.removeprefix(SIMULATED)}"
     return f"cluster {cluster} (UID of its namespace kube-system)"

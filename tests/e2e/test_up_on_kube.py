@@ -5,9 +5,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.local_control_plane import Cluster
+from cli.processes.free_ports import free_port
+from cli.supervisor.cluster_folder import UnknownCluster, folder_of
+from shared.errors import KoordError
 from tests.cluster.fixtures import MakeNodes
+from tests.support.prepared_folders import copy_installation
 from tests.support.terminal import CTRL_C, Terminal
+from tests.support.waiting import wait_until
+
+SIMULATED = {"KOORD_SIMULATOR_NODES": "3"}
 
 POD = {
     "apiVersion": "v1",
@@ -20,11 +30,28 @@ POD = {
 }
 
 
+def koord(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, check=False)
+
+
+def events_of(folder: list[str]) -> str:
+    return koord("events", *folder, "-o", "json").stdout
+
+
+def uid_of(cluster: Cluster) -> str:
+    return str(cluster.api.call("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"])
+
+
 def test_a_pod_is_bound_and_explained(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:
     kube_nodes("node-a")
     folder = ["--dir", str(tmp_path / "up")]
+    with Terminal(["up", *folder, "--service", "simulator"], SIMULATED) as terminal:  # the README's order
+        terminal.wait_for(r"simulator +leading", 60)
+        wait_until(lambda: "NodeObserved" in events_of(folder), "simulated nodes")
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
     with Terminal(["up", "--kubeconfig", str(kube_cluster.kubeconfig()), *folder]) as terminal:
         terminal.wait_for(r"gateway +leading", 60)
         terminal.wait_for(r"scheduler +leading", 60)
@@ -41,5 +68,39 @@ def test_a_pod_is_bound_and_explained(
         reported = subprocess.run(why, capture_output=True, text=True, check=True).stdout
         assert f"-> {bound['node']}" in reported
         assert "nodes passed every filter" in reported
+        assert "node-0000" not in events_of(folder), "the simulated nodes are in a log of their own"
+        assert f"the log describes cluster {uid_of(kube_cluster)}" in koord("doctor", *folder).stdout
         terminal.press(CTRL_C)
         assert terminal.wait_for_end() == 0
+
+
+def test_a_folder_that_holds_the_log_of_another_cluster_is_refused(kube_cluster: Cluster, tmp_path: Path) -> None:
+    folder = ["--dir", str(copy_installation(tmp_path / "simulated"))]
+    with Terminal(["up", *folder, "--service", "simulator"], SIMULATED) as terminal:
+        terminal.wait_for(r"simulator +leading", 60)
+        wait_until(lambda: "ClusterIdentified" in events_of(folder), "the cluster's event")
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
+    refused = koord("up", *folder, "--kubeconfig", str(kube_cluster.kubeconfig()), "--service", "gateway")
+    assert refused.returncode == 1
+    assert "this log describes the simulated cluster" in refused.stderr
+    assert f"is cluster {uid_of(kube_cluster)}" in refused.stderr
+    assert "koord up --dir" in refused.stderr
+
+
+async def test_a_cluster_that_does_not_respond_has_the_folder_of_its_address(
+    kube_cluster: Cluster, tmp_path: Path
+) -> None:
+    there = kube_cluster.kubeconfig()
+    folder = await folder_of(tmp_path, there)
+    assert folder.name == f"cluster-{uid_of(kube_cluster)[:8]}"
+    away = tmp_path / "away"
+    ca = kube_cluster.ca_file.read_bytes()
+    write_kubeconfig(away, url=f"https://127.0.0.1:{free_port()}", ca=ca, user="ada", credentials="token")
+    with pytest.raises(UnknownCluster, match=r"away cannot be identified: .*koord up"):
+        await folder_of(tmp_path, away)
+    unknown = write_kubeconfig(tmp_path / "unknown", url=kube_cluster.url, ca=ca, user="ada", credentials="token")
+    assert await folder_of(tmp_path, unknown) == folder, "the address was recorded, although this user is refused"
+    away.write_text("no: kubeconfig")
+    with pytest.raises(KoordError, match="away"):
+        await folder_of(tmp_path, away)

@@ -23,7 +23,7 @@ from cli.supervisor.system_servers import Endpoints
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Cause
-from shared.events.cluster import IntentRefused, MissingPermission, NodeObserved
+from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, NodeObserved
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
@@ -201,6 +201,12 @@ async def test_a_context_whose_writer_is_gone_and_one_that_was_never_written(
     assert ("action-ingest-0@host/12 led it last" in gone.what, "koord run action-ingest`" in gone.do) == (True, True)
     never = sorted(one.what.partition(" ")[0] for one in found if "never written" in one.what)
     assert never == ["cluster", "scheduling"]
+
+
+async def test_the_cluster_that_the_log_describes_is_named(installation: Installation) -> None:
+    assert "does not record yet" in the(await installation.examine(), "cluster", "note").what
+    await installation.append("cluster", ClusterIdentified(cluster="simulated/7"))
+    assert the(await installation.examine(), "cluster", "note").what == "the log describes the simulated cluster 7"
 
 
 async def test_a_parked_event_stops_a_service_and_a_follower_is_forgotten_or_late(installation: Installation) -> None:

@@ -1,0 +1,82 @@
+"""The folder of each cluster's system below `koord up --dir`: a log describes one cluster, so each has a log of its own."""
+
+from pathlib import Path
+
+import msgspec
+
+from cli.credentials.secrets_file import write_private
+from cli.supervisor.system_folder import holds_system
+from shared.errors import KoordError
+
+SIMULATED = "simulated"
+
+_RECORD = "cluster.json"
+_UID_CHARACTERS = 8
+_TIMEOUT_S = 10.0
+
+
+class ClusterRecord(msgspec.Struct, frozen=True):
+    """The cluster that a folder belongs to.
+
+    Attributes:
+        cluster: UID of its namespace kube-system.
+        server: address of its API server when it was last reached.
+    """
+
+    cluster: str
+    server: str
+
+
+class UnknownCluster(KoordError):
+    """The cluster of a kubeconfig cannot be identified."""
+
+    def __init__(self, kubeconfig: Path, reason: str) -> None:
+        super().__init__(
+            f"the cluster of {kubeconfig} cannot be identified: {reason}. `koord up` keeps the data of each cluster in a "
+            "folder named after it; see that the API server responds (`kubectl get namespace kube-system`)"
+        )
+
+
+async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
+    """Returns the folder of a cluster's system; `root` itself if it is the folder of a system already.
+
+    The identity is read from the API server. If this does not respond, the folder is the one in which the cluster at
+    that address was recorded earlier; the gateway compares the identity before it does anything.
+
+    Args:
+        kubeconfig: the cluster's; None for the simulated one.
+
+    Raises:
+        UnknownCluster: the API server does not respond, and no folder was recorded for its address.
+        KoordError: the kubeconfig cannot be used.
+    """
+    if holds_system(root):
+        return root
+    if kubeconfig is None:
+        return root / SIMULATED
+    server, uid, reason = await _identify(str(kubeconfig.absolute()))  # noqa: ASYNC240  reads no file
+    if not uid:
+        for folder, record in _recorded(root).items():
+            if record.server == server:
+                return folder
+        raise UnknownCluster(kubeconfig, reason)
+    folder = root / f"cluster-{uid[:_UID_CHARACTERS]}"
+    write_private(folder / _RECORD, msgspec.json.encode(ClusterRecord(uid, server)).decode())
+    return folder
+
+
+async def _identify(kubeconfig: str) -> tuple[str, str, str]:
+    """Returns the API server's address, and the cluster's UID or the reason why it is not known."""
+    from services.gateway.kube_api.api_errors import ApiError
+    from services.gateway.kube_api.client import KubeApi
+
+    async with KubeApi(kubeconfig, timeout_s=_TIMEOUT_S, read_only=True) as api:
+        try:
+            return api.server, await api.cluster_uid(), ""
+        except ApiError as error:
+            return api.server, "", str(error)
+
+
+def _recorded(root: Path) -> dict[Path, ClusterRecord]:
+    files = sorted(root.glob(f"*/{_RECORD}"))
+    return {file.parent: msgspec.json.decode(file.read_bytes(), type=ClusterRecord) for file in files}

@@ -1,0 +1,54 @@
+"""The systems in a folder: which one commands mean."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cli.supervisor.cluster_folder import folder_of
+from cli.supervisor.system_folder import announced, find_endpoints, find_system, systems_in, taken
+from cli.supervisor.system_servers import Endpoints
+from shared.errors import KoordError
+
+
+def endpoints(name: str) -> Endpoints:
+    return Endpoints(f"postgresql://{name}", f"nats://{name}", os.getpid())
+
+
+@pytest.fixture(autouse=True)
+def _no_servers_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KOORD_POSTGRES", "KOORD_NATS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def test_the_simulated_cluster_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    folder = await folder_of(tmp_path, None)
+    assert folder == tmp_path / "simulated"
+    with taken(folder):
+        assert await folder_of(tmp_path, None) == folder
+        assert await folder_of(folder, None) == folder, "the folder of a system is used as it is"
+
+
+def test_the_system_that_runs_is_found_below_the_folder(tmp_path: Path) -> None:
+    first, second = tmp_path / "simulated", tmp_path / "cluster-0a"
+    with pytest.raises(KoordError, match="no system runs"):
+        find_endpoints(tmp_path)
+    with pytest.raises(KoordError, match="no system has its data"):
+        find_system(tmp_path)
+    with taken(first), announced(first, endpoints("first")):
+        assert find_endpoints(tmp_path).postgres == "postgresql://first"
+    with taken(second), announced(second, endpoints("second")):
+        assert find_endpoints(tmp_path).postgres == "postgresql://second"
+        assert find_system(tmp_path) == second
+    assert systems_in(tmp_path) == [second, first]
+
+
+def test_several_systems_need_a_choice(tmp_path: Path) -> None:
+    first, second = tmp_path / "simulated", tmp_path / "cluster-0a"
+    with taken(first), announced(first, endpoints("first")), taken(second), announced(second, endpoints("second")):
+        for find in (find_endpoints, find_system):
+            with pytest.raises(KoordError, match=f"choose one with --dir: {second}, {first}"):
+                find(tmp_path)
+        assert find_endpoints(first).postgres == "postgresql://first"
+    with pytest.raises(KoordError, match="choose one"):
+        find_system(tmp_path)
