@@ -20,6 +20,8 @@ WRITERS = (
     "koord_end_silent_writer(text, interval)",
     "koord_drop_partition(text, text)",
     "koord_expired_partition(text, interval, bigint)",
+    "koord_reserve_space(text)",
+    "koord_release_space(text)",
 )
 """Functions that check whether their caller writes the context they are about."""
 

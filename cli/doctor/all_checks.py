@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import shutil
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -40,7 +40,9 @@ from shared.log.admin.newest_events import newest, writer_of
 from shared.log.admin.session import DatabaseUnreachable, opened
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.log.database import Database, DatabaseDenied
+from shared.log.disk_space import free_share, free_share_at
 from shared.log.reader import LogReader
+from shared.runtime.service import Environment
 
 LISTENED_S = 3.2
 """Beacons come each second; on a busy machine one comes late."""
@@ -62,7 +64,8 @@ async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
         found += about_bus
         if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
             found += await _log(endpoints, received)
-    found += _disk(folder)
+            found += await _disk_by_size(endpoints)
+    found += await _disk(folder)
     return found
 
 
@@ -188,12 +191,30 @@ async def _gateway_permissions(nats: str) -> Permissions:
         await bus.close()
 
 
-def _disk(folder: Path) -> list[Finding]:
-    """Room on the disk of the systems that run here; of another machine's disk nothing is known."""
-    if not any((system / "postgres").is_dir() for system in systems_in(folder)):
+async def _disk(folder: Path) -> list[Finding]:
+    """The free share of the log's disk, also where a full one has ended Postgres: by the folder that the services watch,
+    or that of a system that runs here.
+    """
+    own = str(folder) if any((system / "postgres").is_dir() for system in systems_in(folder)) else ""
+    path = os.environ.get("KOORD_DISK_PATH", "") or own
+    if not path:
         return []
-    usage = shutil.disk_usage(folder)
-    return [check_services.about_disk(usage.free, usage.total, str(folder))]
+    try:
+        return [check_services.about_disk(await free_share_at(path), path)]
+    except OSError as error:
+        return [Finding("warning", "disk", f"KOORD_DISK_PATH is {path}: {error}", "name a folder on the log's disk")]
+
+
+async def _disk_by_size(endpoints: Endpoints) -> list[Finding]:
+    """The free share of a disk of which only the size is known."""
+    size, found = os.environ.get("KOORD_DISK_GB", ""), list[Finding]()
+    if not size or os.environ.get("KOORD_DISK_PATH", ""):
+        return found
+    async with _check("disk", found), opened(endpoints.postgres) as database:
+        free = await free_share(database, "", Environment.load("", {**os.environ, "KOORD_POSTGRES": ""}).disk_gb)
+        if free is not None:
+            found.append(check_services.about_disk(free, f"of {size} GB, without what other programs take"))
+    return found
 
 
 @contextlib.asynccontextmanager

@@ -10,6 +10,7 @@ from shared.log.admin.followers import Parked
 from shared.log.admin.lag import Behind
 from shared.log.admin.newest_events import Found
 from shared.log.admin.server_check import ContextSize
+from shared.log.disk_space import DISK_LOW, DISK_VERY_LOW
 
 NEEDED = frozenset({"cluster", "scheduling"})
 """Without a writer of these no pod is placed; other contexts are written where their service is part of the
@@ -18,8 +19,6 @@ installation.
 
 UNSEEN_S = 45.0
 """A follower registers every 10 s."""
-FULL_WARNING, FULL_ERROR = 0.10, 0.02
-"""Of a disk, free."""
 LAG_S = 45.0
 """Registered positions are up to 10 s old by themselves."""
 
@@ -127,15 +126,15 @@ def about_partitions(sizes: Sequence[ContextSize]) -> Iterator[Finding]:
     )
 
 
-def about_disk(free: int, total: int, where: str) -> Finding:
-    """Checks the free space of the disk that Postgres writes to. Amounts in bytes."""
-    what = f"{free / 2**30:.1f} GiB are free where {where} lies"
-    if free >= FULL_WARNING * total:
+def about_disk(free: float, where: str) -> Finding:
+    """Checks the free share of the disk that Postgres writes to, as the services do."""
+    what = f"{free:.0%} of the log's disk are free ({where})"
+    if free >= DISK_LOW:
         return Finding("ok", "disk", what)
     remedy = (
         "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
     )
-    return Finding("error" if free < FULL_ERROR * total else "warning", "disk", what, remedy)
+    return Finding("error" if free < DISK_VERY_LOW else "warning", "disk", what, remedy)
 
 
 def service_of(actor: str) -> str:

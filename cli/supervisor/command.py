@@ -123,7 +123,9 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
         async with Servers(folder, nodes=sorted(filter(None, nodes))) as servers:
             endpoints = servers.endpoints
             click.echo(_command_hint(endpoints), err=True)
-            supervisor = Supervisor(with_audit(specs, folder), endpoints, folder, log_level=log_level)
+            supervisor = Supervisor(
+                with_audit(specs, folder), endpoints, folder, log_level=log_level, env=servers.disk_settings
+            )
             pages = {name: unit.http for name, unit in supervisor.units.items()}
             with announced(folder, replace(endpoints, services=pages)), View(supervisor.units.values()) as view:
                 await supervisor.start()

@@ -66,6 +66,13 @@ class Servers:
         self._access: Access | None = None
         self._open = AsyncExitStack()
 
+    @property
+    def disk_settings(self) -> dict[str, str]:
+        """Returns the setting by which services watch the disk of a Postgres of our own, unless one is given."""
+        if self._postgres is None or self._environment.get("KOORD_DISK_PATH") or self._environment.get("KOORD_DISK_GB"):
+            return {}
+        return {"KOORD_DISK_PATH": str(self._postgres.directory)}
+
     async def mend(self) -> list[str]:
         """Starts those of our own that have ended again, on their ports and with their data; their names.
 

@@ -58,6 +58,9 @@ full_partitions = Table(
     ),
 )
 
+reserved_space = Table("reserved_space", metadata, Column("filler", LargeBinary, nullable=False), prefixes=["unlogged"])
+"""Space that is given back when the disk is nearly full."""
+
 snapshots = Table(
     "snapshots",
     metadata,

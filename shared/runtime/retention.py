@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from shared.events import Draft
 from shared.log.database import FAILURES
-from shared.log.disk_space import free_share
+from shared.log.disk_space import DISK_LOW, DISK_VERY_LOW, free_share, release_space, reserve_space
 from shared.log.partition_retention import PartitionInUse, drop, expired
 from shared.log.retention_carry_forward import (
     Candidate,
@@ -27,7 +27,6 @@ from shared.log.retention_carry_forward import (
     kept_events,
     opening_copies,
 )
-from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
 from shared.settings import Settings
 
 if TYPE_CHECKING:
@@ -84,20 +83,38 @@ class RetentionSettings(Settings, frozen=True, kw_only=True):
 
 
 async def watch_retention(runtime: "Runtime") -> None:
-    """Applies retention each minute, while this replica is the writer."""
+    """Applies retention each minute, while this replica is the writer; while the disk is nearly full, without a pause."""
     while True:
         try:
             await watch_disk(runtime)
-            await retain(runtime)
+            while await retain(runtime) and is_nearly_full(runtime.disk_free):
+                await watch_disk(runtime)
         except FAILURES as error:  # an append that fails ends the process by itself
             log.warning("cannot apply retention", extra={"error": repr(error)})
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
+def is_nearly_full(disk_free: float | None) -> bool:
+    """Returns whether reports are to be dropped early."""
+    return disk_free is not None and disk_free < DISK_VERY_LOW
+
+
 async def watch_disk(runtime: "Runtime") -> None:
-    """Measures the free share of the log's disk, and warns while it is low."""
-    environment = runtime.environment
-    runtime.disk_free = free = await free_share(runtime.database, environment.disk_path, environment.disk_gb)
+    """Measures the free share of the log's disk, and warns while it is low.
+
+    A writer whose events yield reserves space there while there is enough, and gives it back when the disk is nearly
+    full. Called before the first append too: a disk that is full would refuse that.
+    """
+    environment, context, yields = runtime.environment, runtime.service.writes, runtime.retention.yields
+    try:
+        runtime.disk_free = free = await free_share(runtime.database, environment.disk_path, environment.disk_gb)
+        if yields and is_nearly_full(free):
+            await release_space(runtime.database, context)
+        elif yields and free is not None and free >= DISK_LOW:
+            await reserve_space(runtime.database, context)
+    except FAILURES as error:  # a folder that does not exist, too
+        log.warning("cannot watch the disk of the log", extra={"error": repr(error)})
+        return
     if free is not None and free < DISK_LOW:
         log.warning("the disk of the log is nearly full", extra={"free_percent": round(100 * free)})
 
@@ -108,8 +125,8 @@ async def retain(runtime: "Runtime") -> bool:
     if rule is None:
         return False
     most_bytes = int(kept.gigabytes * GB) or None
-    is_full = kept.yields and runtime.disk_free is not None and runtime.disk_free < DISK_VERY_LOW
-    days = 0.0 if is_full else kept.days  # Postgres keeps the newest hour in any case
+    # Postgres keeps the newest hour in any case.
+    days = 0.0 if kept.yields and is_nearly_full(runtime.disk_free) else kept.days
     partition = await expired(runtime.database, context, timedelta(days=days), most_bytes)
     if partition is None:
         return False

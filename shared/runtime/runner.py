@@ -18,7 +18,7 @@ from shared.log.position import LogRewound, Position
 from shared.log.snapshot import SnapshotFailed
 from shared.runtime import health, json_logging, tracing
 from shared.runtime.rebuild import watch_rebuilds
-from shared.runtime.retention import watch_retention
+from shared.runtime.retention import watch_disk, watch_retention
 from shared.runtime.service import Environment, Responder, Runtime, Service, SubjectResponder, release
 from shared.runtime.task_cancellation import cancel_and_wait
 from shared.settings import Settings
@@ -111,6 +111,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         head = await _acquired(service, runtime)
         follower.take_over()
         await _stand_at(runtime, head)
+        await watch_disk(runtime)
         await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
         kept = await runtime.store.snapshot_names(runtime.state.SCHEMA)
         runtime.base = kept[0] if kept else None

@@ -13,7 +13,7 @@ from shared.log.reader import LogReader
 from shared.log.tables import table_of
 from shared.log.writer import LogWriter
 from shared.runtime.retention import Retention, retain
-from shared.runtime.service import Runtime, Service
+from shared.runtime.service import Environment, Runtime, Service
 
 DAY_NS = 86_400 * 10**9
 
@@ -58,6 +58,7 @@ class Retaining:
     def __init__(self, url: str, service: Service, kept: Retention = Retention(days=30.0)) -> None:  # noqa: B008
         self.service = service.member(0, 1)
         self.retention = kept
+        self.environment = Environment(postgres=url)
         self.database = Database(url)
         self.log = LogReader(self.database)
         self.meanwhile: list[Draft] = []
