@@ -10,7 +10,7 @@ from shared.log.admin.followers import Parked
 from shared.log.admin.lag import Behind
 from shared.log.admin.newest_events import Found
 from shared.log.admin.server_check import ContextSize
-from shared.log.disk_space import DISK_LOW, DISK_VERY_LOW
+from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
 
 NEEDED = frozenset({"cluster", "scheduling"})
 """Without a writer of these no pod is placed; other contexts are written where their service is part of the

@@ -10,9 +10,6 @@ from sqlalchemy import text
 
 from shared.log.database import Database
 
-DISK_LOW, DISK_VERY_LOW = 0.2, 0.1
-"""Free shares of the log's disk: an alarm is raised below the first, and below the second reports are dropped early."""
-
 
 async def free_share(database: Database, path: str, gigabytes: float) -> float | None:
     """Returns the free share of the log's disk, 0 to 1; None when neither a path on it nor its size is known.

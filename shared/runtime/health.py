@@ -11,7 +11,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from shared.log.disk_space import DISK_LOW
+DISK_LOW, DISK_VERY_LOW = 0.2, 0.1
+"""Free shares of the log's disk: an alarm is raised below the first, and below the second reports are dropped early."""
 
 _STARTED = time.monotonic()
 

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from shared.events import Draft
 from shared.log.database import FAILURES
-from shared.log.disk_space import DISK_LOW, DISK_VERY_LOW, free_share, release_space, reserve_space
+from shared.log.disk_space import free_share, release_space, reserve_space
 from shared.log.partition_retention import PartitionInUse, drop, expired
 from shared.log.retention_carry_forward import (
     Candidate,
@@ -27,6 +27,7 @@ from shared.log.retention_carry_forward import (
     kept_events,
     opening_copies,
 )
+from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
 from shared.settings import Settings
 
 if TYPE_CHECKING:

@@ -33,17 +33,20 @@ SILENT_NODES = 40
 
 
 @pytest.fixture
-async def small_disk(tmp_path: Path) -> AsyncIterator[Path]:
-    """A disk of 300 MiB with a Postgres on it."""
+async def on_small_disk(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
+    """A Postgres in a folder of a disk of 300 MiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=300m,mode=755", "tmpfs", str(disk)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("needs the right to mount a small disk")
     tmp_path.chmod(0o755)
+    postgres = EmbeddedPostgres(disk / "postgres", settings={"max_wal_size": "48MB", "min_wal_size": "32MB"})
     try:
-        yield disk
+        await postgres.start()
+        yield postgres
     finally:
+        await postgres.kill()
         for _ in range(50):
             if subprocess.run(["umount", str(disk)], check=False, capture_output=True).returncode == 0:
                 break
@@ -64,9 +67,8 @@ def free_bytes(disk: Path) -> int:
     return int(blocks) * int(size)
 
 
-async def test_a_full_disk_is_freed_with_the_space_that_was_reserved(small_disk: Path) -> None:
-    postgres = EmbeddedPostgres(small_disk / "postgres", settings={"max_wal_size": "48MB", "min_wal_size": "32MB"})
-    await postgres.start()
+async def test_a_full_disk_is_freed_with_the_space_that_was_reserved(on_small_disk: EmbeddedPostgres) -> None:
+    postgres, small_disk = on_small_disk, on_small_disk.directory.parent
     await migrate(owner := Database(postgres.url), contexts())
     await narrow(owner, "metrics-0", ROWS)
     long_ago = time.time_ns() - 5 * HOUR_NS
@@ -112,7 +114,6 @@ async def test_a_full_disk_is_freed_with_the_space_that_was_reserved(small_disk:
     assert free - free_bytes(small_disk) > RESERVED, "reserved again"
     await ingest.close()
     await owner.close()
-    await postgres.stop()
 
 
 async def test_writers_whose_events_do_not_yield_reserve_nothing(database: str, tmp_path: Path) -> None:
