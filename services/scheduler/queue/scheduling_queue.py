@@ -79,6 +79,7 @@ class SchedulingQueue:
         self._backoff: list[tuple[int, str, int, bool]] = []
         self._flushes: list[tuple[int, str, int]] = []
         self._advanced_ns = 0
+        self._newest_ns = 0  # of the attempts
         self._bins: dict[BinKey, _Bin] = {}
         self._bin_of_uid: dict[str, BinKey] = {}  # uid -> where it is
         # (profile, reasons) -> True when a report can end them.
@@ -121,6 +122,7 @@ class SchedulingQueue:
         ticket = self._tickets[uid] = self._ticket
         self._pods[uid] = pod_record
         self._groups.enter(uid, pod_record.pod_class)
+        self._newest_ns = max(self._newest_ns, inputs.tried_ns, inputs.placed_ns)
         if pod_record.attempts:
             self._active.note_refused(pod_record.pod_class, 1)
             heappush(self._backoff, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, has_changed))
@@ -134,6 +136,8 @@ class SchedulingQueue:
     def advance(self, now_ns: int) -> None:
         """Moves pods whose backoff has ended by `now_ns`, and those that no event has requeued for FLUSH_S."""
         self._advanced_ns = now_ns
+        if now_ns < self._newest_ns:
+            self._set_back(now_ns)
         while self._backoff and self._backoff[0][0] <= now_ns:
             _, uid, ticket, is_due = heappop(self._backoff)
             if self._tickets.get(uid) == ticket:
@@ -145,6 +149,17 @@ class SchedulingQueue:
                 self._ticket += 1
                 self._tickets[uid] = self._ticket
                 self._end_backoff(self._pods[uid], self._ticket, is_due=True)
+
+    def _set_back(self, now_ns: int) -> None:
+        """Shortens the waits that a clock which was ahead has made longer than the longest one."""
+        self._newest_ns = now_ns
+        backoff_ends_ns, flush_ns = now_ns + LONGEST_BACKOFF_S * SECOND, now_ns + FLUSH_S * SECOND
+        self._backoff = [
+            (min(at_ns, backoff_ends_ns), uid, ticket, is_due) for at_ns, uid, ticket, is_due in self._backoff
+        ]
+        self._flushes = [(min(at_ns, flush_ns), uid, ticket) for at_ns, uid, ticket in self._flushes]
+        heapify(self._backoff)
+        heapify(self._flushes)
 
     def next_at_ns(self) -> int | None:
         """Returns the next time at which a pod moves without an event."""

@@ -4,6 +4,7 @@ While the ledger does not respond, the pods that need a charge wait and all othe
 the ledger gets none for a moment, so that it does not hold up every cycle.
 """
 
+import asyncio
 import logging
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 TRIES = 2
 """Requests per cycle; a response may be lost on the way, and a repeated request charges nothing twice."""
 
-COOL_DOWN_NS = 1_000_000_000
+COOL_DOWN_S = 1.0
 """Cool-down after an unanswered request."""
 
 
@@ -42,7 +43,7 @@ class ChargeClient:
     def __init__(self, runtime: Runtime, timeout_s: float) -> None:
         self._runtime = runtime
         self._timeout_s = timeout_s
-        self._unavailable_until_ns = 0
+        self._unavailable_until_s = 0.0  # by the event loop's clock: the wall clock may be set back
         self.requests = 0
         self.unanswered = 0
 
@@ -78,7 +79,7 @@ class ChargeClient:
     async def _request(self, request: ChargeRequest) -> ChargeResponse | None:
         """The ledger's response; None without one."""
         runtime = self._runtime
-        if runtime.now_ns() < self._unavailable_until_ns:
+        if asyncio.get_running_loop().time() < self._unavailable_until_s:
             return None
         self.requests += 1
         for _ in range(TRIES):
@@ -94,6 +95,6 @@ class ChargeClient:
             if (response.epoch, response.cycle) == (request.epoch, request.cycle) and not response.late:
                 return response
         self.unanswered += 1
-        self._unavailable_until_ns = runtime.now_ns() + COOL_DOWN_NS
+        self._unavailable_until_s = asyncio.get_running_loop().time() + COOL_DOWN_S
         log.warning("the quota ledger does not respond", extra={"cycle": request.cycle, "pods": len(request.groups)})
         return None

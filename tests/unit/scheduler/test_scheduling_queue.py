@@ -133,6 +133,19 @@ def test_a_pod_that_nothing_wakes_is_tried_again_after_five_minutes() -> None:
     assert tried(world) == ["p"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_is_set_back_delays_a_pod_by_no_more_than_the_longest_backoff(*, restarts: bool) -> None:
+    world = full_node()
+    world.drop_pod("runs")
+    world.read()
+    world.wait(-600)
+    if restarts:
+        world.cache = None
+    assert tried(world) == []
+    world.wait(10)
+    assert tried(world) == ["p"]
+
+
 def test_a_pod_that_requests_less_is_tried_after_its_backoff() -> None:
     world = full_node()
     world.wait(5)
