@@ -22,6 +22,8 @@ from shared.log.follower import Follower
 from shared.log.position import Position
 from shared.log.retention_carry_forward import Candidate, copies
 from shared.runtime import declared_intents, retention
+from tests.simulation.log_mutations import LOG_MUTATIONS
+from tests.simulation.overcommit_mutations import OVERCOMMIT_MUTATIONS
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -149,6 +151,11 @@ def _outcomes_leave_before_their_intents() -> AbstractContextManager[Any]:
     return patch.object(service, "SERVICE", service.SERVICE._replace(carry_forward=rule._replace(kinds=kinds)))
 
 
+def _old_effects_are_carried_out() -> AbstractContextManager[Any]:
+    """Fault 04: an intent has an effect however old it is."""
+    return patch.object(EffectRunner, "_too_old", lambda *_: None)
+
+
 def _every_context_may_carry_every_intent() -> AbstractContextManager[Any]:
     """Fault 02."""
     return patch.object(declared_intents, "refusal", lambda *_: "")
@@ -188,5 +195,8 @@ MUTATIONS: Mapping[str, Mutation] = {
         _outcomes_leave_before_their_intents,
         _every_context_may_carry_every_intent,
         _a_504_on_a_read_ends_the_gateway,
+        _old_effects_are_carried_out,
+        *LOG_MUTATIONS,
+        *OVERCOMMIT_MUTATIONS,
     )
 }

@@ -16,7 +16,7 @@ from shared.events.log import CarriedForward
 from shared.fold import BeginsLate, State
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
-from shared.kube.quantity import nanos
+from shared.kube.quantity import NANO, nanos
 from shared.log.codec import Codec
 from shared.runtime.rebuild import first_difference
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cli.dev.fault_simulation.world import World
 
 _COPY = CarriedForward.type_name()
+
+BATCH_CPU = "kubernetes.io/batch-cpu"
+MILLI = NANO // 1000
 
 CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
 """Kinds of pods whose node can be found by comparing requests with what is free."""
@@ -102,6 +105,7 @@ def undone(world: "World") -> Iterator[str]:
     yield from _gateway(world)
     yield from _ledger(world)
     yield from _waiting(world)
+    yield from _overcommitted(world)
 
 
 def _gateway(world: "World") -> Iterator[str]:
@@ -164,6 +168,18 @@ def _waiting(world: "World") -> Iterator[str]:
             ):
                 yield f"{pod['metadata']['name']} waits, although {name} has room for it"
                 break
+
+
+def _overcommitted(world: "World") -> Iterator[str]:
+    """No node has batch-cpu for a further pod that its high-priority pods have requested already."""
+    pods = world.invariants.live_pods()
+    for name, node in world.api.objects["nodes"].items():
+        capacity, batch = (nanos(node["status"]["allocatable"].get(each, "0")) for each in ("cpu", BATCH_CPU))
+        there = [pod for pod in pods if pod["spec"].get("nodeName") == name]
+        taken = sum(requested(pod, BATCH_CPU) for pod in there)
+        high = sum(requested(pod, "cpu") for pod in there)
+        if batch > taken and batch // 1000 + high > capacity:
+            yield f"{name} has {batch // NANO} m of batch-cpu beside {high // MILLI} m of requests, and {capacity // MILLI} m of cpu"
 
 
 def _has_quota(world: "World", pod: dict[str, object]) -> bool:

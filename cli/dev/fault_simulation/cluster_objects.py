@@ -12,6 +12,9 @@ NODE_CORES = 8
 NODE_MEMORY = "16Gi"
 QUOTAS = {"team-a": 6, "team-b": 4}
 """Name -> cores that its pods may use at most."""
+REPORT_INTERVAL_S = 8
+REPORTS_EXPIRE_S = 14
+"""Seconds after which a usage report has expired: a minute of `degradeTimeMinutes` lasts a second (substitutions)."""
 SCHEDULER = "koord-scheduler"
 QOS_LABEL = "koordinator.sh/qosClass"
 BAND_LABEL = "koordinator.sh/priority-class"
@@ -86,7 +89,13 @@ def budget(allowed: int) -> Body:
 
 def overcommit_config() -> Body:
     """Returns the ConfigMap that turns overcommitment on."""
-    colocation = {"enable": True, "metricAggregateDurationSeconds": 60, "degradeTimeMinutes": 5}
+    colocation = {
+        "enable": True,
+        "metricAggregateDurationSeconds": 60,
+        "metricReportIntervalSeconds": REPORT_INTERVAL_S,
+        "degradeTimeMinutes": REPORTS_EXPIRE_S,
+        "cpuReclaimThresholdPercent": 90,
+    }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

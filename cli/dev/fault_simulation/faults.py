@@ -4,19 +4,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from cli.dev.fault_simulation import cluster_objects
 from cli.dev.fault_simulation.api_transport import ApiFault
-from cli.dev.fault_simulation.memory_api import Body, Refused, key_of
+from cli.dev.fault_simulation.forged_announcements import any_bound_pod, forge
+from cli.dev.fault_simulation.memory_api import Refused, key_of
 from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
 from cli.dev.fault_simulation.memory_log import KEEPALIVE_S
 from cli.dev.fault_simulation.plan import BadPlan, Step
 from shared.events import Draft
 from shared.events.intents import EvictionRequested
 from shared.kube import resource_names
-from shared.log import announcements
-from shared.log.announcements import Batch, Entry, batch_subject
 
 if TYPE_CHECKING:
     from cli.dev.fault_simulation.replica import Replica
@@ -113,7 +110,7 @@ def _set_clock(world: "World", replica: "Replica", step: Step) -> None:
 
 def _usurp(world: "World", step: Step) -> None:
     """Lets a service request the eviction of a pod, which only others may."""
-    replica, pod = world.leader(step.target), _any_bound_pod(world)
+    replica, pod = world.leader(step.target), any_bound_pod(world)
     if replica is None or replica.runtime is None or replica.runtime.phase != "leading" or pod is None:
         return
     metadata = pod["metadata"]
@@ -122,20 +119,12 @@ def _usurp(world: "World", step: Step) -> None:
     world.loop.spawn(replica.process, replica.runtime.append([Draft(event)], now_ns=now_ns))
 
 
-def _forge(world: "World", step: Step) -> None:
-    """Publishes a batch of another context, on a subject that a login of metrics ingest may use."""
-    head, pod = world.postgres.contexts["scheduling"].head, _any_bound_pod(world)
-    if pod is None:
-        return
-    metadata = pod["metadata"]
-    event = EvictionRequested(pod=key_of(metadata), pod_uid=metadata["uid"], reason="forged")
-    entry = Entry(event.type_name(), None, msgspec.json.encode(event), bytes(32))
-    batch = Batch("scheduling", 2**60, head.seq + 1, head.digest, world.postgres.clock_us(), [entry])
-    world.broker.publish(world.loop.outside, batch_subject(step.target), announcements.encode(batch))
-
-
-def _any_bound_pod(world: "World") -> Body | None:
-    return next((pod for pod in world.api.objects["pods"].values() if pod["spec"].get("nodeName")), None)
+def _silence(world: "World", step: Step) -> None:
+    """Stops the agent of a node, or of all nodes: their reports stop."""
+    for node in [step.target] if step.target else list(world.agents):
+        process = world.agents[node].process
+        world.loop.stop_process(process)
+        world.later(step.for_s, partial(world.loop.continue_process, process))
 
 
 # -- the log's server
@@ -146,6 +135,15 @@ def _retain(world: "World", step: Step) -> None:
     world.kept_s[step.target] = step.rate
     for replica in world.replicas_of(step.target):
         replica.set_retention()
+
+
+def _jump_log_clock(world: "World", step: Step) -> None:
+    world.postgres.skew_us = step.number * 10**6
+
+    def end() -> None:
+        world.postgres.skew_us = 0
+
+    world.later(step.for_s, end)
 
 
 def _cut_log(world: "World", step: Step) -> None:
@@ -260,7 +258,9 @@ STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "restart-log": _restart_log,
     "retain": _retain,
     "usurp": _usurp,
-    "forge": _forge,
+    "forge": forge,
+    "silence": _silence,
+    "jump-log-clock": _jump_log_clock,
     "cut-bus": _cut_bus,
     "restart-bus": _restart_bus,
     "messages": _messages,

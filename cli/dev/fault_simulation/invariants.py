@@ -119,11 +119,21 @@ class Invariants:
 
     def changed(self, resource: str, key: str, before: Body | None, after: Body | None) -> None:
         """Checks a change of an object."""
+        if resource == "nodes":
+            self._check_overcommitted(key, before, after)
         if resource != "pods" or after is None:
             return
         uid, node = after["metadata"]["uid"], after["spec"].get("nodeName")
         if node and (before is None or not before["spec"].get("nodeName")):
             self._check_binding(key, uid, node)
+
+    def _check_overcommitted(self, name: str, before: Body | None, after: Body | None) -> None:
+        """Checks that a node keeps its batch and mid resources: nothing in a world turns overcommitment off."""
+        if before is None or after is None:
+            return
+        left = before["status"]["allocatable"].keys() - after["status"]["allocatable"].keys()
+        if left:
+            self._report(f"node {name} loses {min(left)}, which its pods request")
 
     def _check_binding(self, key: str, uid: str, node: str) -> None:
         if self._bound.setdefault(uid, node) != node:

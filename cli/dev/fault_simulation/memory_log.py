@@ -10,6 +10,7 @@ import random
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from cli.dev.fault_simulation.virtual_loop import PROCESS, Process
@@ -117,6 +118,7 @@ class MemoryPostgres:
         self.slow_s = 0.0
         self.skew_us = 0
         self._random = random.Random(seed)  # noqa: S311
+        self._process = Process("postgres")
         self._sessions: dict[Session, None] = {}
         self._committed_s: dict[tuple[str, int], float] = {}
 
@@ -128,12 +130,9 @@ class MemoryPostgres:
 
     async def connect(self) -> Session:
         """Opens a session for the calling process."""
-        process = PROCESS.get()
-        await self._travel(process)
-        if not self.up:
-            raise ConnectionRefusedError("the server is down")
-        session = Session(process)
+        session = Session(PROCESS.get())
         self._sessions[session] = None
+        await self.execute(session, lambda: None)
         return session
 
     def end(self, session: Session) -> None:
@@ -170,34 +169,63 @@ class MemoryPostgres:
 
     # -- statements
 
-    async def execute(self, session: Session, statement: Callable[[], Any]) -> Any:
+    def execute(self, session: Session, statement: Callable[[], Any]) -> asyncio.Future[Any]:
         """Executes a statement after the time of the way there, and returns its result after that of the way back.
 
-        Raises:
-            OSError: the session has ended, or the server is not reached.
+        The future has an OSError when the session has ended, or the server is not reached.
         """
-        await self._travel(session.process)
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._after_travel(self._process, self._arrive, session, statement, result)
+        return result
+
+    def _arrive(self, session: Session, statement: Callable[[], Any], result: asyncio.Future[Any]) -> None:
+        if session.process in self.cut:
+            self._time_out(session, result)
+            return
         if session.ended or not self.up:
-            raise ConnectionResetError("the session has ended")
+            _fail(result, ConnectionResetError("the session has ended"))
+            return
         session.busy = True
         try:
             found = statement()
-            if isinstance(found, asyncio.Future):
-                found = await found
-        finally:
+        except OSError as error:
             session.busy = False
-        session.used_s = asyncio.get_running_loop().time()
-        await self._travel(session.process)
-        if session.ended:
-            raise ConnectionResetError("the session has ended")
-        return found
+            _fail(result, error)
+            return
+        if isinstance(found, asyncio.Future):
+            found.add_done_callback(partial(self._granted, session, result), context=self._process.context)
+        else:
+            self._answer(session, found, result)
 
-    async def _travel(self, process: Process) -> None:
-        """Takes the time of one direction. A packet that does not arrive leaves the client waiting for the keepalive."""
-        await asyncio.sleep(0.0001 + self._random.random() * 0.002 + self.slow_s)
-        if process in self.cut:
-            await asyncio.sleep(KEEPALIVE_S)
-            raise TimeoutError("the server is not reached")
+    def _granted(self, session: Session, result: asyncio.Future[Any], lock: asyncio.Future[Any]) -> None:
+        if (error := lock.exception()) is not None:
+            session.busy = False
+            _fail(result, error)
+        else:
+            self._answer(session, None, result)
+
+    def _answer(self, session: Session, found: Any, result: asyncio.Future[Any]) -> None:
+        session.busy = False
+        session.used_s = asyncio.get_running_loop().time()
+        self._after_travel(session.process, self._deliver, session, found, result)
+
+    def _deliver(self, session: Session, found: Any, result: asyncio.Future[Any]) -> None:
+        if session.process in self.cut:
+            self._time_out(session, result)
+        elif session.ended:
+            _fail(result, ConnectionResetError("the session has ended"))
+        elif not result.done():
+            result.set_result(found)
+
+    def _time_out(self, session: Session, result: asyncio.Future[Any]) -> None:
+        """Leaves the client of a packet that did not arrive waiting for the keepalive."""
+        error = TimeoutError("the server is not reached")
+        asyncio.get_running_loop().call_later(KEEPALIVE_S, _fail, result, error, context=session.process.context)
+
+    def _after_travel(self, process: Process, callback: Callable[..., None], *arguments: Any) -> None:
+        """Calls back in a process after the time of one direction."""
+        delay_s = 0.0001 + self._random.random() * 0.002 + self.slow_s
+        asyncio.get_running_loop().call_later(delay_s, callback, *arguments, context=process.context)
 
     # -- the log
 
@@ -273,6 +301,11 @@ class MemoryPostgres:
         if last is not None:
             self.dropped(name, self._committed_s[name, last.seq])
             context.drop_before(seq)
+
+
+def _fail(result: asyncio.Future[Any], error: BaseException) -> None:
+    if not result.done():
+        result.set_exception(error)
 
 
 def _packed(values: Any) -> bytes:

@@ -3,13 +3,13 @@
 import asyncio
 import time
 
+from cli.dev.fault_simulation.cluster_objects import REPORT_INTERVAL_S
 from cli.dev.fault_simulation.memory_bus import Broker, MemoryBus
 from cli.dev.fault_simulation.virtual_loop import Process
 from shared.agents import actions, receipt, report, subjects
 from shared.bus import NoResponse
 from shared.kube.instants import SECOND
 
-REPORT_INTERVAL_S = 5.0
 DEADLINE_S = 1.0
 
 

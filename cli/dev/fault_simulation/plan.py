@@ -15,6 +15,9 @@ FAULTS_END_S = 10.0
 ENDS_S = 25.0
 """By then every world has come to rest."""
 
+FAULTS_LAST_S = 15.0
+"""By then the faults have ended, but for agents that stay silent."""
+
 LONGEST_FAULT_S = 5.0
 
 
@@ -44,6 +47,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         rate = f"rate {self.rate:g}" if self.rate else ""
         return f"{self.at_s:7.3f} s  {self.do} {' '.join(filter(None, [*parts, rate]))}"
 
+
+FORGERIES = ("batch-of-another-context", "batch", "beacon")
+FORGED_CONTEXTS = ("scheduling", "cluster", "nodes-0")
 
 Plan = tuple[Step, ...]
 
@@ -103,13 +109,28 @@ def _workload(draw: random.Random) -> list[Step]:
 def _faults(draw: random.Random) -> list[Step]:
     steps = [Step(0.0, "start-standby", draw.choice(SERVICES))] if draw.random() < 0.25 else []
     if draw.random() < 0.3:
-        kept_s = round(1.5 + draw.random() * 4, 1)
-        steps += [Step(_instant(draw), "retain", service, rate=kept_s) for service in draw.sample(SERVICES, 3)]
-    return steps + [_fault(draw) for _ in range(draw.choice((1, 2, 3, 4, 6, 8)))]
+        steps += _retention(draw)
+    steps += [_fault(draw) for _ in range(draw.choice((1, 2, 3, 4, 6, 8)))]
+    if draw.random() < 0.05:  # of two wrong clocks at a time the log promises nothing
+        steps = [step for step in steps if step.do != "jump-clock"]
+        steps.append(Step(_instant(draw), "jump-log-clock", number=draw.randint(-600, 600), for_s=LONGEST_FAULT_S))
+    return steps
+
+
+def _retention(draw: random.Random) -> list[Step]:
+    """Draws services that keep their events for a short time, early in the world; the clock of one may be ahead."""
+    kept_s, services = round(1.5 + draw.random() * 4, 1), draw.sample(SERVICES, 3)
+    steps = [Step(_instant(draw), "retain", service, rate=kept_s) for service in services]
+    if draw.random() < 0.3:
+        steps.append(
+            Step(_instant(draw), "jump-clock", services[0], number=draw.randint(1, 600), for_s=LONGEST_FAULT_S)
+        )
+    return steps
 
 
 def _fault(draw: random.Random) -> Step:
-    at_s, for_s = _instant(draw, 0.2), round(0.2 + draw.random() ** 2 * (LONGEST_FAULT_S - 0.2), 3)
+    at_s = _instant(draw, 0.2)
+    for_s = round(0.2 + draw.random() ** 3 * (FAULTS_LAST_S - at_s), 3)
     service, rate = draw.choice(SERVICES), round(0.1 + draw.random() * 0.7, 2)
     kinds: Sequence[Step] = (
         Step(at_s, "crash", service, number=draw.randint(0, 60)),
@@ -130,5 +151,7 @@ def _fault(draw: random.Random) -> Step:
         Step(at_s, "lag-watches", for_s=for_s, rate=round(draw.random() * 2, 3)),
         Step(at_s, "expire-watches"),
         Step(at_s, "usurp", draw.choice(("metrics-ingest", "slo-controller"))),
+        Step(at_s, "forge", draw.choice(FORGED_CONTEXTS), draw.choice(FORGERIES)),
+        Step(at_s, "silence", draw.choice(("", "node-0", "node-1", "node-2")), for_s=draw.choice((for_s, ENDS_S))),
     )
     return draw.choice(kinds)

@@ -3,7 +3,7 @@ again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.service import lead as lead_gateway
 from services.gateway.settings import GatewaySettings
+from services.metrics_ingest.agent_reports.settings import IngestSettings
+from services.slo_controller.settings import SloSettings
 from shared.errors import KoordError
 from shared.log.database import FAILURES
 from shared.log.follower_failure import Parked
@@ -30,11 +32,11 @@ SERVICES = ("gateway", "scheduler", "quota-ledger", "slo-controller", "metrics-i
 
 SNAPSHOT_INTERVAL_S = 6.0
 DAY_S = 86_400
-ONE_SHOT_MAX_AGE_S = 4.0
+ONE_SHOT_MAX_AGE_S = 3.0
 
 _GATEWAY = GatewaySettings(
-    timeout_s=2,
-    deadline_s=4,
+    timeout_s=1.5,
+    deadline_s=3,
     page_size=6,
     watch_s=12,
     watch_idle_timeout_s=5,
@@ -46,6 +48,14 @@ _GATEWAY = GatewaySettings(
     recheck_s=3,
     compare_interval_s=8,
 )
+
+
+_SETTINGS: Mapping[str, Any] = {
+    "gateway": _GATEWAY,
+    "slo-controller": SloSettings(poll_interval_s=2, silent_after_s=10),
+    "metrics-ingest": IngestSettings(min_interval_s=1, node_metric_interval_s=60),
+}
+"""Service -> its settings; those of other services are their defaults."""
 
 
 class Outside(NamedTuple):
@@ -135,7 +145,7 @@ class Replica:
             replica=f"{self.name}#{self.runs}",
             snapshot_interval_s=SNAPSHOT_INTERVAL_S,
         )
-        settings = _GATEWAY if self.service == "gateway" else self._declared.settings()
+        settings = _SETTINGS.get(self.service) or self._declared.settings()
         self.runtime = Runtime(self._declared, settings, environment, adapters)
         self.set_retention()
         await serve(self.runtime)

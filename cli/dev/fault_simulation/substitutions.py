@@ -22,7 +22,9 @@ import msgspec
 from cli.dev.fault_simulation import retention_adapter
 from cli.dev.fault_simulation.memory_log import BEGINS_US
 from cli.dev.fault_simulation.virtual_loop import PROCESS, VirtualLoop
+from services.slo_controller.overcommit import report_expiry
 from shared.fold import State
+from shared.kube.instants import SECOND
 from shared.log import retention_carry_forward
 from shared.runtime import retention, runner, service
 
@@ -80,6 +82,7 @@ def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
             kept_events=retention_adapter.kept_events,
             POLL_INTERVAL_S=retention_adapter.POLL_INTERVAL_S,
         ),
+        patch.object(report_expiry, "SECOND", SECOND // 60),  # `degradeTimeMinutes` are seconds: a world is short
         patch.object(retention_carry_forward, "_page", retention_adapter.page),
     ):
         random.seed(seed)  # jitter of shells

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shared.domain.amounts import nonzero
 from shared.fold import State
 from shared.runtime.rebuild import first_difference
 
@@ -51,7 +52,7 @@ def _scheduler(state: Any) -> Any:
 
 def _ledger(state: Any) -> Any:
     return {
-        quota.name: {"used": quota.used, "request": quota.self_request}
+        quota.name: {"used": nonzero(quota.used), "request": nonzero(quota.self_request)}
         for tree in state.projection.trees.values()
         for quota in tree.quotas.values()
     }

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import random
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from cli.dev.fault_simulation.api_transport import ApiTransport
 from cli.dev.fault_simulation.invariants import Invariants
 from cli.dev.fault_simulation.memory_api import ApiServer
 from cli.dev.fault_simulation.memory_bus import Broker
-from cli.dev.fault_simulation.memory_log import MemoryPostgres
+from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.operator import Operator
 from cli.dev.fault_simulation.plan import ENDS_S, Plan
@@ -26,9 +25,9 @@ from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.service_list import contexts
 from shared.log.position import UNKNOWN
 
-PARTITION_ROWS = 20
+PARTITION_ROWS = 10
 MOST_VIOLATIONS = 20
-SLACK_S = 7.0
+SLACK_S = 5.0
 """Seconds that the tries of an effect may take after its age was compared: the deadline, and a request that hangs."""
 
 
@@ -53,7 +52,7 @@ class World:
         self.loop = VirtualLoop(seed, self._after_step)  # type: ignore[abstract]  # what a world does not use
         self.postgres = MemoryPostgres(seed + 1, dict.fromkeys(contexts(1), PARTITION_ROWS))
         self.broker = Broker(seed + 2)
-        self.api = ApiServer(seed + 3, lambda: time.time_ns())  # noqa: PLW0108  the clock is replaced later
+        self.api = ApiServer(seed + 3, lambda: BEGINS_US * 1000 + int(self.loop.time() * 1e9))
         self.transport = ApiTransport(self.api, seed + 4)
         self.invariants = Invariants(self.api, self.report, ONE_SHOT_MAX_AGE_S + SLACK_S)
         self.agents: dict[str, NodeAgent] = {}
