@@ -34,7 +34,7 @@ def announcements_are_believed() -> Iterator[None]:
         yield
 
 
-def a_service_judges_the_age_of_its_partitions() -> AbstractContextManager[Any]:
+def the_clock_of_a_service_ages_its_partitions() -> AbstractContextManager[Any]:
     """Fault 05: a clock that is ahead drops what is young."""
 
     async def expired(database: Any, context: str, keep: timedelta, _most_bytes: int | None = None) -> Partition | None:
@@ -54,4 +54,4 @@ def a_service_judges_the_age_of_its_partitions() -> AbstractContextManager[Any]:
     return patch.object(retention_adapter, "expired", expired)
 
 
-LOG_MUTATIONS = (announcements_are_believed, a_service_judges_the_age_of_its_partitions)
+LOG_MUTATIONS = (announcements_are_believed, the_clock_of_a_service_ages_its_partitions)

@@ -40,7 +40,7 @@ def _outcomes_are_forgotten() -> AbstractContextManager[Any]:
 
 def _placements_hold_no_room() -> AbstractContextManager[Any]:
     assignment = PodRecord.assignment
-    return patch.object(PodRecord, "assignment", lambda self: assignment(self) if self.node else None)
+    return patch.object(PodRecord, "assignment", lambda self, **how: assignment(self, **how) if self.node else None)
 
 
 def _placed_pods_wait_again() -> AbstractContextManager[Any]:

@@ -91,6 +91,8 @@ def _stop(world: "World", step: Step) -> None:
     if replica is not None:
         process = replica.process
         world.loop.stop_process(process)
+        if step.target == "gateway":
+            world.invariants.gateway_stops.append((world.loop.time(), step.for_s))
         world.later(step.for_s, lambda: world.loop.continue_process(process))
 
 

@@ -56,11 +56,13 @@ class Invariants:
     Attributes:
         one_shots: cause -> uid, of intents with a one-shot effect.
         outcomes: cause -> the type of its outcome.
+        gateway_stops: when a gateway was stopped, and for how long; seconds.
     """
 
     def __init__(self, api: ApiServer, report: Callable[[str], None], oldest_effect_s: float) -> None:
         self.one_shots: dict[str, str] = {}
         self.outcomes: dict[str, str] = {}
+        self.gateway_stops: list[tuple[float, float]] = []
         self._api = api
         self._report = report
         self._oldest_effect_s = oldest_effect_s
@@ -185,8 +187,10 @@ class Invariants:
         self._check_age(key, uid)
 
     def _check_age(self, key: str, uid: str) -> None:
-        """Checks that an effect is not older than its limit; a try in flight may end a little later."""
-        age_s = asyncio.get_running_loop().time() - self._decided_s.get(uid, math.inf)
+        """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop."""
+        decided_s = self._decided_s.get(uid, math.inf)
+        stopped_s = sum(for_s for since_s, for_s in self.gateway_stops if decided_s < since_s)
+        age_s = asyncio.get_running_loop().time() - decided_s - stopped_s
         if age_s > self._oldest_effect_s:
             self._report(f"{key}: an effect that was decided {age_s:.1f} s ago")
 

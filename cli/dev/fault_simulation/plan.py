@@ -90,13 +90,19 @@ def _instant(draw: random.Random, begins_s: float = 0.0) -> float:
 
 def _workload(draw: random.Random) -> list[Step]:
     steps = []
+    burst_s = _instant(draw, 1.0) if draw.random() < 0.3 else None  # most pods at once: they compete for room
     for number in range(draw.randint(6, 12)):
         kind, at_s = draw.choice(KINDS), _instant(draw)
+        if burst_s is not None and draw.random() < 0.8:
+            at_s = round(burst_s + draw.random() * 0.2, 3)
         name = f"pod-{number}"
         steps.append(Step(at_s, "create-pod", name, kind, draw.randint(1, 3)))
         if draw.random() < 0.35:
             gone_s = _instant(draw, at_s)
             steps.append(Step(gone_s, draw.choice(("delete-pod", "request-eviction")), name))
+            if draw.random() < 0.15:  # only a list shows that the pod is gone
+                steps.append(Step(gone_s, "lag-watches", for_s=1.0, rate=1.0))
+                steps.append(Step(round(gone_s + 0.8, 3), "expire-watches"))
             if draw.random() < 0.4:
                 steps.append(Step(_instant(draw, gone_s), "create-pod", name, kind, draw.randint(1, 3)))
     if draw.random() < 0.4:
@@ -111,6 +117,8 @@ def _faults(draw: random.Random) -> list[Step]:
     if draw.random() < 0.3:
         steps += _retention(draw)
     steps += [_fault(draw) for _ in range(draw.choice((1, 2, 3, 4, 6, 8)))]
+    if draw.random() < 0.1:
+        steps += _old_intent(draw)
     if draw.random() < 0.05:  # of two wrong clocks at a time the log promises nothing
         steps = [step for step in steps if step.do != "jump-clock"]
         steps.append(Step(_instant(draw), "jump-log-clock", number=draw.randint(-600, 600), for_s=LONGEST_FAULT_S))
@@ -120,12 +128,24 @@ def _faults(draw: random.Random) -> list[Step]:
 def _retention(draw: random.Random) -> list[Step]:
     """Draws services that keep their events for a short time, early in the world; the clock of one may be ahead."""
     kept_s, services = round(1.5 + draw.random() * 4, 1), draw.sample(SERVICES, 3)
-    steps = [Step(_instant(draw), "retain", service, rate=kept_s) for service in services]
+    if draw.random() < 0.5 and "gateway" not in services:  # its log has most of what must be carried forward
+        services.append("gateway")
+    steps = [Step(round(draw.random() * 3, 3), "retain", service, rate=kept_s) for service in services]
     if draw.random() < 0.3:
         steps.append(
             Step(_instant(draw), "jump-clock", services[0], number=draw.randint(1, 600), for_s=LONGEST_FAULT_S)
         )
     return steps
+
+
+def _old_intent(draw: random.Random) -> list[Step]:
+    """Draws an eviction that is requested while the gateway is stopped for longer than an intent may have an effect."""
+    stops_s, pod = round(2.5 + draw.random() * 2, 3), "evicted-late"
+    return [
+        Step(round(draw.random(), 3), "create-pod", pod, "plain", 1),
+        Step(stops_s, "stop", "gateway", for_s=round(9 + draw.random() * (FAULTS_LAST_S - stops_s - 9), 3)),
+        Step(round(stops_s + 0.05, 3), "request-eviction", pod),
+    ]
 
 
 def _fault(draw: random.Random) -> Step:

@@ -18,7 +18,7 @@ from shared.log.reader import Row
 from shared.log.retention_carry_forward import Kept
 
 KEPT_AT_LEAST_S = 1.0
-POLL_INTERVAL_S = 1.5
+POLL_INTERVAL_S = 0.75
 
 _COPY = CarriedForward.type_name()
 

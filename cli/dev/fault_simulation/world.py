@@ -25,7 +25,7 @@ from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.service_list import contexts
 from shared.log.position import UNKNOWN
 
-PARTITION_ROWS = 10
+PARTITION_ROWS = 20
 MOST_VIOLATIONS = 20
 SLACK_S = 5.0
 """Seconds that the tries of an effect may take after its age was compared: the deadline, and a request that hangs."""
@@ -166,7 +166,10 @@ class World:
             if checked.get(name) is position:
                 continue
             checked[name] = position
-            if position.digest not in (UNKNOWN, self.postgres.contexts[name].digest_at(position.seq)):
+            context = self.postgres.contexts[name]
+            if position.seq < context.first:
+                continue  # nothing yet, or dropped since
+            if position.digest not in (UNKNOWN, context.digest_at(position.seq)):
                 self.report(f"{replica.name} has folded {name}/{position.seq}, which the log does not hold")
 
     def _check_drop(self, context: str, committed_s: float) -> None:

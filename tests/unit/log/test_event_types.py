@@ -1,4 +1,4 @@
-"""What every event type declares."""
+"""The declarations of all event types."""
 
 import pytest
 
