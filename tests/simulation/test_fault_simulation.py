@@ -17,7 +17,28 @@ from cli.main import koord
 from tests.simulation.mutations import MUTATIONS
 
 SEEDS_OF_A_MUTATION = 120
-"""Each fault that is put back is found within so many seeds; most of them within five."""
+"""Each fault that is put back is found within so many seeds; most of them within ten."""
+
+FINDS_IT = {
+    "placements_hold_no_room": 44,
+    "quotas_are_not_compared": 3,
+    "ambiguous_answers_are_refusals": 6,
+    "bindings_are_claimed_before_they_are_made": 13,
+    "lists_do_not_show_deletions": 6,
+    "short_lists_are_believed": 44,
+    "snapshots_lose_open_intents": 4,
+    "cpus_are_given_twice": 4,
+    "copies_are_made_of_what_the_partition_held": 18,
+    "every_context_may_carry_every_intent": 5,
+    "a_504_on_a_read_ends_the_gateway": 9,
+    "old_effects_are_carried_out": 17,
+    "the_clock_of_a_service_ages_its_partitions": 21,
+    "silence_counts_as_zero": 6,
+    "requests_since_the_report_are_overcommitted": 44,
+}
+"""The first seed that found each of them when it was added: tried first, for the sake of time alone. A change to what
+seeds draw makes these obsolete; the test then searches.
+"""
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 
@@ -56,7 +77,7 @@ def test_a_seed_has_one_history_in_every_process() -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_fault_that_is_put_back_is_found(name: str) -> None:
     with MUTATIONS[name]():
-        for seed in range(SEEDS_OF_A_MUTATION):
+        for seed in (FINDS_IT.get(name, 0), *range(SEEDS_OF_A_MUTATION)):
             violations = simulate(seed, drawn(seed)).violations
             settle_memory()
             if violations:
