@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cli.credentials.secrets_file import write_private
+from shared.file_replacement import replace_file
 
 AUTHORITY = "Koordstream installation"
 AUTHORITY_FOR = timedelta(days=3650)
@@ -38,11 +39,12 @@ class Authority:
         """
         names = sorted({*hosts, "localhost", "127.0.0.1"})
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "ca.crt").write_text(self.pem)
-        certificate = folder / "server.crt"
+        replace_file(folder / "ca.crt", self.pem.encode())
+        certificate, key_file = folder / "server.crt", folder / "server.key"
         if not renew and certificate.exists() and ends_at(certificate) - datetime.now(UTC) > RENEW_BEFORE:
             loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
-            if _names_of(loaded) == names and loaded.issuer == self._certificate.subject:
+            issued_here = loaded.issuer == self._certificate.subject
+            if _names_of(loaded) == names and issued_here and _belong_together(loaded, key_file):
                 return
         key = ec.generate_private_key(ec.SECP256R1())
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
@@ -55,8 +57,8 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        write_private(folder / "server.key", _private(key))
-        certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        write_private(key_file, _private(key))
+        replace_file(certificate, made.public_bytes(serialization.Encoding.PEM))
 
     @staticmethod
     def _make(certificate: Path, key_file: Path) -> None:
@@ -73,8 +75,9 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
+        certificate.unlink(missing_ok=True)  # an old one must not be taken for that of the new key
         write_private(key_file, _private(key))
-        certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        replace_file(certificate, made.public_bytes(serialization.Encoding.PEM))
 
 
 def ends_at(certificate: Path) -> datetime:
@@ -108,6 +111,14 @@ def _general(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def _belong_together(certificate: x509.Certificate, key_file: Path) -> bool:
+    """Reports whether the key is the certificate's: a process may have been killed between the two files."""
+    if not key_file.exists():
+        return False
+    key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+    return key.public_key() == certificate.public_key()
 
 
 def _private(key: ec.EllipticCurvePrivateKey) -> str:

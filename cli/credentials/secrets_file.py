@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from shared.errors import KoordError
+from shared.file_replacement import replace_file
 
 FILE = "credentials.json"
 OWNER = "owner"
@@ -104,11 +105,7 @@ def write(folder: Path, book: Book) -> None:
 def write_private(path: Path, text: str) -> None:
     """Replaces a file by one with mode 0600, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    beside.rename(path)
+    replace_file(path, text.encode(), mode=0o600)
 
 
 def new_secret() -> Secret:

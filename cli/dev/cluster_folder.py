@@ -9,9 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from cli.dev.pki import Authority, signing_key, write_private
+from cli.dev.pki import Authority, signing_key
 from cli.processes.free_ports import free_port, is_free
 from shared.errors import KoordError
+from shared.file_replacement import replace_file
 
 ADMIN = "admin"
 MASTERS = ("system:masters",)  # may do everything, whatever RBAC says
@@ -57,7 +58,7 @@ class Folder:
         authority.issue("kube-apiserver", hosts=SERVER_NAMES).write(self.pki, "server")
         authority.issue(ADMIN, groups=MASTERS).write(self.pki, ADMIN)
         if not (self.pki / "service-accounts.key").exists():
-            write_private(self.pki / "service-accounts.key", signing_key())
+            replace_file(self.pki / "service-accounts.key", signing_key(), mode=0o600)
         return authority
 
     def release(self) -> None:
@@ -72,7 +73,7 @@ class Folder:
         """The port of a server of this cluster: the one it had before if that is free, else a new one."""
         if server not in self._ports:
             self._ports[server] = free_port()
-            (self.path / "ports.json").write_text(json.dumps(self._ports))
+            replace_file(self.path / "ports.json", json.dumps(self._ports).encode())
         return self._ports[server]
 
     def forget_ports(self) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from cli.dev.pki import Pair, write_private
+from cli.dev.pki import Pair
+from shared.file_replacement import replace_file
 
 
 def write_kubeconfig(path: Path, *, url: str, ca: bytes, user: str, credentials: Pair | str) -> Path:
@@ -34,5 +35,5 @@ def write_kubeconfig(path: Path, *, url: str, ca: bytes, user: str, credentials:
         "contexts": [{"name": "default", "context": {"cluster": "koordstream-dev", "user": user}}],
         "current-context": "default",
     }
-    write_private(path, yaml.safe_dump(document, sort_keys=False).encode())
+    replace_file(path, yaml.safe_dump(document, sort_keys=False).encode(), mode=0o600)
     return path

@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from shared.file_replacement import replace_file
+
 VALID = timedelta(days=3650)
 
 
@@ -21,8 +23,8 @@ class Pair(NamedTuple):
 
     def write(self, folder: Path, name: str) -> None:
         """Writes NAME.crt and NAME.key into `folder`."""
-        (folder / f"{name}.crt").write_bytes(self.certificate)
-        write_private(folder / f"{name}.key", self.key)
+        replace_file(folder / f"{name}.crt", self.certificate)
+        replace_file(folder / f"{name}.key", self.key, mode=0o600)
 
 
 class Authority(NamedTuple):
@@ -54,8 +56,9 @@ class Authority(NamedTuple):
             .sign(key, hashes.SHA256())
         )
         folder.mkdir(parents=True, exist_ok=True)
-        certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        write_private(key_file, _pem(key))
+        key_file.unlink(missing_ok=True)  # the old one must not be taken for that of the new certificate
+        replace_file(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
+        replace_file(key_file, _pem(key), mode=0o600)
         return cls(certificate, key)
 
     @property
@@ -86,12 +89,6 @@ class Authority(NamedTuple):
 def signing_key() -> bytes:
     """A private key, PEM, that signs service-account tokens (ES256)."""
     return _pem(ec.generate_private_key(ec.SECP256R1()))
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Writes a file that only its owner may read."""
-    path.touch(mode=0o600)
-    path.write_bytes(data)
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -25,6 +25,7 @@ from cli.credentials.secrets_file import scram_verifier, write_private
 from cli.processes.child_process import Process, ProgramFailed
 from cli.processes.free_ports import free_port
 from shared.errors import KoordError
+from shared.file_replacement import replace_file
 
 USER = "koord"
 DATABASE = "koord"
@@ -228,7 +229,7 @@ class EmbeddedPostgres:
         if alone.wait(60):
             raise ProgramFailed(f"the owner's password could not be set; {self.log} ends with:\n{alone.tail()}")
         script.unlink()
-        stamp.write_text(known)
+        replace_file(stamp, known.encode())
         if user:
             os.chown(stamp, user, -1)
 

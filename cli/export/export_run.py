@@ -13,6 +13,7 @@ from cli.export.export_file import Kind, opened
 from cli.terminal.time_arguments import Since
 from services.audit.settings import AuditSettings
 from shared.errors import KoordError
+from shared.file_replacement import replace_file
 from shared.log.admin.session import reading
 from shared.log.admin.verify import raw_digest_of
 from shared.log.hash_chain import GENESIS
@@ -224,9 +225,7 @@ class Export:
         return found
 
     def _write_manifest(self) -> None:
-        new = self._file.with_suffix(".new")
-        new.write_bytes(msgspec.json.format(msgspec.json.encode(self._manifest), indent=2) + b"\n")
-        new.replace(self._file)
+        replace_file(self._file, msgspec.json.format(msgspec.json.encode(self._manifest), indent=2) + b"\n")
 
 
 def _sha256(file: Path) -> str:

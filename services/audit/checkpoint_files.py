@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from shared.file_replacement import replace_file
 from shared.kube.instants import SECOND
 from shared.log.checkpoint import Checkpoint
 
@@ -33,9 +34,7 @@ def write_files(folder: Path, checkpoint: Checkpoint, at_ns: int, *, kept: timed
         for old in folder.glob("checkpoints-*.jsonl"):
             if old.name < oldest:
                 old.unlink(missing_ok=True)
-    new = folder / f"{NEWEST}.new"
-    new.write_text(text)
-    new.replace(folder / NEWEST)
+    replace_file(folder / NEWEST, text.encode())
 
 
 def _ends_with(file: Path, text: str) -> bool:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from shared.errors import KoordError
+from shared.file_replacement import replace_file
 from shared.log.checkpoint import BadCheckpoint, Checkpoint
 
 _RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
@@ -84,10 +85,10 @@ def generate(file: Path) -> Signer:
     )
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(private)
-    public_file(file).write_bytes(public)
+    if file.exists():
+        raise FileExistsError(file)
+    replace_file(public_file(file), public)
+    replace_file(file, private, mode=0o600)
     return Signer(key)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from shared.file_replacement import replace_file
 from shared.kube.json_text import decode_with
 
 log = logging.getLogger(__name__)
@@ -90,10 +91,9 @@ class OriginalValues:
     def _rewrite(self) -> None:
         if self._file is None or self._unwritable:
             return
-        temporary = self._file.with_suffix(".new")
         try:
-            temporary.write_bytes(b"".join(msgspec.json.encode((*key, b)) + b"\n" for key, b in self._before.items()))
-            temporary.replace(self._file)
+            lines = (msgspec.json.encode((*key, before)) + b"\n" for key, before in self._before.items())
+            replace_file(self._file, b"".join(lines))
         except OSError as error:
             self._unwritable = True
             log.warning("original values of cgroups cannot be kept over a crash", extra={"why": str(error)})

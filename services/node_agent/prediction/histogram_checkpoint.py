@@ -4,13 +4,13 @@ Source: spec/slo-controller.md 11.2, 11.3.
 """
 
 import logging
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from shared.file_replacement import replace_file
 from shared.kube.json_text import decode_with
 from shared.prediction.usage_models import ModelCheckpoint
 
@@ -52,11 +52,9 @@ class HistogramCheckpoints:
             if not _KEY(model.uid):
                 continue
             path = self._folder / model.uid
-            temporary = path.with_name(f"{path.name}.tmp")
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                temporary.write_bytes(msgspec.json.encode(model))
-                os.replace(temporary, path)  # noqa: PTH105
+                replace_file(path, msgspec.json.encode(model))
             except OSError as error:
                 if not self._unwritable:
                     log.warning("predictions cannot be kept over a restart", extra={"why": str(error)})

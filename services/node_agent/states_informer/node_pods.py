@@ -1,11 +1,11 @@
 """The pods and node objects in force: the newest received, kept in a file over restarts and outages of the bus."""
 
 import logging
-import os
 from pathlib import Path
 
 from shared.agents import node_pods
 from shared.agents.node_pods import BadNodePods, NodePods
+from shared.file_replacement import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +57,9 @@ class NodePodsInformer:
 
         It is not synced: a crash of the machine may lose it, and ingest publishes the pods again.
         """
-        temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(data)
-            os.replace(temporary, self._file)  # noqa: PTH105
+            replace_file(self._file, data)
         except OSError as error:
             if not self._unwritable:
                 log.warning("the pods cannot be kept over a restart", extra={"error": str(error)})

@@ -1,7 +1,6 @@
 """The NodeSLO in force: the newest valid one received, kept in a file over restarts and outages of the bus."""
 
 import logging
-import os
 from pathlib import Path
 
 import msgspec
@@ -10,6 +9,7 @@ from shared.admission.slo_config.strategy_bounds import unknown_value, value_out
 from shared.agents import node_slo
 from shared.agents.node_slo import BadNodeSlo, NodeSlo
 from shared.domain.slo_defaults import NodeSloSpec
+from shared.file_replacement import replace_file
 from shared.kube.slo_config import HostApplication
 
 log = logging.getLogger(__name__)
@@ -77,14 +77,9 @@ class NodeSloInformer:
 
     def _keep(self, data: bytes) -> None:
         """Replaces the file atomically and syncs it: without it a restart has the defaults until the bus is back."""
-        temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._file)
+            replace_file(self._file, data, sync=True)
         except OSError as error:
             if not self._unwritable:
                 log.warning(

@@ -28,15 +28,31 @@ def programs(folder: Path) -> None:
     assert len(body) <= 20, "the guide promises twenty lines"
 
 
+KILLED = 9
+KILLED_WHILE_IT_WRITES = f"""
+import os, pathlib
+
+def write_text(path, text):
+    with path.open("w") as file:
+        file.write(text[:1])
+    os._exit({KILLED})
+
+pathlib.Path.write_text = write_text
+"""
+
+
 class Client:
     """follow.py as a process; its output is kept over its restarts."""
 
-    def __init__(self, system: System, folder: Path) -> None:
+    def __init__(self, system: System, folder: Path, *, log: str = "client.log", path: Path | None = None) -> None:
+        """Args:
+        path: a folder of modules that Python loads first.
+        """
         programs(folder)
         command = [sys.executable, "follow.py", "test", *CONTEXTS]
-        env = {**system.auditor, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder)}
+        env = {**system.auditor, "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{path or folder}:{folder}"}
         command[1] = str(folder / "follow.py")
-        self.process = Process("client", ["/usr/bin/env", "-C", str(folder), *command], folder / "client.log", env=env)
+        self.process = Process("client", ["/usr/bin/env", "-C", str(folder), *command], folder / log, env=env)
 
     def seqs(self, context: str) -> list[int]:
         """Returns the seqs that the client printed for a context."""
@@ -91,6 +107,22 @@ async def test_a_client_of_the_guide_misses_nothing_and_verifies_everything(syst
     await reaches(system, client)
     client.process.kill()
     await asyncio.sleep(1)
+    client.process.start()
+    await reaches(system, client)
+    assert "gap" not in client.process.log.read_text()
+
+
+async def test_a_client_of_the_guide_keeps_its_position_when_it_is_killed_while_it_writes_it(
+    system: System, client: Client, tmp_path: Path
+) -> None:
+    await reaches(system, client)
+    client.process.kill()
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / "sitecustomize.py").write_text(KILLED_WHILE_IT_WRITES)
+    killed = Client(system, tmp_path / "client", log="killed.log", path=tmp_path / "killed")
+    killed.process.start()
+    await system.wait(lambda: not killed.process.running)
+    assert killed.process.exit_code == KILLED
     client.process.start()
     await reaches(system, client)
     assert "gap" not in client.process.log.read_text()
