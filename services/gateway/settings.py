@@ -27,6 +27,9 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     deadline_s: Annotated[
         float, Meta(gt=0, description="an intent that is not carried out within this time has failed")
     ] = 30
+    scheduled_events: Annotated[
+        bool, Meta(description="write the Kubernetes Event Scheduled of each bound pod, after the bindings of a burst")
+    ] = True
     one_shot_max_age_s: Annotated[
         float, Meta(gt=0, description="a binding or an eviction that was decided longer ago ends as failed")
     ] = 3_600

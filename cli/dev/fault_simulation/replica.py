@@ -43,6 +43,7 @@ _GATEWAY = GatewaySettings(
     absent_poll_interval_s=10_000,
     sweep_interval_s=5,
     one_shot_max_age_s=ONE_SHOT_MAX_AGE_S,
+    scheduled_events=False,
     short_list_min=1,
     short_list_interval_s=1,
     recheck_s=3,

@@ -14,13 +14,14 @@ from services.gateway.effects import desired_state_writes, outcome_events, outco
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.eviction_pauses import EvictionPauses, limits_of
 from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef, OneShot, object_ref
+from services.gateway.effects.scheduled_events import ScheduledEvents
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
-from shared.events.cluster import EvictionPaused
+from shared.events.cluster import EvictionPaused, PodBound
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import SECOND
@@ -79,6 +80,9 @@ class EffectRunner:
         self._tasks: dict[asyncio.Task[None], bool] = {}  # task -> whether it is a one-shot effect
         self._one_shots = 0
         self._desired = 0
+        self._scheduled_events = ScheduledEvents(
+            api, bindings_in_flight=lambda: self._one_shots > 0, now_ns=now_ns, group=group
+        )
 
     async def start(self, state: GatewayState) -> bool:
         """Starts due effects within the limits; returns whether any was started or ended without a request.
@@ -129,6 +133,7 @@ class EffectRunner:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         await cancel_and_wait(*self._tasks)
+        await self._scheduled_events.stop()
 
     def appended(self, drafts: Iterable[Draft]) -> None:
         """Forgets what has been appended: intents with their outcomes, and pauses."""
@@ -262,6 +267,8 @@ class EffectRunner:
             outcome = outcome_events.missing_permission(intent, error.rule)
         failpoints.hit("gateway.after-api-answer")
         self._finish(cause, intent, outcome)
+        if isinstance(intent, PodPlaced) and isinstance(outcome, PodBound) and self._settings.scheduled_events:
+            self._scheduled_events.add(intent, (state.pod(intent.pod, intent.pod_uid) or _UNKNOWN).scheduler)
 
     async def _retry(self, cause: Cause, intent: Intent, state: GatewayState) -> Event:
         """Repeats the write with growing pauses, within the deadline."""

@@ -19,7 +19,7 @@ that is harmless.
 """
 
 from services.gateway.effects import outcome_events
-from services.gateway.effects.unschedulable_event import unschedulable_event
+from services.gateway.effects.pod_kubernetes_events import unschedulable_event
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import (
     Ambiguous,

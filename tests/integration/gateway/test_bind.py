@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.dev.local_control_plane import Cluster
@@ -42,6 +43,37 @@ async def test_a_pod_is_bound(harness: EffectHarness, nodes: None, make_pod: Mak
     assert isinstance(outcome, PodBound)
     assert node_of(cluster, pod) == "bind-1"
     assert harness.checks == 1
+
+
+async def test_bound_pods_have_a_scheduled_event_that_is_written_after_the_bindings(
+    harness: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster
+) -> None:
+    pods = [await waiting(harness, make_pod, f"web-{number}") for number in range(6)]
+    await harness.carry_out(*(placed(pod, "bind-2") for pod in pods))
+    namespace = pods[0]["metadata"]["namespace"]
+    events = {event["involvedObject"]["uid"]: event for event in listed(cluster, namespace, "events")}
+    for pod in pods:
+        event = events[pod["metadata"]["uid"]]
+        name = pod["metadata"]["name"]
+        assert event["message"] == f"Successfully assigned {namespace}/{name} to bind-2"
+        assert (event["type"], event["reason"], event["count"]) == ("Normal", "Scheduled", 1)
+        assert event["source"]["component"] == f"koordstream/{pod['spec']['schedulerName']}"
+    last_binding = max(int(pod["metadata"]["resourceVersion"]) for pod in listed(cluster, namespace, "pods"))
+    assert all(int(event["metadata"]["resourceVersion"]) > last_binding for event in events.values())
+
+
+def listed(cluster: Cluster, namespace: str, resource: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/{resource}")["items"]
+    return items
+
+
+async def test_no_scheduled_event_is_written_where_the_setting_is_off(
+    harness: EffectHarness, nodes: None, make_pod: MakePod, cluster: Cluster
+) -> None:
+    harness.settings = msgspec.structs.replace(harness.settings, scheduled_events=False)
+    pod = await waiting(harness, make_pod)
+    await harness.carry_out(placed(pod, "bind-1"))
+    assert listed(cluster, pod["metadata"]["namespace"], "events") == []
 
 
 async def test_the_binding_of_a_deleted_pod_is_rejected(
