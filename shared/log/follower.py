@@ -364,18 +364,18 @@ class Follower:
 
     # reads from Postgres
 
-    def _repair(self, name: str, *, check: bool = False, grace_s: float = GRACE_S, hint: bool = True) -> None:
-        """Reads a context from Postgres; because of a hint only while such reads find something."""
+    def _repair(self, name: str, *, check: bool = False, grace_s: float | None = None, hint: bool = True) -> None:
+        """Reads a context from Postgres after GRACE_S; because of a hint only while such reads find something."""
         context = self._contexts[name]
         if (context.repair is None or context.repair.done()) and (not hint or context.heeds_hints):
             context.repair = self._tasks.spawn(self._mend(name, grace_s, check=check), f"repair {name}")
 
-    async def _mend(self, name: str, grace_s: float, *, check: bool) -> None:
+    async def _mend(self, name: str, grace_s: float | None, *, check: bool) -> None:
         """Reads the missing events, and compares our own row with the log's on the way."""
         context, projection = self._contexts[name], self._projection
         try:
             # Missing events may be on their way; batches that follow are applied meanwhile.
-            await asyncio.sleep(grace_s)
+            await asyncio.sleep(GRACE_S if grace_s is None else grace_s)
             context.reading = True
             before = (projection.positions[name], context.epoch)
             if check:
@@ -473,7 +473,7 @@ class Follower:
             context.polled = now
             if head != self._projection.positions[name]:
                 context.head, context.claimed = max(context.head, head.seq), max(context.claimed, head.seq)
-                self._repair(name, check=True, grace_s=0 if soon else GRACE_S, hint=False)
+                self._repair(name, check=True, grace_s=0 if soon else None, hint=False)
 
 
 def _digest_before(batch: Batch, skip: int) -> bytes:
