@@ -1,12 +1,12 @@
-"""Results of desired states in the gateway's State: ended, applied, or suppressed by shadow mode."""
+"""Results of desired states in the gateway's State: ended, applied, given up, or suppressed by shadow mode."""
 
 from typing import NamedTuple
 
 from services.gateway.effects.intent_types import DesiredState
 from shared.events import RecordedEvent
-from shared.events.cluster import DesiredStateApplied, DesiredStateSuppressed
+from shared.events.cluster import DesiredStateApplied, DesiredStateFailed, DesiredStateSuppressed
 
-ENDED, APPLIED = -1, 0
+ENDED, APPLIED, GIVEN_UP = -1, 0, -2
 """Results of a desired state that an outcome records; any other number is the seq of a DesiredStateSuppressed."""
 
 
@@ -21,7 +21,7 @@ class EarlyOutcome(NamedTuple):
     """Outcomes of an intent that has not been read yet.
 
     Attributes:
-        result: of the last outcome: ENDED, APPLIED, or the seq of a DesiredStateSuppressed. ENDED is final.
+        result: of the last outcome: ENDED, APPLIED, GIVEN_UP, or the seq of a DesiredStateSuppressed. ENDED is final.
         applied: one of the outcomes was APPLIED, which is final for a desired state that ends once it is applied.
     """
 
@@ -33,4 +33,6 @@ def result_of(record: RecordedEvent) -> int:
     """Returns the result of a desired state that an outcome records."""
     if isinstance(record.event, DesiredStateSuppressed):
         return record.seq
+    if isinstance(record.event, DesiredStateFailed):
+        return GIVEN_UP
     return APPLIED if isinstance(record.event, DesiredStateApplied) else ENDED

@@ -3,7 +3,7 @@
 from operator import itemgetter
 
 from services.gateway.causes import by_cause, by_context
-from services.gateway.desired_state_results import APPLIED, ENDED, EarlyOutcome, Suppressed
+from services.gateway.desired_state_results import APPLIED, ENDED, GIVEN_UP, EarlyOutcome, Suppressed
 from services.gateway.effects.intent_types import (
     POD_SCHEDULED,
     DesiredState,
@@ -36,6 +36,7 @@ class IntentIndex:
         superseded: desired states without an outcome that a newer one, or the placement of the pod, has replaced.
         newest: the newest desired state of each field group, from when it is read until it has ended.
         applied: the newest desired states that were written; they are written again after drift.
+        given_up: the newest desired states that the API server did not take within the deadline; they stay due.
         suppressed: the newest desired states that shadow mode did not write; due again after a start without shadow
             mode.
         refused: the outcomes of intents that their contexts may not carry, until they are recorded.
@@ -51,6 +52,7 @@ class IntentIndex:
         self.superseded: dict[Cause, DesiredState] = {}
         self.newest: dict[FieldGroup, Cause] = {}
         self.applied: dict[Cause, FieldsDesired | ObjectDesired] = {}
+        self.given_up: dict[Cause, DesiredState] = {}
         self.suppressed: dict[Cause, Suppressed] = {}
         self.refused: dict[Cause, IntentRefused] = {}
         self.early_outcomes: dict[Cause, EarlyOutcome] = {}
@@ -89,6 +91,7 @@ class IntentIndex:
         if older is None:
             return
         self.applied.pop(older, None)
+        self.given_up.pop(older, None)
         self.suppressed.pop(older, None)
         without_outcome = self.desired.pop(older, None)
         if without_outcome is not None:
@@ -100,7 +103,7 @@ class IntentIndex:
         """Files the outcome of an intent.
 
         Args:
-            result: of a desired state: ENDED, APPLIED or the seq of a DesiredStateSuppressed.
+            result: of a desired state: ENDED, APPLIED, GIVEN_UP or the seq of a DesiredStateSuppressed.
             position: last seq that has been read of the intent's context.
         """
         if cause.seq > position:
@@ -116,9 +119,24 @@ class IntentIndex:
         if intent is not None:
             self._dequeue(cause, intent)
         suppressed = self.suppressed.pop(cause, None)
-        desired = intent or self.applied.pop(cause, None) or (suppressed.desired if suppressed else None)
+        desired = (
+            intent
+            or self.applied.pop(cause, None)
+            or self.given_up.pop(cause, None)
+            or (suppressed.desired if suppressed else None)
+        )
         if isinstance(desired, DesiredState):
             self._set_result(cause, desired, result)
+
+    def in_force(self, cause: Cause) -> DesiredState:
+        """Returns a desired state that was applied, given up or suppressed."""
+        return self.applied.get(cause) or self.given_up.get(cause) or self.suppressed[cause].desired
+
+    def waits_for_object(self, cause: Cause, desired: DesiredState) -> bool:
+        """Reports whether desired fields wait for the object itself, which their context desires and was given up."""
+        if not isinstance(desired, FieldsDesired):
+            return False
+        return self.newest.get(FieldGroup(desired.resource, desired.name, cause.context, "")) in self.given_up
 
     def forget_early_outcomes(self, context: str, seq: int) -> None:
         """Forgets outcomes of intents of a context up to a seq, which will not be read any more."""
@@ -126,8 +144,10 @@ class IntentIndex:
             del self.early_outcomes[cause]
 
     def _set_result(self, cause: Cause, desired: DesiredState, result: int) -> None:
-        """Files a newest desired state by its result: as applied, as suppressed, or not at all if it has ended."""
-        if result not in (ENDED, APPLIED):
+        """Files a newest desired state by its result: applied, given up, suppressed, or not at all if it has ended."""
+        if result == GIVEN_UP:
+            self.given_up[cause] = desired
+        elif result not in (ENDED, APPLIED):
             self.suppressed[cause] = Suppressed(desired, result)
         elif result == ENDED or _ends_once_applied(desired):
             self._remove_newest(field_group(cause.context, desired))
@@ -167,6 +187,7 @@ class IntentIndex:
             desired=by_context(self.desired),
             superseded=by_context(self.superseded),
             applied=by_context(self.applied),
+            given_up=by_context(self.given_up),
             suppressed=by_context(self.suppressed),
             refused=by_context(self.refused),
             early_outcomes=by_context(self.early_outcomes),
@@ -178,10 +199,10 @@ class IntentIndex:
         self.recorded_ns = by_cause(stored.recorded_ns)
         self.superseded = by_cause(stored.superseded)
         self.applied, self.suppressed = by_cause(stored.applied), by_cause(stored.suppressed)
-        self.refused = by_cause(stored.refused)
+        self.given_up, self.refused = by_cause(stored.given_up), by_cause(stored.refused)
         self.early_outcomes = by_cause(stored.early_outcomes)
         suppressed = [(cause, each.desired) for cause, each in self.suppressed.items()]
-        for cause, desired in (*self.desired.items(), *self.applied.items(), *suppressed):
+        for cause, desired in (*self.desired.items(), *self.applied.items(), *self.given_up.items(), *suppressed):
             self._set_newest(field_group(cause.context, desired), cause)
         for cause, intent in sorted((*self.one_shots.items(), *self.desired.items()), key=itemgetter(0)):
             self._enqueue(cause, intent)

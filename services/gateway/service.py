@@ -243,7 +243,7 @@ class Gateway:
             self._drift_tracker.forget_ended(self._state)
             missing = outcomes_from_state.without_object(self._state, names)
             for cause in sorted(missing & before):
-                desired = self._state.intents.applied.get(cause) or self._state.intents.suppressed[cause].desired
+                desired = self._state.intents.in_force(cause)
                 self._append_later(outcome_events.outcome_draft(cause, desired, outcome_events.superseded(desired)))
             before = missing
             await asyncio.sleep(self._settings.sweep_interval_s)

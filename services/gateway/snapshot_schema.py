@@ -23,6 +23,7 @@ class StoredIntents(msgspec.Struct):
     desired: ByContext[DesiredState]
     superseded: ByContext[DesiredState]
     applied: ByContext[FieldsDesired | ObjectDesired]
+    given_up: ByContext[DesiredState]
     suppressed: ByContext[Suppressed]
     refused: ByContext[IntentRefused]
     early_outcomes: ByContext[EarlyOutcome]

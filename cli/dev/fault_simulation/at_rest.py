@@ -9,9 +9,12 @@ from cli.dev.fault_simulation import what_holds
 from cli.dev.fault_simulation.invariants import requested
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.replica import Replica
+from services.gateway.effects.desired_state_comparison import desired_patch, fields_named
+from services.gateway.effects.intent_types import FieldGroup, field_group
 from services.quota_ledger.accounting.verify import holds
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Cause, RecordedEvent
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import CarriedForward
 from shared.fold import BeginsLate, State
 from shared.kube import resource_names
@@ -103,6 +106,7 @@ def undone(world: "World") -> Iterator[str]:
         if cause not in world.invariants.outcomes:
             yield f"{cause}, about {uid}, has no outcome"
     yield from _gateway(world)
+    yield from _unwritten(world)
     yield from _ledger(world)
     yield from _waiting(world)
     yield from _overcommitted(world)
@@ -125,9 +129,26 @@ def _gateway(world: "World") -> Iterator[str]:
     for key, body in world.api.objects["pods"].items():
         if key in state.pods and state.pods[key].node != body["spec"].get("nodeName", ""):
             yield f"the log has {key} on {state.pods[key].node!r}, the server on {body['spec'].get('nodeName')!r}"
-    due = {**state.intents.one_shots, **state.intents.desired, **state.intents.superseded}
+    intents = state.intents
+    due = {**intents.one_shots, **intents.desired, **intents.superseded, **intents.given_up}
     if due:
         yield f"intents are still due: {', '.join(map(str, sorted(due)[:3]))}"
+
+
+def _unwritten(world: "World") -> Iterator[str]:
+    """Objects have the newest desired state of each field group that the kept logs name."""
+    newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
+    codec = Codec((FieldsDesired, ObjectDesired))
+    for context in world.postgres.contexts.values():
+        for record in _records(context, codec, context.head.seq):
+            assert isinstance(record.event, FieldsDesired | ObjectDesired)
+            newest[field_group(context.name, record.event)] = f"{context.name}/{record.seq}", record.event
+    for group, (cause, desired) in newest.items():
+        body, patch = world.api.objects.get(group.resource, {}).get(group.key), desired_patch(desired)
+        if (body is None) is not (isinstance(desired, ObjectDesired) and desired.body is None):
+            yield f"{group.resource} {group.key} is {'missing' if body is None else 'there'}, against {cause}"
+        elif body is not None and fields_named(patch, body) != patch:
+            yield f"{group.resource} {group.key} does not have the values of {cause}"
 
 
 def _ledger(world: "World") -> Iterator[str]:

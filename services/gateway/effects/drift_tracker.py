@@ -5,10 +5,14 @@ A watch delivers our own writes too, and may deliver an older state late. An obs
 write is ignored; a newer one whose fields differ from the server's response to our write is drift. The response counts,
 not the desired state, because a server may normalise a value (`1000m` to `1`).
 
+A desired state that was given up is written again after growing pauses, however long the API server does not take it.
+
 Kept in memory only: after a restart every object is listed, so drift is detected again, at the price of one write
 without effect for each desired state with a normalised value.
 """
 
+import random
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from services.gateway.effects import desired_state_comparison
@@ -23,6 +27,12 @@ REWRITE_PAUSE_MAX_S = 64.0
 
 REWRITE_RESET_S = 600.0
 """After this long without drift the next one is answered at once again."""
+
+
+RETRY_PAUSE_MAX_S = 30.0
+"""A desired state that was given up is tried again after 1, 2, 4, ... up to this many seconds, less up to half."""
+
+RETRY_SCAN_S = 0.2
 
 
 class LastWrite(NamedTuple):
@@ -40,12 +50,21 @@ class LastWrite(NamedTuple):
     pause_s: float
 
 
+class Retry(NamedTuple):
+    """The next try of a desired state that was given up, and the pause before it without jitter."""
+
+    at_s: float
+    pause_s: float
+
+
 class DriftTracker:
     """Compares observations with our writes. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._versions: dict[str, dict[str, str]] = {}  # resource -> key -> resourceVersion
         self._last_writes: dict[Cause, LastWrite] = {}
+        self._retries: dict[Cause, Retry] = {}
+        self._next_scan_s = 0.0
         self._drifted: dict[Cause, float] = {}  # desired state -> earliest time of its next write
         self._latest: dict[ObjectRef, ObservedObject] = {}  # of objects with a desired state in flight
 
@@ -56,6 +75,28 @@ class DriftTracker:
     def drifted(self, now_s: float) -> list[Cause]:
         """Returns the desired states to write again now."""
         return [cause for cause, at_s in self._drifted.items() if at_s <= now_s]
+
+    def to_retry(self, state: GatewayState, now_s: float) -> Iterator[Cause]:
+        """Yields the desired states that were given up and may be tried again; of one object only the first.
+
+        After a restart each is tried at once.
+        """
+        if now_s < self._next_scan_s:
+            return
+        refs: dict[ObjectRef, None] = {}
+        for cause, desired in state.intents.given_up.items():
+            ref = object_ref(desired)
+            if ref not in refs and (cause not in self._retries or self._retries[cause].at_s <= now_s):
+                yield cause
+            refs[ref] = None
+        # Thousands may wait: unless more are due than may start, they are not examined for each event.
+        self._next_scan_s = now_s + RETRY_SCAN_S
+
+    def not_written(self, cause: Cause, now_s: float) -> None:
+        """Records that a desired state was given up, or tried again in vain."""
+        before = self._retries.get(cause)
+        pause_s = min(RETRY_PAUSE_MAX_S, before.pause_s * 2) if before else 1.0
+        self._retries[cause] = Retry(now_s + pause_s * random.uniform(0.5, 1), pause_s)  # noqa: S311
 
     def observed(self, state: GatewayState, ref: ObjectRef, seen: ObservedObject, now_s: float) -> bool:
         """Records an observation; returns whether a desired state must be written again because of it."""
@@ -92,13 +133,15 @@ class DriftTracker:
             seen.version, desired_state_comparison.current_fields(desired, seen), now_s, pause_s
         )
         self._drifted.pop(cause, None)
+        self._retries.pop(cause, None)
         self._set_version(ref, seen.version)
         latest = self._latest.pop(ref, None)
         if latest is not None:
             self._compare(cause, desired, latest, now_s)
 
     def forget_ended(self, state: GatewayState) -> None:
-        """Forgets desired states that are no longer applied."""
+        """Forgets desired states that are no longer applied, or no longer given up."""
+        self._retries = {cause: retry for cause, retry in self._retries.items() if cause in state.intents.given_up}
         self._last_writes = {
             cause: write for cause, write in self._last_writes.items() if cause in state.intents.applied
         }

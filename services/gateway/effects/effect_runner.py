@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 import stamina
 
 from services.gateway.effects import desired_state_writes, outcome_events, outcomes_from_state, pod_writes
+from services.gateway.effects.confirmations import Confirmations
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.eviction_pauses import EvictionPauses, limits_of
 from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef, OneShot, object_ref
 from services.gateway.effects.scheduled_events import ScheduledEvents
 from services.gateway.known_objects import ObservedPod
-from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden
+from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden, Unconfirmed
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
@@ -76,6 +77,7 @@ class EffectRunner:
         self._group = group
         self._rate_limit = RateLimit(settings.writes_per_s, burst_s=0.1)
         self._busy: dict[ObjectRef, None] = {}
+        self._confirmations = Confirmations(api, settings)
         self._pauses = EvictionPauses(limits_of(settings), append)
         self._tasks: dict[asyncio.Task[None], bool] = {}  # task -> whether it is a one-shot effect
         self._one_shots = 0
@@ -170,14 +172,17 @@ class EffectRunner:
         for cause, desired in state.intents.desired.items():
             if free <= 0:
                 break
-            if cause not in self.in_flight and (first := self._first(state, cause, object_ref(desired), chosen)):
+            if cause in self.in_flight or state.intents.waits_for_object(cause, desired):
+                continue
+            if first := self._first(state, cause, object_ref(desired), chosen):
                 yield first
                 free -= 1
         for cause, again in () if self._settings.shadow else self._to_rewrite(state):
             if free <= 0:
                 break
             ref = object_ref(again)
-            if ref not in self._busy and ref not in chosen and ref not in state.intents.queues:
+            waits = ref in state.intents.queues and not isinstance(again, ObjectDesired)
+            if ref not in self._busy and ref not in chosen and not waits:
                 chosen[ref] = None
                 yield cause, again
                 free -= 1
@@ -195,13 +200,16 @@ class EffectRunner:
         return self._pauses.must_wait(state, cause, intent)
 
     def _to_rewrite(self, state: GatewayState) -> Iterator[tuple[Cause, DesiredState]]:
-        """Yields desired states with an outcome that must be written: after drift, or after shadow mode."""
+        """Yields desired states with an outcome that must be written: after drift, shadow mode, or when given up."""
         for cause in self._drift_tracker.drifted(self._now_s()):
             if cause in state.intents.applied and cause not in self.in_flight:
                 yield cause, state.intents.applied[cause]
         for cause, (desired, seq) in state.intents.suppressed.items():
             if seq < state.started_seq and cause not in self.in_flight:
                 yield cause, desired
+        for cause in self._drift_tracker.to_retry(state, self._now_s()):
+            if cause not in self.in_flight:
+                yield cause, state.intents.given_up[cause]
 
     def _first(
         self, state: GatewayState, cause: Cause, ref: ObjectRef, chosen: dict[ObjectRef, None]
@@ -252,19 +260,30 @@ class EffectRunner:
         self._append(outcome_events.outcome_draft(cause, intent, outcome))
 
     async def _run(self, cause: Cause, intent: Intent, state: GatewayState) -> None:
+        was_given_up = cause in state.intents.given_up
         await self._rate_limit.wait()
         try:
             try:
                 outcome = await self._try(cause, intent, state)
             except (Busy, BlockedByBudget) as error:
+                if was_given_up:
+                    raise
                 log.info("a write is retried", extra={"intent": str(cause), "error": str(error)})
                 outcome = await self._retry(cause, intent, state)
         except (Busy, BlockedByBudget) as error:
             log.warning("gave up on an intent", extra={"intent": str(cause), "error": str(error)})
+            if not isinstance(intent, OneShot):
+                self._drift_tracker.not_written(cause, self._now_s())
+            if was_given_up:
+                # The log has this outcome already. It is written again after a pause.
+                del self.in_flight[cause]
+                return
             outcome = outcome_events.failed(intent, str(error))
         except Forbidden as error:
             log.warning("permission is missing", extra={"intent": str(cause), "rule": error.rule, "error": str(error)})
             outcome = outcome_events.missing_permission(intent, error.rule)
+        if isinstance(intent, OneShot):
+            outcome = await self._confirmations.outcome(cause, intent, state, outcome)
         failpoints.hit("gateway.after-api-answer")
         self._finish(cause, intent, outcome)
         if isinstance(intent, PodPlaced) and isinstance(outcome, PodBound) and self._settings.scheduled_events:
@@ -291,10 +310,12 @@ class EffectRunner:
     async def _try(self, cause: Cause, intent: Intent, state: GatewayState) -> Event:
         api = self._api
         match intent:
-            case PodPlaced():
-                return await pod_writes.bind(api, intent)
-            case EvictionRequested():
-                return await pod_writes.evict(api, intent)
+            case PodPlaced() | EvictionRequested():
+                try:
+                    return await pod_writes.carry_out(api, intent)
+                except Unconfirmed:
+                    self._confirmations.unanswered(cause)
+                    raise
             case PodUnschedulable():
                 pod = state.pod(intent.pod, intent.pod_uid) or _UNKNOWN
                 outcome = await pod_writes.write_unschedulable_condition(api, intent, pod, now_ns=self._now_ns())

@@ -51,6 +51,15 @@ def applied(desired: DesiredState) -> DesiredStateApplied:
     return DesiredStateApplied(resource=resource, name=key, fields=fields)
 
 
+def of_node(intent: PodPlaced, node: str) -> PodBound | BindRejected | None:
+    """Outcome of a placement that follows from the pod's node; None without a node."""
+    if not node:
+        return None
+    if node == intent.node:
+        return bound(intent)
+    return BindRejected(pod=intent.pod, pod_uid=intent.pod_uid, reason=f"{intent.pod} is bound to {node} already")
+
+
 def superseded(desired: DesiredState) -> DesiredStateSuperseded:
     """Outcome: a newer desired state replaced this one, or the object was deleted."""
     resource, key, _, fields = field_group("", desired)

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from services.gateway.effects import outcome_events
-from services.gateway.effects.intent_types import Intent, object_ref
+from services.gateway.effects.intent_types import Intent, OneShot, object_ref
 from services.gateway.kube_api.resources import NODES
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
@@ -14,37 +14,36 @@ from shared.events.scheduling import PodPlaced, PodUnschedulable
 def outcome_from_state(state: GatewayState, intent: Intent) -> Event | None:
     """Returns the outcome that follows from observations alone, or None if a request is needed."""
     match intent:
-        case PodPlaced(pod_uid=uid, pod=key, node=node):
-            pod = state.pod(key, uid)
-            # The scheduler placed the pod after its observation, so a pod that the State lacks was deleted since.
-            if pod is None:
-                return outcome_events.rejected(intent, f"{key} is gone")
-            if pod.node:
-                on_it = pod.node == node
-                return (
-                    outcome_events.bound(intent)
-                    if on_it
-                    else outcome_events.rejected(intent, f"{key} is bound to {pod.node} already")
-                )
+        case PodPlaced(node=node):
             # The API server accepts a binding to a node that does not exist.
-            if node not in state.known.get(NODES.name, {}):
+            if (shown := outcome_observed(state, intent)) is None and node not in state.known.get(NODES.name, {}):
                 return outcome_events.rejected(intent, f"there is no node {node}")
+            return shown
         case PodUnschedulable(pod_uid=uid, pod=key):
             pod = state.pod(key, uid)
             if pod is None or pod.node:
                 return outcome_events.superseded(intent)
-        case EvictionRequested(pod_uid=uid, pod=key):
-            pod = state.pod(key, uid)
-            if pod is None:
-                return outcome_events.evicted(intent)
-            if pod.terminating:
-                # Perhaps by us: a crash may have come between the response and the append. So it spends budget.
-                return outcome_events.evicted(intent, pod)
+        case EvictionRequested():
+            return outcome_observed(state, intent)
         case FieldsDesired(resource=resource, name=key, uid=uid) if uid:
             known = state.known.get(resource, {}).get(key)
             if known is not None and known.uid != uid:
                 return outcome_events.superseded(intent)
     return None
+
+
+def outcome_observed(state: GatewayState, intent: OneShot) -> Event | None:
+    """Returns the outcome that the newest observation of the pod shows, or None if it shows none."""
+    pod = state.pod(intent.pod, intent.pod_uid)
+    if isinstance(intent, EvictionRequested):
+        if pod is None:
+            return outcome_events.evicted(intent)
+        # Perhaps by us: a crash may have come between the response and the append. So it spends budget.
+        return outcome_events.evicted(intent, pod) if pod.terminating else None
+    # The scheduler placed the pod after its observation, so a pod that the State lacks was deleted since.
+    if pod is None:
+        return outcome_events.rejected(intent, f"{intent.pod} is gone")
+    return outcome_events.of_node(intent, pod.node)
 
 
 def superseded_outcomes(state: GatewayState, in_flight: Collection[Cause]) -> list[Draft]:
@@ -62,12 +61,12 @@ def refused_outcomes(state: GatewayState) -> list[Draft]:
 
 
 def without_object(state: GatewayState, watched: Collection[str]) -> set[Cause]:
-    """Returns the applied and suppressed desired states whose object, of a watched resource, does not exist."""
-    # A suppressed ObjectDesired would create its object, so the object's absence does not end it.
-    suppressed = {
-        c: desired for c, (desired, _) in state.intents.suppressed.items() if not isinstance(desired, ObjectDesired)
-    }
-    refs = {cause: object_ref(desired) for cause, desired in (*state.intents.applied.items(), *suppressed.items())}
+    """Returns the desired states in force whose object, of a watched resource, does not exist."""
+    intents = state.intents
+    unwritten = (*intents.given_up.items(), *((cause, desired) for cause, (desired, _) in intents.suppressed.items()))
+    # An ObjectDesired that was not written would create its object, so the object's absence does not end it.
+    without_creation = [(cause, desired) for cause, desired in unwritten if not isinstance(desired, ObjectDesired)]
+    refs = {cause: object_ref(desired) for cause, desired in (*intents.applied.items(), *without_creation)}
     return {
         cause
         for cause, (resource, key) in refs.items()

@@ -13,12 +13,14 @@ The table covers desired_state_writes.py too (desired state).
 | 400, 422, other 4xx | rejected | rejected | rejected |
 | no response | read back | read back | read back |
 
-effect_runner.py implements the backoff, the number of tries and MissingPermission. Each function here is one try, and
+effect_runner.py implements the backoff, the number of tries and MissingPermission; confirmations.py reads a pod before
+a binding or an eviction counts as failed. Each function here is one try, and
 each may run twice, since a crash may come between the response and the append of the outcome: its docstring states why
 that is harmless.
 """
 
 from services.gateway.effects import outcome_events
+from services.gateway.effects.intent_types import OneShot
 from services.gateway.effects.pod_kubernetes_events import unschedulable_event
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import (
@@ -30,6 +32,7 @@ from services.gateway.kube_api.api_errors import (
     NamespaceTerminating,
     NotFound,
     Rejected,
+    Unconfirmed,
 )
 from services.gateway.kube_api.client import STRATEGIC, KubeApi
 from services.gateway.kube_api.resources import PODS
@@ -44,6 +47,16 @@ REFUSALS = (NotFound, NamespaceTerminating, Rejected)
 """Errors for which a retry is of no use."""
 
 
+async def carry_out(api: KubeApi, intent: OneShot) -> Event:
+    """Binds or evicts the pod.
+
+    Raises:
+        Busy: not done, and worth a retry; `Unconfirmed` when it may have been done.
+        Forbidden: the account may not do this.
+    """
+    return await bind(api, intent) if isinstance(intent, PodPlaced) else await evict(api, intent)
+
+
 async def bind(api: KubeApi, intent: PodPlaced) -> Event:
     """Binds the pod to its node. Twice is harmless: a pod that is already on that node counts as bound.
 
@@ -55,22 +68,12 @@ async def bind(api: KubeApi, intent: PodPlaced) -> Event:
         await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node, annotations=intent.annotations)
     except REFUSALS as error:
         return outcome_events.rejected(intent, str(error))
-    except (Conflict, Ambiguous) as error:
-        # Bound already, another uid, terminating, or no response: the pod's own nodeName decides.
-        pod = _pod(await api.find(PODS, intent.pod))
-        if pod is None or pod.metadata.uid != intent.pod_uid:
-            return outcome_events.rejected(intent, f"{intent.pod} is gone")
-        if pod.spec.node_name != intent.node:
-            if not pod.spec.node_name and isinstance(error, Ambiguous):
-                raise Busy(str(error)) from error
-            return outcome_events.rejected(intent, _why_not_bound(pod, error))
+    except Conflict as error:
+        # Bound already, another uid, or terminating.
+        return await outcome_shown(api, intent) or outcome_events.rejected(intent, str(error))
+    except Ambiguous as error:
+        return await _outcome_without_answer(api, intent, error)
     return outcome_events.bound(intent)
-
-
-def _why_not_bound(pod: Pod, error: ApiError) -> str:
-    if pod.spec.node_name:
-        return f"{pod.metadata.key} is bound to {pod.spec.node_name} already"
-    return str(error)
 
 
 async def evict(api: KubeApi, intent: EvictionRequested) -> Event:
@@ -86,14 +89,46 @@ async def evict(api: KubeApi, intent: EvictionRequested) -> Event:
         return outcome_events.evicted(intent)
     except (NamespaceTerminating, Rejected) as error:
         return outcome_events.rejected(intent, str(error))
-    except (Conflict, BlockedByBudget, Ambiguous) as error:
-        pod = _pod(await api.find(PODS, intent.pod))
-        if pod is None or pod.metadata.uid != intent.pod_uid or pod.metadata.deletion_timestamp:
-            return outcome_events.evicted(intent)
-        if isinstance(error, BlockedByBudget):
-            return outcome_events.rejected(intent, str(error))
-        raise Busy(str(error)) from error
+    except BlockedByBudget as error:
+        return await outcome_shown(api, intent) or outcome_events.rejected(intent, str(error))
+    except Conflict as error:
+        if (shown := await outcome_shown(api, intent)) is None:
+            raise Busy(str(error)) from error
+        return shown
+    except Ambiguous as error:
+        return await _outcome_without_answer(api, intent, error)
     return outcome_events.evicted(intent)
+
+
+async def outcome_shown(api: KubeApi, intent: OneShot) -> Event | None:
+    """Reads the pod; returns the outcome that it shows, or None while it has no node, or is not terminating.
+
+    Raises:
+        ApiError: it cannot be read.
+    """
+    pod = _pod(await api.find(PODS, intent.pod))
+    there = pod is not None and pod.metadata.uid == intent.pod_uid
+    if isinstance(intent, EvictionRequested):
+        terminating = pod is None or not there or pod.metadata.deletion_timestamp
+        return outcome_events.evicted(intent) if terminating else None
+    if pod is None or not there:
+        return outcome_events.rejected(intent, f"{intent.pod} is gone")
+    return outcome_events.of_node(intent, pod.spec.node_name)
+
+
+async def _outcome_without_answer(api: KubeApi, intent: OneShot, error: Ambiguous) -> Event:
+    """Returns the outcome that the pod shows after a request without an answer.
+
+    Raises:
+        Unconfirmed: it shows none yet, or cannot be read.
+    """
+    try:
+        shown = await outcome_shown(api, intent)
+    except ApiError as unread:
+        raise Unconfirmed(f"{error}; {unread}") from error
+    if shown is None:
+        raise Unconfirmed(str(error)) from error
+    return shown
 
 
 async def write_unschedulable_condition(

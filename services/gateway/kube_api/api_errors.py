@@ -52,6 +52,10 @@ class Ambiguous(ApiError):
     """A request was sent and got no answer (a time-out or a cut connection): it may have been done."""
 
 
+class Unconfirmed(Busy):
+    """A write got no answer, and no read has shown since that it was done: it may still be done."""
+
+
 class Rejected(ApiError):
     """400, 422 and every other refusal: a retry would get the same answer."""
 

@@ -18,7 +18,7 @@ from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.gateway_objects import Log
 from tests.support.intents import anything
 
-QUICK = GatewaySettings(deadline_s=4, tries=4, backoff_s=0.02, backoff_max_s=0.1)
+QUICK = GatewaySettings(timeout_s=2, deadline_s=4, tries=4, backoff_s=0.02, backoff_max_s=0.1)
 
 
 class EffectHarness:
@@ -43,14 +43,18 @@ class EffectHarness:
                 self.drift_tracker.observed(self.state, place, seen, asyncio.get_running_loop().time())
             self._fold("cluster", *differences(self.state, {place: seen}))
 
+    def deleted(self, resource: str, key: str) -> None:
+        """Appends the observation that an object was deleted."""
+        self._fold("cluster", *differences(self.state, {ObjectRef(resource, key): None}))
+
     async def carry_out(self, *intents: Event, context: str = "scheduling", within_s: float = 240) -> list[Event]:
         """Appends intents and runs due effects; returns the outcomes in the order of their arrival."""
         for intent in intents:
             self._fold(context, Draft(intent))
         return await self.run_due(within_s)
 
-    async def run_due(self, within_s: float = 240) -> list[Event]:
-        """Runs effects until none is due."""
+    async def run_due(self, within_s: float = 240, *, given_up: bool = False) -> list[Event]:
+        """Runs effects until none is due, or until no desired state that was given up is left either."""
         began = len(self.outcomes)
         async with asyncio.timeout(within_s), asyncio.TaskGroup() as group:
             effect_runner = EffectRunner(
@@ -67,9 +71,9 @@ class EffectHarness:
                 began_any = await effect_runner.start(self.state)
                 self._fold("cluster", *outcomes_from_state.superseded_outcomes(self.state, effect_runner.in_flight))
                 effect_runner.appended(self._folded())
-                if not (
-                    began_any or effect_runner.in_flight or self.state.intents.one_shots or self.state.intents.desired
-                ):
+                intents = self.state.intents
+                due = intents.one_shots or intents.desired or (given_up and intents.given_up)
+                if not (began_any or effect_runner.in_flight or due):
                     return [draft.event for draft in self.outcomes[began:]]
                 await asyncio.sleep(0.005)
 

@@ -15,6 +15,7 @@ from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.effect_harness import EffectHarness, placed
 from tests.integration.gateway.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -271,6 +272,60 @@ async def test_after_a_hanging_request_the_pod_is_read_back_and_the_binding_retr
     (outcome,) = await harness.carry_out(placed(pod, "bind-1"))
     assert isinstance(outcome, PodBound)
     assert proxy.count("POST", "/binding") == 2
+
+
+async def test_a_binding_without_an_answer_has_no_outcome_until_its_pod_is_read(
+    harness: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
+) -> None:
+    pod = await waiting(harness, make_pod)
+    lost = proxy.fail("POST", "/binding", "lose", times=-1)
+    unread = proxy.fail("GET", "/pods/web", times=-1)
+    binding = asyncio.create_task(harness.carry_out(placed(pod, "bind-1")))
+    await until(lambda: unread.met > harness.settings.tries + 3)
+    assert not harness.outcomes
+    assert lost.met == harness.settings.tries  # it only reads by now
+    unread.times = 0
+    (outcome,) = await binding
+    assert isinstance(outcome, PodBound)
+    assert node_of(cluster, pod) == "bind-1"
+
+
+async def test_what_is_observed_ends_a_binding_without_an_answer(
+    harness: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
+) -> None:
+    pod = await waiting(harness, make_pod)
+    proxy.fail("POST", "/binding", "refuse", times=-1)
+    unread = proxy.fail("GET", "/pods/web", times=-1)
+    binding = asyncio.create_task(harness.carry_out(placed(pod, "bind-1")))
+    await until(lambda: unread.met > harness.settings.tries + 3)
+    cluster.api.call("DELETE", pod_path(pod) + "?gracePeriodSeconds=0")
+    assert not harness.outcomes
+    harness.deleted("pods", placed(pod, "").pod)
+    (outcome,) = await binding
+    assert isinstance(outcome, BindRejected)
+    assert "is gone" in outcome.reason
+
+
+async def test_a_binding_that_the_server_never_got_ends_in_bind_failed(
+    harness: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
+) -> None:
+    pod = await waiting(harness, make_pod)
+    proxy.fail("POST", "/binding", "refuse", times=-1)
+    (outcome,) = await harness.carry_out(placed(pod, "bind-1"))
+    assert isinstance(outcome, BindFailed)
+    assert node_of(cluster, pod) == ""
+
+
+async def test_a_refusal_after_a_lost_response_is_no_outcome_until_the_pod_is_read(
+    harness: EffectHarness, nodes: None, make_pod: MakePod, proxy: FaultProxy, cluster: Cluster
+) -> None:
+    pod = await waiting(harness, make_pod)
+    proxy.fail("POST", "/binding", "lose")
+    proxy.fail("GET", "/pods/web")
+    proxy.fail("POST", "/binding", status=403, reason="Forbidden")
+    (outcome,) = await harness.carry_out(placed(pod, "bind-1"))
+    assert isinstance(outcome, PodBound)
+    assert node_of(cluster, pod) == "bind-1"
 
 
 async def test_many_pods_are_bound_at_once_and_those_of_one_object_in_order(

@@ -21,6 +21,7 @@ from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.effect_harness import EffectHarness, unschedulable
 from tests.integration.gateway.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
 NODE = "desired-1"
 NODE_PATH = f"/api/v1/nodes/{NODE}"
@@ -160,6 +161,22 @@ async def test_a_server_that_stays_busy_ends_in_desired_state_failed(
     proxy.fail("PATCH", "/status", status=503, times=-1)
     (outcome,) = await harness.carry_out(batch(9))
     assert isinstance(outcome, DesiredStateFailed)
+
+
+async def test_a_desired_state_that_was_given_up_is_written_when_the_server_takes_it_again(
+    harness: EffectHarness, node: str, proxy: FaultProxy, cluster: Cluster
+) -> None:
+    await harness.carry_out(batch(4))
+    fault = proxy.fail("PATCH", "/status", status=503, times=-1)
+    (outcome,) = await harness.carry_out(batch(9))
+    assert isinstance(outcome, DesiredStateFailed)
+    met = fault.met
+    again = asyncio.create_task(harness.run_due(given_up=True))
+    await until(lambda: fault.met > met)  # it is tried again, which no event records
+    fault.times = 0
+    (outcome,) = await again
+    assert isinstance(outcome, DesiredStateApplied)
+    assert allocatable(cluster) == "9"
 
 
 @pytest.mark.parametrize(("kind", "patches"), [("lose", 1), ("swallow", 1), ("hang", 2)])

@@ -1,5 +1,6 @@
 """Evictions on a real API server, with real disruption budgets."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.effect_harness import EffectHarness
 from tests.integration.gateway.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
 
 def eviction_of(pod: dict[str, Any], **fields: Any) -> EvictionRequested:
@@ -160,3 +162,18 @@ async def test_an_invalid_eviction_is_rejected(
     proxy.fail("POST", "/eviction", status=status)
     (outcome,) = await harness.carry_out(eviction_of(pod))
     assert isinstance(outcome, EvictionRejected)
+
+
+async def test_an_eviction_without_an_answer_spends_budget_once_its_pod_is_read(
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, proxy: FaultProxy
+) -> None:
+    proxy.fail("POST", "/eviction", "lose", times=-1)
+    unread = proxy.fail("GET", "/pods/web", times=-1)
+    evicting = asyncio.create_task(harness.carry_out(eviction_of(pod)))
+    await until(lambda: unread.met > harness.settings.tries + 3)
+    assert not harness.outcomes
+    unread.times = 0
+    (outcome,) = await evicting
+    assert isinstance(outcome, PodEvicted)
+    assert outcome.node == "evict-1"
+    assert cluster.api.call("GET", path(pod))["metadata"]["deletionTimestamp"]

@@ -144,6 +144,56 @@ def test_a_suppressed_desired_state_is_due_again_after_a_start_of_the_gateway() 
     assert not state.intents.suppressed
 
 
+def test_a_desired_state_that_was_given_up_stays_due_until_it_is_applied() -> None:
+    log = Log()
+    cause = log.append("slo", batch_cpu(1000))
+    log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
+    log.append("cluster", Draft(failed(batch_cpu(1000), "no answer"), cause))
+    for order in ([], ["cluster", "cluster", "slo"]):
+        state = state_after(log.in_order(order))
+        assert (list(state.intents.desired), list(state.intents.given_up)) == ([], [cause])
+        restored = GatewayState(anything)
+        restored.restore(state.encode())
+        assert restored.intents.given_up == state.intents.given_up
+    assert not without_object(state, {"nodes"})
+    log.append("cluster", Draft(applied(batch_cpu(1000)), cause))
+    state = state_after(log.in_order([]))
+    assert (list(state.intents.given_up), list(state.intents.applied)) == ([], [cause])
+
+
+def test_a_newer_desired_state_replaces_one_that_was_given_up() -> None:
+    log = Log()
+    older = log.append("slo", batch_cpu(1000))
+    log.append("cluster", Draft(failed(batch_cpu(1000), "no answer"), older))
+    newer = log.append("slo", batch_cpu(2000))
+    for order in ([], ["cluster", "slo", "slo"], ["slo", "slo", "cluster"]):
+        intents = state_after(log.in_order(order)).intents
+        assert (list(intents.desired), list(intents.given_up), list(intents.superseded)) == ([newer], [], [])
+
+
+def test_a_desired_state_that_was_given_up_ends_with_its_object_unless_it_would_create_the_object() -> None:
+    log = Log()
+    amounts, making = log.append("slo", batch_cpu(1000)), log.append("slo", reservation("1h"))
+    log.append(
+        "cluster",
+        Draft(failed(batch_cpu(1000), "no answer"), amounts),
+        Draft(failed(reservation("1h"), "no answer"), making),
+    )
+    assert without_object(state_after(log.in_order([])), {"nodes", RESERVATIONS}) == {amounts}
+
+
+def test_desired_fields_wait_for_an_object_that_was_given_up() -> None:
+    log = Log()
+    making = log.append("slo", reservation("1h"))
+    status = FieldsDesired(resource=RESERVATIONS, name="r1", fields="status", patch={"status": {"phase": "Available"}})
+    filling, of_another = log.append("slo", status), log.append("scheduling", status)
+    log.append("cluster", Draft(failed(reservation("1h"), "no answer"), making))
+    intents = state_after(log.in_order([])).intents
+    assert intents.waits_for_object(filling, status)
+    assert not intents.waits_for_object(of_another, status)
+    assert not intents.waits_for_object(making, reservation("1h"))
+
+
 @pytest.mark.parametrize("desired", [unschedulable("a"), reservation(None)])
 def test_a_desired_state_that_ends_once_applied_ignores_later_outcomes(desired: DesiredState) -> None:
     log = Log()

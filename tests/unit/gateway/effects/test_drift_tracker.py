@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from services.gateway.effects.drift_tracker import REWRITE_PAUSE_MAX_S, DriftTracker, newer
+from services.gateway.effects.drift_tracker import RETRY_PAUSE_MAX_S, REWRITE_PAUSE_MAX_S, DriftTracker, newer
 from services.gateway.effects.intent_types import ObjectRef
-from services.gateway.effects.outcome_events import applied
+from services.gateway.effects.outcome_events import applied, failed
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft
@@ -105,6 +106,37 @@ def test_ended_desired_states_are_forgotten(written: tuple[GatewayState, Cause])
     assert drift_tracker.drifted(0) == []
     drift_tracker.deleted(N1)
     assert drift_tracker.version(N1) == ""
+
+
+def given_up(*desired: FieldsDesired) -> tuple[GatewayState, list[Cause]]:
+    """Returns a State with desired states that were given up, and their causes."""
+    log = Log()
+    causes = [log.append("slo", each) for each in desired]
+    for cause, each in zip(causes, desired, strict=True):
+        log.append("cluster", Draft(failed(each, "no answer"), cause))
+    return state_after(log.in_order([])), causes
+
+
+def test_tries_of_a_desired_state_that_was_given_up_slow_down_and_never_end() -> None:
+    state, [cause] = given_up(DESIRED)
+    drift_tracker, now_s, pauses = DriftTracker(), 0.0, []
+    assert list(drift_tracker.to_retry(state, now_s)) == [cause]  # at once after a restart
+    for _ in range(12):
+        drift_tracker.not_written(cause, now_s)
+        began_s = now_s
+        while not list(drift_tracker.to_retry(state, now_s)):
+            now_s += 0.25
+        pauses.append(now_s - began_s)
+    assert pauses[0] <= 1.25
+    assert all(RETRY_PAUSE_MAX_S / 2 <= pause <= RETRY_PAUSE_MAX_S + 0.25 for pause in pauses[-6:])
+    drift_tracker.wrote(cause, DESIRED, observation("1", 20), now_s)
+    drift_tracker.not_written(cause, now_s)
+    assert list(drift_tracker.to_retry(state, now_s + 1.25)) == [cause]
+
+
+def test_of_one_object_the_first_that_was_given_up_is_tried_first() -> None:
+    state, [first, _] = given_up(DESIRED, replace(DESIRED, fields="mid"))
+    assert list(DriftTracker().to_retry(state, 0.0)) == [first]
 
 
 def test_versions_are_compared_as_numbers() -> None:
