@@ -211,7 +211,7 @@ class BindRejected(Event, frozen=True, tag="koord.cluster.BindRejected.v1"):
 
 
 class BindFailed(Event, frozen=True, tag="koord.cluster.BindFailed.v1"):
-    """Outcome of PodPlaced: the API server did not respond within the deadline."""
+    """Outcome of PodPlaced: the API server did not bind the pod within the deadline, as a read of the pod has shown."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -296,7 +296,7 @@ class EvictionRejected(Event, frozen=True, tag="koord.cluster.EvictionRejected.v
 
 
 class EvictionFailed(Event, frozen=True, tag="koord.cluster.EvictionFailed.v1"):
-    """Outcome of EvictionRequested: the API server did not respond within the deadline."""
+    """Outcome of EvictionRequested: the API server did not evict the pod within the deadline, as a read has shown."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -348,7 +348,9 @@ class DesiredStateRejected(Event, frozen=True, tag="koord.cluster.DesiredStateRe
 
 
 class DesiredStateFailed(Event, frozen=True, tag="koord.cluster.DesiredStateFailed.v1"):
-    """Outcome of a desired state: the API server did not respond within the deadline."""
+    """Outcome of a desired state: the API server did not take it within the deadline. While it is the newest of its
+    field group the gateway tries it again, and records the outcome of the try that ends.
+    """
 
     KEY: ClassVar[str] = "name"
 

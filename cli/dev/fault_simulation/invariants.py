@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
-from cli.dev.fault_simulation.memory_log import Row
+from cli.dev.fault_simulation.memory_log import BEGINS_US, Row
 from shared.domain.cpu_set import parse_cpus
 from shared.events.cluster import (
     BindFailed,
@@ -79,22 +79,23 @@ class Invariants:
         for row in rows:
             cause = f"{context}/{row.seq}"
             if row.type == _PLACED:
-                self._check_placement(cause, msgspec.json.decode(row.data, type=_Named))
+                self._check_placement(cause, row)
             elif row.type == _EVICTION:
                 uid = msgspec.json.decode(row.data, type=_Named).pod_uid
                 self.one_shots[cause] = uid
                 if context in EVICTING:
                     self._evictions[uid] = None
-                    self._decided_s[uid] = asyncio.get_running_loop().time()
+                    self._decided_s[uid] = _recorded_s(row)
             elif row.type in _ONE_SHOT_OUTCOMES:
                 self._check_outcome(cause, row)
 
-    def _check_placement(self, cause: str, placed: _Named) -> None:
+    def _check_placement(self, cause: str, row: Row) -> None:
+        placed = msgspec.json.decode(row.data, type=_Named)
         before = self._placed.get(placed.pod_uid)
         if before is not None and self.outcomes.get(before) not in _REFUSED:
             self._report(f"{cause} places {placed.pod_uid}, whose placement {before} was not refused")
         self._placed[placed.pod_uid] = cause
-        self._decided_s[placed.pod_uid] = asyncio.get_running_loop().time()
+        self._decided_s[placed.pod_uid] = _recorded_s(row)
         self._nodes[cause] = placed.node
         self.one_shots[cause] = placed.pod_uid
 
@@ -197,6 +198,11 @@ class Invariants:
     def live_pods(self) -> list[Body]:
         """Returns the server's pods that have not ended."""
         return [pod for pod in self._api.objects["pods"].values() if pod["status"].get("phase") not in ENDED]
+
+
+def _recorded_s(row: Row) -> float:
+    """Returns when an event was recorded; by its writer's clock if that is ahead, since it is all that others know."""
+    return max(asyncio.get_running_loop().time(), (row.at_us - BEGINS_US) / 1e6)
 
 
 def requested(pod: Body, kind: str) -> int:
