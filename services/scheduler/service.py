@@ -83,6 +83,7 @@ def _prepare(view: ClusterView) -> Prepared:
         configuration.profiles,
         settings.shadow_scheduler,
         believes_annotations=settings.believes_annotations,
+        by_sub_priority=settings.by_sub_priority,
     )
     return Prepared(cache, view.config_digest, settings)
 

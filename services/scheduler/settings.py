@@ -73,6 +73,10 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
     extender_max_victims: Annotated[
         int, Meta(ge=0, description="victims that an extender's caller may name for one node; 0: it evicts nobody")
     ] = 32
+    by_sub_priority: Annotated[
+        bool,
+        Meta(description="try pods of equal spec.priority in the order of their label koordinator.sh/priority"),
+    ] = True
     believes_annotations: Annotated[
         bool,
         Meta(
@@ -94,5 +98,6 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
             self.shadow_scheduler,
             self.extender_profile,
             self.believes_annotations,
+            self.by_sub_priority,
             open_ports=" ".join(ports.addresses()) if ports.access.is_open else "",
         )

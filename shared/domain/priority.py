@@ -3,10 +3,15 @@
 Source: spec/api.md 3; upstream apis/extension/{priority,priority_utils,resource}.go.
 """
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 from shared.domain.qos import QoS, qos
 from shared.kube.pod import Pod
+
+SUB_PRIORITY = "koordinator.sh/priority"
+"""Label with the order of pods within their priority class."""
 
 LABEL = "koordinator.sh/priority-class"
 """The label of the class; it takes precedence over the value of `spec.priority`."""
@@ -35,6 +40,26 @@ _TRANSLATED = {
     Priority.MID: {"cpu": "kubernetes.io/mid-cpu", "memory": "kubernetes.io/mid-memory"},
     Priority.FREE: {},
 }
+
+
+_SUB_PRIORITY = re.compile(
+    r"(?P<sign>[+-]?)(?P<digits>0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|[1-9][0-9]*|0)"
+).fullmatch
+
+
+def sub_priority(labels: Mapping[str, str]) -> int:
+    """Returns the order within the priority class by the pod's label: an int32, whose prefix says its base; 0 without a
+    label, and for text that is no such number.
+
+    Source: spec/api.md 3, `koordinator.sh/priority`.
+    """
+    text = labels.get(SUB_PRIORITY)
+    found = _SUB_PRIORITY(text) if text else None
+    if found is None:
+        return 0
+    digits = found["digits"].lower()
+    number = int(digits, 8 if re.fullmatch("0[0-7]+", digits) else 0) * (-1 if found["sign"] == "-" else 1)
+    return number if -(1 << 31) <= number < 1 << 31 else 0
 
 
 def raw_priority(pod: Pod) -> Priority:

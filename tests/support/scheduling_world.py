@@ -140,8 +140,9 @@ class World:
     requires.
     """
 
-    def __init__(self, *, believes_annotations: bool = False) -> None:
+    def __init__(self, *, believes_annotations: bool = False, by_sub_priority: bool = True) -> None:
         self.believes_annotations = believes_annotations
+        self.by_sub_priority = by_sub_priority
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.view = ClusterView()
         self.cache: CycleInputs | None = None
@@ -201,7 +202,10 @@ class World:
     def indexed(self) -> CycleInputs:
         if self.cache is None:
             self.cache = CycleInputs(
-                self.view, config_of(self.view).profiles, believes_annotations=self.believes_annotations
+                self.view,
+                config_of(self.view).profiles,
+                believes_annotations=self.believes_annotations,
+                by_sub_priority=self.by_sub_priority,
             )
         return self.cache
 

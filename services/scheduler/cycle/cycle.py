@@ -476,4 +476,4 @@ class _Cycle:
 def _is_plain(unit: Unit, pod_class: PodClass) -> bool:
     """Returns True for a fresh pod of the class that is a unit of its own and is not nominated."""
     pod = unit.pods[0]
-    return pod.pod_class is pod_class and unit.order[1] == FRESH and not pod.nominated and len(unit.pods) == 1
+    return pod.pod_class is pod_class and unit.order[2] == FRESH and not pod.nominated and len(unit.pods) == 1

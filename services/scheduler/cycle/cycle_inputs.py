@@ -36,6 +36,7 @@ class CycleInputs(ClusterCache):
         shadowed: str = "",
         *,
         believes_annotations: bool = False,
+        by_sub_priority: bool = True,
     ) -> None:
         """Begins to follow a view.
 
@@ -44,9 +45,11 @@ class CycleInputs(ClusterCache):
                 evaluate them.
             believes_annotations: allocations in the annotations of pods that this scheduler did not place are believed,
                 as they are where another scheduler of Koordinator's kind places pods.
+            by_sub_priority: see `SchedulingQueue`.
         """
         self.profiles = profiles
-        self.queue = SchedulingQueue({name: profile for name, profile in profiles.items() if name != shadowed})
+        queued = {name: profile for name, profile in profiles.items() if name != shadowed}
+        self.queue = SchedulingQueue(queued, by_sub_priority=by_sub_priority)
         self.gate = QuotaGate(view.quota)
         self.nominated: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)

@@ -1,8 +1,8 @@
 """The active queue: pods to try now, in order, at a cost that does not depend on the number of their classes.
 
-At equal priority, classes without a refused waiting pod come first: a class that fits on no node is known after one
-pod, and its other pods delay no class. Each class has a list of its own, and the first pod of the list represents the
-class among the others; so a class moves to the back, or to the front, at the cost of one entry.
+At equal priority and sub-priority, classes without a refused waiting pod come first: a class that fits on no node is
+known after one pod, and its other pods delay no class. Each class has a list of its own, and the first pod of the
+list represents the class among the others; so a class moves to the back, or to the front, at the cost of one entry.
 """
 
 from bisect import insort
@@ -15,8 +15,8 @@ from services.scheduler.state.pod_class import PodClass
 FRESH, REFUSED_BEFORE, REQUEUED = range(3)
 """Ranks: active, of a class without a refused waiting pod; active, of another class; requeued after an event."""
 
-Order = tuple[int, int, int, str]
-"""(-priority, FRESH to REQUEUED, `since`, uid): the order in which pods are tried."""
+Order = tuple[int, int, int, int, str]
+"""(-priority, -sub-priority, FRESH to REQUEUED, `since`, uid): the order in which pods are tried."""
 Entry = tuple[Order, int]
 """(order, ticket)."""
 
@@ -43,7 +43,7 @@ class _Class:
     def place(self, begin: int, tickets: Mapping[str, int]) -> int:
         """Returns the place of the first pod from `begin` on; the end of the list when there is none."""
         entries, place = self.entries, begin
-        while place < len(entries) and tickets.get(entries[place][0][3]) != entries[place][1]:
+        while place < len(entries) and tickets.get(entries[place][0][-1]) != entries[place][1]:
             place += 1
         return place
 
@@ -67,13 +67,17 @@ class ActiveQueue:
         self._numbered: dict[int, _Class] = {}
         self._heads: list[tuple[Order, int, int]] = []  # with the class's number
 
-    def push(self, pod_class: PodClass, since: int, uid: str, ticket: int) -> None:
-        """Adds a pod; it stays until its ticket changes."""
+    def push(self, pod_class: PodClass, sub_priority: int, since: int, uid: str, ticket: int) -> None:
+        """Adds a pod; it stays until its ticket changes.
+
+        Args:
+            sub_priority: the same for all pods of a class.
+        """
         class_ = self._classes.get(pod_class)
         if class_ is None:
             self._numbers += 1
             class_ = self._classes[pod_class] = self._numbered[self._numbers] = _Class(pod_class, self._numbers)
-        insort(class_.entries, ((-pod_class.priority, FRESH, since, uid), ticket), lo=class_.start)
+        insort(class_.entries, ((-pod_class.priority, -sub_priority, FRESH, since, uid), ticket), lo=class_.start)
         self._show(class_)
 
     def note_refused(self, pod_class: PodClass, by: int) -> None:
@@ -146,12 +150,12 @@ class ActiveQueue:
         entry = class_.entries[place]
         if class_.pod_class not in self._refused:
             return entry
-        (priority, _, since, uid), ticket = entry
-        return (priority, REFUSED_BEFORE, since, uid), ticket
+        (priority, sub_priority, _, since, uid), ticket = entry
+        return (priority, sub_priority, REFUSED_BEFORE, since, uid), ticket
 
 
 def first_of(heap: list[Entry], tickets: Mapping[str, int]) -> Entry | None:
     """Returns the first valid entry; obsolete entries before it are dropped."""
-    while heap and tickets.get(heap[0][0][3]) != heap[0][1]:
+    while heap and tickets.get(heap[0][0][-1]) != heap[0][1]:
         heappop(heap)
     return heap[0] if heap else None

@@ -10,8 +10,9 @@ positions of the last one) and from `now`:
                    one cycle share a pool, pools of one set of reasons and one cycle share a bin, so that a flood of
                    refused pods costs one comparison a cycle
 
-At equal priority, classes without a refused pod come first, so that a flood of pods that fit on no node delays no other
-pod; pods requeued by an event come last.
+Pods of equal `spec.priority` are in the order of their sub-priority (label `koordinator.sh/priority`), unless that is
+switched off. Among equals, classes without a refused pod come first, so that a flood of pods that fit on no node delays
+no other pod; pods requeued by an event come last.
 
 Obsolete entries stay in the heaps until they reach the top; the newest entry of a pod has the pod's ticket.
 
@@ -68,8 +69,14 @@ def backoff_ns(attempts: int) -> int:
 class SchedulingQueue:
     """The pods that wait for one of the profiles."""
 
-    def __init__(self, profiles: Mapping[str, Profile]) -> None:
+    def __init__(self, profiles: Mapping[str, Profile], *, by_sub_priority: bool = True) -> None:
+        """Starts empty.
+
+        Args:
+            by_sub_priority: pods of equal priority are in the order of their sub-priority.
+        """
         self._profiles = profiles
+        self._by_sub_priority = by_sub_priority
         self._groups = Groups(profiles)
         self._pods: dict[str, PodRecord] = {}
         self._tickets: dict[str, int] = {}
@@ -131,7 +138,7 @@ class SchedulingQueue:
             # From the placement on: its time is by the clock of this log, that of the rejection by the gateway's.
             heappush(self._backoff, (pod_record.placed_ns + backoff_ns(pod_record.refusals), uid, ticket, True))
         else:
-            self._active.push(pod_record.pod_class, pod_record.since, uid, ticket)
+            self._push(pod_record.pod_class, pod_record.since, uid, ticket)
 
     def advance(self, now_ns: int) -> None:
         """Moves pods whose backoff has ended by `now_ns`, and those that no event has requeued for FLUSH_S."""
@@ -232,9 +239,9 @@ class SchedulingQueue:
             else:
                 break
             if not self._groups:
-                chosen.append(Unit((self._pods[order[3]],), is_due, order))
+                chosen.append(Unit((self._pods[order[-1]],), is_due, order))
                 pods += 1
-            elif order[3] not in in_groups:
+            elif order[-1] not in in_groups:
                 unit = self._unit(order, is_due=is_due)
                 chosen.append(unit)
                 pods += len(unit.pods)
@@ -245,10 +252,20 @@ class SchedulingQueue:
 
     def _unit(self, order: Order, *, is_due: bool) -> Unit:
         """Returns the unit of the pod with this order; its pods by priority and arrival."""
-        group = self._groups.of(order[3])
-        members = [self._pods[uid] for uid in ((order[3],) if group is None else self._groups.members(group))]
-        members.sort(key=lambda pod: (-self._inputs[pod.uid].pod_class.priority, pod.since, pod.uid))
+        group = self._groups.of(order[-1])
+        members = [self._pods[uid] for uid in ((order[-1],) if group is None else self._groups.members(group))]
+        members.sort(key=self._member_order)
         return Unit(tuple(members), is_due, order, group if len(members) > 1 else None)
+
+    def _member_order(self, pod: PodRecord) -> tuple[int, int, int, str]:
+        pod_class = self._inputs[pod.uid].pod_class
+        return -pod_class.priority, -self._sub_priority(pod_class), pod.since, pod.uid
+
+    def _sub_priority(self, pod_class: PodClass) -> int:
+        return pod_class.sub_priority if self._by_sub_priority else 0
+
+    def _push(self, pod_class: PodClass, since: int, uid: str, ticket: int) -> None:
+        self._active.push(pod_class, self._sub_priority(pod_class), since, uid, ticket)
 
     def _leave(self, uid: str) -> None:
         """Removes a pod from its place."""
@@ -269,12 +286,12 @@ class SchedulingQueue:
         pod_class = pod_record.pod_class
         assert pod_class is not None, "only pods that have been read wait"
         if is_due:
-            self._active.push(pod_class, pod_record.since, pod_record.uid, ticket)
+            self._push(pod_class, pod_record.since, pod_record.uid, ticket)
         elif not pod_class.fault:  # no event of another object makes an unreadable pod readable
             key = self._bin_of_uid[pod_record.uid] = self._bin_of(pod_record, pod_class)
-            self._bins.setdefault(key, _Bin()).enter(
-                pod_class, ((-pod_class.priority, REQUEUED, pod_record.since, pod_record.uid), ticket)
-            )
+            sub_priority = self._sub_priority(pod_class)
+            order = (-pod_class.priority, -sub_priority, REQUEUED, pod_record.since, pod_record.uid)
+            self._bins.setdefault(key, _Bin()).enter(pod_class, (order, ticket))
 
     def _bin_of(self, pod_record: PodRecord, pod_class: PodClass) -> BinKey:
         group = pod_class.scheduler, pod_record.reasons

@@ -13,8 +13,8 @@ from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Order
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
-Turn = tuple[int, bool, int, int, str]
-"""(-priority, False for a nominated pod, rank in the active queue, `since`, uid)."""
+Turn = tuple[int, bool, int, int, int, str]
+"""(-priority, False for a nominated pod, -sub-priority, rank in the active queue, `since`, uid)."""
 
 
 class Unit(NamedTuple):
@@ -94,8 +94,8 @@ class Groups:
 
 def turn(unit: Unit) -> Turn:
     """Returns a unit's turn: of equal priority, nominated pods come first, since their victims are evicted for them."""
-    priority, rank, since, uid = unit.order
-    return priority, not unit.pods[0].nominated, rank, since, uid
+    priority, sub_priority, rank, since, uid = unit.order
+    return priority, not unit.pods[0].nominated, sub_priority, rank, since, uid
 
 
 def in_turn(line: Sequence[Unit], has_refused: Callable[[Unit], bool]) -> Iterator[Unit]:
@@ -111,9 +111,9 @@ def in_turn(line: Sequence[Unit], has_refused: Callable[[Unit], bool]) -> Iterat
     for number, each in enumerate(line):
         while back and back[0][0] < turn(each):
             yield line[heappop(back)[1]]
-        if each.order[1] == FRESH and has_refused(each):
-            priority, later, _, since, uid = turn(each)
-            heappush(back, ((priority, later, REFUSED_BEFORE, since, uid), number))
+        if each.order[2] == FRESH and has_refused(each):
+            priority, later, sub_priority, _, since, uid = turn(each)
+            heappush(back, ((priority, later, sub_priority, REFUSED_BEFORE, since, uid), number))
         else:
             yield each
     while back:

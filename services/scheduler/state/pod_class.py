@@ -21,6 +21,7 @@ from shared.domain.pod_requests import (
     read_pod_amounts,
     whole,
 )
+from shared.domain.priority import sub_priority
 from shared.domain.qos import kubernetes_qos
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, Volume
@@ -78,6 +79,7 @@ class PodClass:
         nonzero_assigned: the same for a pod that is assigned to a node.
         namespace, labels: of all its pods.
         priority: `spec.priority`, 0 when absent.
+        sub_priority: see `shared.domain.priority.sub_priority`.
         scheduler: name of the profile that the pod requests.
         ports: host ports that it uses.
         fault: the error of a pod that cannot be read, as one with an invalid quantity; such a pod is never placed.
@@ -101,6 +103,7 @@ class PodClass:
         "priority",
         "request",
         "scheduler",
+        "sub_priority",
         "variant_key",
     )  # fmt: skip
 
@@ -113,6 +116,7 @@ class PodClass:
         self.namespace = pod.metadata.namespace
         self.labels: dict[str, str] = pod.metadata.labels or {}
         self.priority = pod.spec.priority or 0
+        self.sub_priority = sub_priority(self.labels)
         self.scheduler = self.labels.get(SCHEDULER_NAME) or pod.spec.scheduler_name
         self.gated = bool(pod.spec.scheduling_gates)
         self.ports = host_ports(pod)

@@ -22,7 +22,7 @@ from shared.admission.pod.pod_json import (
 )
 from shared.admission.rejection import AdmissionRejected
 from shared.domain.node_selection import meets, problem_of
-from shared.domain.priority import Priority, priority, resource_of
+from shared.domain.priority import SUB_PRIORITY, Priority, priority, resource_of
 from shared.domain.qos import LABEL as QOS
 from shared.kube.json_text import read_json
 from shared.kube.quantity import milli, nanos
@@ -30,7 +30,6 @@ from shared.kube.selectors import LabelSelector
 from shared.kube.strategic_merge import BadPatch, merged
 
 SKIP_RESOURCES = "config.koordinator.sh/skip-update-resources"
-SUB_PRIORITY = "koordinator.sh/priority"
 _PERCENT = re.compile(r"[+-]?\d+%")
 
 Draw = Callable[[str], int]

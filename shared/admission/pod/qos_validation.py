@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 
 from shared.admission.feature_gates import Gates
-from shared.admission.pod.colocation_profile import SUB_PRIORITY
 from shared.admission.pod.extended_resource_spec import NAMES
 from shared.admission.pod.pod_json import Raw, annotations_of, key_of, labels_of, pod_of
 from shared.admission.rejection import AdmissionRejected
 from shared.domain.pod_requests import pod_requests
-from shared.domain.priority import Priority, raw_priority
+from shared.domain.priority import SUB_PRIORITY, Priority, raw_priority
 from shared.domain.qos import LABEL, QoS, raw_qos
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod

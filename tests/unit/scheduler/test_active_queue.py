@@ -23,6 +23,8 @@ class Step(NamedTuple):
 
 
 CLASSES = 4
+SUB_PRIORITIES = (0, 2, 0, -1)
+"""By class."""
 STEPS = st.builds(
     Step,
     st.sampled_from(("push", "push", "push", "go", "refuse", "allow", "look")),
@@ -45,7 +47,10 @@ def test_they_come_in_the_order_of_a_plain_sort(steps: list[Step]) -> None:
 
     def expected() -> list[Any]:
         return sorted(
-            ((-pod_classes[of].priority, REFUSED_BEFORE if refused[of] else FRESH, since, uid), ticket)
+            (
+                (-pod_classes[of].priority, -SUB_PRIORITIES[of], REFUSED_BEFORE if refused[of] else FRESH, since, uid),
+                ticket,
+            )
             for uid, (of, since, ticket) in there.items()
         )
 
@@ -54,7 +59,7 @@ def test_they_come_in_the_order_of_a_plain_sort(steps: list[Step]) -> None:
         if step.kind == "push":
             tickets[uid] = ticket
             there[uid] = step.class_, step.since, ticket
-            due.push(pod_classes[step.class_], step.since, uid, ticket)
+            due.push(pod_classes[step.class_], SUB_PRIORITIES[step.class_], step.since, uid, ticket)
         elif step.kind == "go":
             there.pop(uid, None)
             tickets.pop(uid, None)

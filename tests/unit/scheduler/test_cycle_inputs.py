@@ -119,6 +119,7 @@ def test_the_recorded_configuration_has_the_settings_that_shape_a_cycle() -> Non
         "shadow_scheduler": "theirs",
         "extender_profile": "koord-scheduler",
         "believes_annotations": "False",
+        "by_sub_priority": "True",
         "open_ports": "",
     }
     cycles = [r.event for r in world.logs["scheduling"] if isinstance(r.event, CycleDecided)]

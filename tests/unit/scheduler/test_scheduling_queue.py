@@ -1,10 +1,14 @@
 """The scheduling queue: the pods to try, their times and their order."""
 
+from typing import Any
+
 import pytest
 
 from services.scheduler.queue.scheduling_queue import backoff_ns
+from shared.domain.priority import SUB_PRIORITY
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
+from shared.kube.pod import Pod
 from tests.support.scheduling_world import (
     START_NS,
     World,
@@ -49,6 +53,44 @@ def test_higher_priority_goes_first_and_equals_go_in_order_of_arrival() -> None:
     world.add_pod(pod("none"))
     world.read()
     assert tried(world) == ["first", "second", "batch", "none"]
+
+
+def banded(name: str, sub_priority: str | None, **more: Any) -> Pod:
+    labels = {} if sub_priority is None else {SUB_PRIORITY: sub_priority}
+    return pod(name, priority=5500, labels=labels, **more)
+
+
+def test_of_equal_priority_the_higher_sub_priority_goes_first() -> None:
+    """The queue was in order of arrival alone, although the label's documentation promised otherwise."""
+    world = World()
+    world.add_node(node("n"))
+    for one in (banded("none", None), banded("low", "5300"), banded("bad", "high"), banded("high", "0x170C")):
+        world.add_pod(one)
+    world.add_pod(pod("prod", priority=9000))
+    world.add_pod(banded("below", "-1"))
+    world.read()
+    assert tried(world) == ["prod", "high", "low", "none", "bad", "below"]
+
+
+def test_sub_priorities_order_refused_pods_too() -> None:
+    world = full_node()
+    world.add_pod(banded("low", "5300", cpu="1"))
+    world.add_pod(banded("high", "5900", cpu="1"))
+    world.read()
+    world.cycle()
+    world.drop_pod("runs")
+    world.read()
+    world.wait(20)
+    assert list(placements(world.cycle())) == ["high"]
+
+
+def test_sub_priorities_can_be_switched_off() -> None:
+    world = World(by_sub_priority=False)
+    world.add_node(node("n"))
+    world.add_pod(banded("low", "5300"))
+    world.add_pod(banded("high", "5900"))
+    world.read()
+    assert tried(world) == ["low", "high"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from services.node_agent.qos_manager.strategies.pod_containers import is_active
-from shared.domain.priority import priority_value
+from shared.domain.priority import SUB_PRIORITY, priority_value
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
@@ -17,7 +17,6 @@ from shared.kube.pod import Pod
 ENABLED = "koordinator.sh/eviction-enabled"
 EVICTION_PRIORITY = "koordinator.sh/eviction-priority"
 POLICY = "koordinator.sh/eviction-policy"
-SUB_PRIORITY = "koordinator.sh/priority"
 
 
 def allows(pod: Pod, feature: str) -> bool:

@@ -16,6 +16,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
         extender_profile: the profile that evaluates pods of other schedulers, empty for the one of their scheduler's
             name.
         believes_annotations: allocations in the annotations of pods that another scheduler placed count.
+        by_sub_priority: pods of equal priority are in the order of their sub-priority.
         open_ports: addresses at which every caller may request bindings and evictions, separated by spaces: decisions
             may then be those of anybody who reaches them. `koord doctor` reads it.
     """
@@ -24,6 +25,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
     shadow_scheduler: str = ""
     extender_profile: str = ""
     believes_annotations: bool = False
+    by_sub_priority: bool = True
     open_ports: str = ""
 
     def recorded(self) -> dict[str, str]:
