@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class Placement(msgspec.Struct, frozen=True):
 @click.option("--nodes", "nodes_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
               help="A trace's nodes (.csv), or Node objects (YAML or JSON).")  # fmt: skip
 @click.option("--pods", "pods_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              help="A trace's pods (.csv), or Pod objects.")  # fmt: skip
+              help="A trace's pods (.csv), or objects: pods, and workloads, which stand for their pods.")  # fmt: skip
 @click.option("--policy", default="default", show_default=True,
               help=f"{', '.join(POLICIES)}, or a KubeSchedulerConfiguration file.")  # fmt: skip
 @click.option("--arrive-percent", type=click.IntRange(min=1),
@@ -97,7 +97,7 @@ def simulate(
     elif arrive_percent:
         raise KoordError("--arrive-percent draws from a trace; give --pods FILE.csv")
     else:
-        pods = kube_objects.read_pods(pods_file)
+        pods = kube_objects.read_pods(pods_file, nodes)
     engine = InMemoryScheduler(config, policy)
     began = time.perf_counter()
     outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods])
@@ -111,7 +111,23 @@ def simulate(
     elif output != "table":
         show(result, output)
     else:
-        show_table(("figure", "value"), [(name, str(value)) for name, value in msgspec.structs.asdict(result).items()])
+        show_table(("figure", "value"), list(_lines(result)))
+
+
+def _lines(result: Simulated) -> Iterator[tuple[str, str]]:
+    """Yields the lines of the table; GPUs only where the nodes have any."""
+    yield "pods placed", str(result.placed)
+    yield "pods rejected", str(result.rejected)
+    for code, pods in result.reasons.items():
+        yield f"  {code}", str(pods)
+    for name, percent in (
+        ("GPUs requested", result.gpu_allocated_percent),
+        ("cpu requested", result.cpu_allocated_percent),
+        ("memory requested", result.memory_allocated_percent),
+    ):
+        if percent is not None:
+            yield name, f"{percent:g} %"
+    yield "time of the engine", f"{result.seconds:g} s"
 
 
 def run(engine: InMemoryScheduler, nodes: Sequence[Node], pods: Sequence[Pod]) -> list[Placement]:

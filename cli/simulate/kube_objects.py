@@ -2,13 +2,16 @@
 after another.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
 import msgspec
 import yaml
 
+from cli.simulate import workloads
 from shared.errors import KoordError
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
@@ -16,28 +19,56 @@ from shared.kube.pod import Pod
 
 T = TypeVar("T", bound=KubeStruct)
 
+_AMOUNTS = frozenset(("allocatable", "capacity", "limits", "overhead", "requests"))
+"""Fields with amounts, which the API accepts as numbers too."""
+
 
 class BadObjects(KoordError):
     """A file that holds no such objects: names the file, the object and what is wrong."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Times stay text, as in JSON."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  as the base class declares it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 def read_nodes(path: Path) -> list[Node]:
     """The Nodes of a file.
 
     Raises:
-        BadObjects: it is not YAML, or an object is not as the API has it.
+        BadObjects: it is not YAML, an object is not as the API has it, or there is no Node.
     """
-    return [_converted(path, plain, Node) for plain in _objects(path, "Node")]
+    found = list(_objects(path))
+    nodes = [_converted(path, plain, Node) for plain in found if plain["kind"] == "Node"]
+    if not nodes:
+        raise BadObjects(f"{path} has no Node, but {_kinds(found)}; --nodes is the file of the nodes")
+    return nodes
 
 
-def read_pods(path: Path) -> list[Pod]:
-    """The Pods of a file; those without a uid get their place in the file for one.
+def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
+    """The Pods of a file, with those of its workloads; pods without a uid get their place in the file for one.
+
+    Objects of other kinds are named on stderr.
 
     Raises:
-        BadObjects: it is not YAML, or an object is not as the API has it.
+        BadObjects: it is not YAML, an object is not as the API has it, or there is no pod.
     """
+    found = list(_objects(path))
+    others = [plain for plain in found if plain["kind"] not in workloads.KINDS]
+    names = [node.metadata.name for node in nodes]
+    plain_pods = [pod for plain in found if plain["kind"] in workloads.KINDS for pod in _pods_of(path, plain, names)]
+    if len(others) == len(found):
+        raise BadObjects(
+            f"{path} has no pod, but {_kinds(found)}; --pods is the file of {', '.join(workloads.KINDS)} objects"
+        )
+    if others:
+        click.echo(f"{path}: passed over: {_kinds(others)}", err=True)
     pods = []
-    for number, plain in enumerate(_objects(path, "Pod")):
+    for number, plain in enumerate(plain_pods):
         pod = _converted(path, plain, Pod)
         metadata = msgspec.structs.replace(
             pod.metadata,
@@ -49,22 +80,59 @@ def read_pods(path: Path) -> list[Pod]:
     return pods
 
 
-def _objects(path: Path, kind: str) -> Iterator[dict[str, Any]]:
+def _pods_of(path: Path, plain: dict[str, Any], nodes: Sequence[str]) -> list[dict[str, Any]]:
     try:
-        documents = [document for document in yaml.safe_load_all(path.read_text()) if document]
-    except yaml.YAMLError as error:
+        return list(workloads.pods_of(plain, nodes))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadObjects(f"{path}: {plain['kind']} {_name(plain)}: {error}") from error
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a file, those of lists one by one; each has a kind."""
+    try:
+        documents = [document for document in yaml.load_all(path.read_text(), _Loader) if document]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadObjects(f"{path}: not YAML: {error}") from error
     for document in documents:
-        for plain in document.get("items", [document]) if isinstance(document, dict) else [document]:
+        plains = document["items"] if isinstance(document, dict) and "items" in document else [document]
+        for plain in plains if isinstance(plains, list) else [plains]:
             if not isinstance(plain, dict):
                 raise BadObjects(f"{path}: {plain!r} is no object")
-            if plain.get("kind", kind) == kind:
-                yield plain
+            if not isinstance(plain.get("kind"), str):
+                raise BadObjects(f"{path}: the object {_name(plain)} has no kind")
+            yield _with_amounts_as_text(plain)
+
+
+def _with_amounts_as_text(plain: Any) -> Any:
+    """Returns an object with its amounts as text: `cpu: 3` is `cpu: "3"`."""
+    if isinstance(plain, list):
+        return [_with_amounts_as_text(each) for each in plain]
+    if not isinstance(plain, dict):
+        return plain
+    return {
+        key: {name: _text(amount) for name, amount in value.items()}
+        if key in _AMOUNTS and isinstance(value, dict)
+        else _with_amounts_as_text(value)
+        for key, value in plain.items()
+    }
+
+
+def _text(amount: Any) -> Any:
+    return str(amount) if isinstance(amount, int | float) and not isinstance(amount, bool) else amount
+
+
+def _kinds(plains: Sequence[dict[str, Any]]) -> str:
+    counted = Counter(plain["kind"] for plain in plains)
+    return ", ".join(f"{number} {kind}" for kind, number in counted.items()) or "nothing"
+
+
+def _name(plain: dict[str, Any]) -> str:
+    metadata = plain.get("metadata")
+    return str(metadata.get("name", "without a name")) if isinstance(metadata, dict) else "without a name"
 
 
 def _converted(path: Path, plain: dict[str, Any], to: type[T]) -> T:
     try:
         return msgspec.convert(plain, to, strict=False)
     except msgspec.ValidationError as error:
-        name = plain.get("metadata", {}).get("name", "without a name")
-        raise BadObjects(f"{path}: {to.__name__} {name}: {error}") from error
+        raise BadObjects(f"{path}: {to.__name__} {_name(plain)}: {error}") from error

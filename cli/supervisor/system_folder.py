@@ -39,10 +39,14 @@ def taken(folder: Path) -> Iterator[None]:
     """Holds the folder; a second system would ruin the first one's data.
 
     Raises:
-        KoordError: another process holds it.
+        KoordError: another process holds it, or it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a+") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = (folder / _LOCK).open("a+")
+    except OSError as error:
+        raise KoordError(f"{folder} cannot be a system's folder ({error.strerror}); give another --dir") from error
+    with held as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -89,16 +89,20 @@ def without_password(dsn: str) -> str:
     """Returns a DSN without its password, fit to be shown."""
     try:
         return make_url(dsn).set(query={}).render_as_string(hide_password=True)
-    except SQLAlchemyError:
+    except (SQLAlchemyError, ValueError):
         return "KOORD_POSTGRES"
 
 
+_SUCH_AS = "give a URL such as postgresql://user@127.0.0.1:5432/koordstream"
+
+
 def _parsed(dsn: str) -> URL:
-    url = make_url(dsn)
+    try:
+        url = make_url(dsn)
+    except (SQLAlchemyError, ValueError) as error:  # a port that is no number
+        raise BadDatabaseUrl(f"KOORD_POSTGRES is no URL; {_SUCH_AS}") from error
     if url.get_backend_name() != "postgresql":
-        raise BadDatabaseUrl(
-            f"KOORD_POSTGRES is {without_password(dsn)!r}; give a URL such as postgresql://user@127.0.0.1:5432/koordstream"
-        )
+        raise BadDatabaseUrl(f"KOORD_POSTGRES is {without_password(dsn)!r}; {_SUCH_AS}")
     return url.set(drivername="postgresql+asyncpg")
 
 

@@ -1,0 +1,92 @@
+"""`koord simulate`: workloads stand for their pods, and no input is lost without a word."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from cli.main import koord
+
+NODES = [
+    {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": {"cpu": 3, "memory": "8Gi", "pods": 110}}}
+    for name in ("n1", "n2")
+]
+TEMPLATE = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": 0.5, "memory": "1Gi"}}}]},
+}
+
+
+def workload(kind: str, **spec: object) -> dict[str, object]:
+    return {"kind": kind, "metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": TEMPLATE, **spec}}
+
+
+def simulate(folder: Path, pods: Sequence[object], *options: str, nodes: Sequence[object] = NODES) -> Result:
+    for name, objects in (("nodes", nodes), ("pods", pods)):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump_all(objects))
+    files = ("--nodes", str(folder / "nodes.yaml"), "--pods", str(folder / "pods.yaml"))
+    return CliRunner().invoke(koord, ["simulate", *files, *options])
+
+
+@pytest.mark.parametrize(
+    ("objects", "placed"),
+    [
+        (workload("Deployment", replicas=4), ["shop/web-0", "shop/web-1", "shop/web-2", "shop/web-3"]),
+        (workload("Deployment"), ["shop/web-0"]),
+        (workload("Deployment", replicas=0), []),
+        (workload("StatefulSet", replicas=2), ["shop/web-0", "shop/web-1"]),
+        (workload("DaemonSet"), ["shop/web-0", "shop/web-1"]),
+        (workload("Job", parallelism=3, completions=2), ["shop/web-0", "shop/web-1"]),
+        (
+            {"kind": "CronJob", "metadata": {"name": "web"}, "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}},
+            ["default/web-0"],
+        ),
+        ({"kind": "List", "items": [workload("ReplicaSet", replicas=1)]}, ["shop/web-0"]),
+    ],
+)
+def test_a_workload_stands_for_its_pods(tmp_path: Path, objects: object, placed: list[str]) -> None:
+    printed = simulate(tmp_path, [objects], "--placements", "--json")
+    assert printed.exit_code == 0, printed.output
+    *outcomes, result = [msgspec.json.decode(line) for line in printed.stdout.splitlines()]
+    assert [outcome["pod"] for outcome in outcomes if outcome["node"]] == placed
+    assert (result["placed"], result["rejected"]) == (len(placed), 0)
+
+
+def test_each_pod_of_a_daemon_set_is_for_one_node(tmp_path: Path) -> None:
+    printed = simulate(tmp_path, [workload("DaemonSet")], "--placements", "--json")
+    outcomes = [msgspec.json.decode(line) for line in printed.stdout.splitlines()[:-1]]
+    assert [outcome["node"] for outcome in outcomes] == ["n1", "n2"]
+
+
+def test_objects_that_are_no_pods_are_named(tmp_path: Path) -> None:
+    printed = simulate(tmp_path, [workload("Deployment"), {"kind": "Service", "metadata": {"name": "web"}}])
+    assert printed.exit_code == 0
+    assert "pods.yaml: passed over: 1 Service" in printed.stderr
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "error"),
+    [
+        (NODES, NODES, "pods.yaml has no pod, but 2 Node; --pods is the file of Pod, Deployment"),
+        ([workload("Deployment")], NODES, "nodes.yaml has no Node, but 1 Deployment; --nodes is the file of the nodes"),
+        (NODES, [], "pods.yaml has no pod, but nothing"),
+        (NODES, [workload("Deployment", replicas="many")], "Deployment web: invalid literal for int"),
+        (NODES, [{"metadata": {"name": "x"}}], "the object x has no kind"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_an_error(
+    tmp_path: Path, nodes: Sequence[object], pods: Sequence[object], error: str
+) -> None:
+    printed = simulate(tmp_path, pods, nodes=nodes)
+    assert printed.exit_code == 1
+    assert error in printed.stderr
+
+
+def test_the_table_has_no_value_of_python(tmp_path: Path) -> None:
+    printed = simulate(tmp_path, [workload("Deployment", replicas=99)])
+    assert "pods rejected  " in printed.stdout
+    assert "%" in printed.stdout
+    assert not {"None", "{", "'"} & set(printed.stdout.replace("{", " { ").split())
