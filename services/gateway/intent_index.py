@@ -133,10 +133,14 @@ class IntentIndex:
         return self.applied.get(cause) or self.given_up.get(cause) or self.suppressed[cause].desired
 
     def waits_for_object(self, cause: Cause, desired: DesiredState) -> bool:
-        """Reports whether desired fields wait for the object itself, which their context desires and was given up."""
+        """Reports whether desired fields wait for the object itself, which their context desired before them.
+
+        While that has no outcome, or was given up, the object may not exist, and its fields would be rejected for good.
+        """
         if not isinstance(desired, FieldsDesired):
             return False
-        return self.newest.get(FieldGroup(desired.resource, desired.name, cause.context, "")) in self.given_up
+        made_by = self.newest.get(FieldGroup(desired.resource, desired.name, cause.context, ""))
+        return made_by is not None and made_by < cause and (made_by in self.desired or made_by in self.given_up)
 
     def forget_early_outcomes(self, context: str, seq: int) -> None:
         """Forgets outcomes of intents of a context up to a seq, which will not be read any more."""

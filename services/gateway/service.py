@@ -114,6 +114,7 @@ class Gateway:
                 count=self._metrics.outcome,
                 group=group,
             )
+            self._effect_runner.before_lists(self._state)
             watchers = [
                 Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources
             ]

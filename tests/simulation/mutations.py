@@ -6,8 +6,11 @@ from typing import Any
 from unittest.mock import patch
 
 from services.gateway import retention_carry_forward as gateway_carry_forward
+from services.gateway import service
 from services.gateway.effects import outcome_events, pod_writes
 from services.gateway.effects.effect_runner import EffectRunner
+from services.gateway.effects.eviction_budget import EvictionBudget
+from services.gateway.effects.eviction_pauses import EvictionPauses
 from services.gateway.intent_index import IntentIndex
 from services.gateway.kube_api import api_errors, client
 from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Busy, Rejected
@@ -146,8 +149,6 @@ def _outcomes_leave_before_their_intents() -> AbstractContextManager[Any]:
     """Fault 04: a fold finds the intent alone, and it is due again."""
     rule = gateway_carry_forward.CARRY_FORWARD
     kinds = tuple(kind for kind in rule.kinds if kind not in OUTCOMES)
-    from services.gateway import service
-
     return patch.object(service, "SERVICE", service.SERVICE._replace(carry_forward=rule._replace(kinds=kinds)))
 
 
@@ -159,6 +160,30 @@ def _old_effects_are_carried_out() -> AbstractContextManager[Any]:
 def _every_context_may_carry_every_intent() -> AbstractContextManager[Any]:
     """Fault 02."""
     return patch.object(declared_intents, "refusal", lambda *_: "")
+
+
+def _budgets_of_evictions_are_ignored() -> AbstractContextManager[Any]:
+    return patch.object(EvictionBudget, "admit", lambda *_: "")
+
+
+def _evictions_before_a_crash_spend_nothing() -> AbstractContextManager[Any]:
+    """An eviction counts only when its outcome was recorded by the gateway that carried it out."""
+    return patch.object(EvictionPauses, "started", lambda *_: None)
+
+
+def _forged_allocations_are_believed() -> AbstractContextManager[Any]:
+    """Fault 08: what a tenant writes into its pod's annotations counts."""
+    assignment = PodRecord.assignment
+    return patch.object(PodRecord, "assignment", lambda self, **_: assignment(self, believes_annotations=True))
+
+
+def _any_cluster_is_the_cluster_of_the_log() -> AbstractContextManager[Any]:
+    """Fault 12."""
+
+    async def confirms(runtime: Any, _api: Any, _outages: Any) -> bool:
+        return not runtime.draining.is_set()
+
+    return patch.object(service, "confirm_cluster", confirms)
 
 
 @contextmanager
@@ -196,6 +221,10 @@ MUTATIONS: Mapping[str, Mutation] = {
         _every_context_may_carry_every_intent,
         _a_504_on_a_read_ends_the_gateway,
         _old_effects_are_carried_out,
+        _budgets_of_evictions_are_ignored,
+        _evictions_before_a_crash_spend_nothing,
+        _forged_allocations_are_believed,
+        _any_cluster_is_the_cluster_of_the_log,
         *LOG_MUTATIONS,
         *OVERCOMMIT_MUTATIONS,
     )

@@ -134,6 +134,14 @@ def pod(name: str, kind: str, cores: int) -> Body:
     }
 
 
+def copied(body: Body) -> Body:
+    """Returns an object of the same name in another cluster: with another uid, and bound to no node."""
+    uid = body["metadata"]["uid"].replace("-4000-", "-4fff-")
+    metadata = {name: value for name, value in body["metadata"].items() if name != "deletionTimestamp"}
+    spec = {name: value for name, value in body.get("spec", {}).items() if name != "nodeName"}
+    return {**body, "metadata": {**metadata, "uid": uid}, "spec": spec}
+
+
 def initial() -> list[tuple[str, Body]]:
     """Returns the objects with which every world begins: (resource, object)."""
     names = [f"node-{number}" for number in range(3)]

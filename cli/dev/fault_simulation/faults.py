@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cli.dev.fault_simulation import cluster_objects
 from cli.dev.fault_simulation.api_transport import ApiFault
 from cli.dev.fault_simulation.forged_announcements import any_bound_pod, forge
+from cli.dev.fault_simulation.invariants import STATUS
 from cli.dev.fault_simulation.memory_api import Refused, key_of
 from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
 from cli.dev.fault_simulation.memory_log import KEEPALIVE_S
@@ -57,6 +58,41 @@ def _request_eviction(world: "World", step: Step) -> None:
     if pod is not None and node in world.agents:
         agent = world.agents[node]
         world.loop.spawn(agent.process, agent.request_eviction(pod["metadata"]["uid"]))
+
+
+def _evict_all(world: "World", _step: Step) -> None:
+    """Lets the agents request the eviction of all their pods: more than the budgets allow."""
+    _watch_evictions(world)
+    for pod in list(world.api.objects["pods"].values()):
+        _request_eviction(world, Step(0.0, "", pod["metadata"]["name"]))
+
+
+def _crash_in_evictions(world: "World", step: Step) -> None:
+    """Crashes the gateway so many callbacks after the API server has accepted the next eviction."""
+    world.crash_in_evictions = step.number
+
+
+def _hold_evictions(world: "World", _step: Step) -> None:
+    _watch_evictions(world)
+    world.loop.spawn(world.operator.process, world.operator.hold_evictions())
+
+
+def _watch_evictions(world: "World") -> None:
+    operator = world.operator
+    if not operator.watches_evictions:
+        operator.watches_evictions = True
+        world.loop.spawn(operator.process, operator.watch_evictions())
+
+
+def _forge_allocations(world: "World", _step: Step) -> None:
+    """Lets tenants write into their pods that they have another CPU than they were given."""
+    for key, pod in list(world.api.objects["pods"].items()):
+        annotations = pod["metadata"].get("annotations", {})
+        if STATUS not in annotations or pod["metadata"].get("deletionTimestamp"):
+            continue
+        cpu = "0" if str(cluster_objects.NODE_CORES - 1) in annotations[STATUS] else cluster_objects.NODE_CORES - 1
+        forged = {**annotations, STATUS: f'{{"cpuset":"{cpu}"}}'}
+        world.api.put("pods", key, {**pod, "metadata": {**pod["metadata"], "annotations": forged}})
 
 
 def _raise_quota(world: "World", step: Step) -> None:
@@ -224,6 +260,10 @@ def _api(world: "World", step: Step) -> None:
     world.later(step.for_s, lambda: world.transport.faults.pop(fault, None))
 
 
+def _wrong_cluster(world: "World", step: Step) -> None:
+    world.connect_elsewhere(step.for_s)
+
+
 def _cut_api(world: "World", step: Step) -> None:
     for process in [replica.process for replica in world.replicas_of("gateway")]:
         world.transport.cut[process] = None
@@ -249,6 +289,10 @@ STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "create-pod": _create_pod,
     "delete-pod": _delete_pod,
     "request-eviction": _request_eviction,
+    "evict-all": _evict_all,
+    "crash-in-evictions": _crash_in_evictions,
+    "hold-evictions": _hold_evictions,
+    "forge-allocations": _forge_allocations,
     "raise-quota": _raise_quota,
     "add-node": _add_node,
     "start-standby": _start_standby,
@@ -268,6 +312,7 @@ STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "messages": _messages,
     "api": _api,
     "cut-api": _cut_api,
+    "wrong-cluster": _wrong_cluster,
     "lag-watches": _lag_watches,
     "expire-watches": _expire_watches,
 }

@@ -6,6 +6,7 @@ what a service believes. `at_rest.py` has those that hold once all faults have e
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,14 @@ import msgspec
 
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import BEGINS_US, Row
+from services.gateway.effects.eviction_budget import Limits
 from shared.domain.cpu_set import parse_cpus
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
     EvictionFailed,
     EvictionRejected,
+    EvictionsReleased,
     IntentRefused,
     PodBound,
     PodEvicted,
@@ -34,6 +37,7 @@ ENDED = ("Succeeded", "Failed")
 
 _PLACED = PodPlaced.type_name()
 _EVICTION = EvictionRequested.type_name()
+_RELEASED = EvictionsReleased.type_name()
 _BOUND = PodBound.type_name()
 _REFUSED = frozenset(kind.type_name() for kind in (BindRejected, BindFailed))
 _ONE_SHOT_OUTCOMES = frozenset(
@@ -59,7 +63,7 @@ class Invariants:
         gateway_stops: when a gateway was stopped, and for how long; seconds.
     """
 
-    def __init__(self, api: ApiServer, report: Callable[[str], None], oldest_effect_s: float) -> None:
+    def __init__(self, api: ApiServer, report: Callable[[str], None], oldest_effect_s: float, budgets: Limits) -> None:
         self.one_shots: dict[str, str] = {}
         self.outcomes: dict[str, str] = {}
         self.gateway_stops: list[tuple[float, float]] = []
@@ -70,7 +74,10 @@ class Invariants:
         self._bound: dict[str, str] = {}  # uid -> node, by the server
         self._placed: dict[str, str] = {}  # uid -> cause of its newest placement
         self._nodes: dict[str, str] = {}  # cause of a placement -> its node
+        self._cpus: dict[str, list[int]] = {}  # uid -> the CPUs that its binding gave it
         self._evictions: dict[str, None] = {}  # uids whose eviction a log requests
+        self._budgets = budgets
+        self._evicted: Counter[str] = Counter()  # node, or `cluster` -> pods evicted since the newest release
 
     # -- the log
 
@@ -86,6 +93,8 @@ class Invariants:
                 if context in EVICTING:
                     self._evictions[uid] = None
                     self._decided_s[uid] = _recorded_s(row)
+            elif row.type == _RELEASED:
+                self._evicted.clear()
             elif row.type in _ONE_SHOT_OUTCOMES:
                 self._check_outcome(cause, row)
 
@@ -144,6 +153,7 @@ class Invariants:
         if uid not in self._placed:
             self._report(f"{key} is bound, and no log places {uid}")
         self._check_age(key, uid)
+        self._cpus[uid] = _cpus(self._api.objects["pods"][key])
         self._check_node(node)
         quota = self._api.objects["pods"][key]["metadata"].get("labels", {}).get(QUOTA_NAME)
         if quota:
@@ -163,7 +173,7 @@ class Invariants:
             self._report(f"{name} has {len(pods)} pods")
         taken: dict[int, str] = {}
         for pod in pods:
-            for cpu in _cpus(pod):
+            for cpu in self._cpus.get(pod["metadata"]["uid"], ()):
                 other = taken.setdefault(cpu, pod["metadata"]["name"])
                 if other != pod["metadata"]["name"]:
                     self._report(f"{name}: CPU {cpu} belongs to {other} and {pod['metadata']['name']}")
@@ -186,6 +196,15 @@ class Invariants:
         if uid not in self._evictions:
             self._report(f"{key} is evicted, and no service that may has requested it")
         self._check_age(key, uid)
+        self._check_budgets(key)
+
+    def _check_budgets(self, key: str) -> None:
+        """Counts an eviction. A world is shorter than the window, so only a release begins a new one."""
+        node = self._api.objects["pods"][key]["spec"].get("nodeName", "")
+        for scope, limit in ((node, self._budgets.node), ("cluster", self._budgets.cluster)):
+            self._evicted[scope] += 1
+            if self._evicted[scope] > limit:
+                self._report(f"{key} is eviction {self._evicted[scope]} of {scope}, which has a budget of {limit}")
 
     def _check_age(self, key: str, uid: str) -> None:
         """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop."""

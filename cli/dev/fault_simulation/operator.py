@@ -1,4 +1,6 @@
-"""The operator: confirms lists that the gateway does not believe, once all objects that they lack are gone."""
+"""The operator: confirms lists that the gateway does not believe, once all objects that they lack are gone, and
+releases evictions that wait.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -8,6 +10,7 @@ import msgspec
 from cli.dev.fault_simulation.memory_bus import Broker, MemoryBus
 from cli.dev.fault_simulation.virtual_loop import Process
 from shared.bus import NoResponse
+from shared.kube.eviction_control import SUBJECT, EvictionCommand, EvictionStatus
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList
 
 LOOKS_INTERVAL_S = 1.5
@@ -30,6 +33,7 @@ class Operator:
         self._bus = MemoryBus(broker, self.process)
         self._objects = objects
         self._known_and_live = known_and_live
+        self.watches_evictions = False
 
     async def run(self) -> None:
         """Looks at the lists until the world ends."""
@@ -43,6 +47,28 @@ class Operator:
                     await self._bus.request(CONFIRM, msgspec.json.encode(Confirmation(seen)), deadline_s=DEADLINE_S)
             except NoResponse:
                 continue
+
+    async def hold_evictions(self) -> None:
+        """Holds all evictions, until `watch_evictions` releases them."""
+        await self._evictions(EvictionCommand("hold", by="operator", reason="maintenance"))
+
+    async def watch_evictions(self) -> None:
+        """Releases evictions that are held, or wait for budget, at two looks running."""
+        waited = False
+        while True:
+            await asyncio.sleep(LOOKS_INTERVAL_S)
+            found = await self._evictions(EvictionCommand("status"))
+            waits = found is not None and bool(found.held_by or found.waiting)
+            if waits and waited:
+                await self._evictions(EvictionCommand("release", by="operator", reason="looked at"))
+            waited = waits
+
+    async def _evictions(self, command: EvictionCommand) -> EvictionStatus | None:
+        try:
+            data = await self._bus.request(SUBJECT, msgspec.json.encode(command), deadline_s=DEADLINE_S)
+        except NoResponse:
+            return None
+        return msgspec.json.decode(data, type=EvictionStatus)
 
     def _gone(self, short: ShortList) -> bool:
         """Reports whether the server has none of the missing objects."""

@@ -80,7 +80,9 @@ def decode(text: str | bytes) -> Plan:
 def drawn(seed: int) -> Plan:
     """Draws the plan of a seed."""
     draw = random.Random(f"plan of {seed}")  # noqa: S311
-    steps = [*_workload(draw), *_faults(draw)]
+    # Drawn apart, so that the other seeds have the histories that they had before.
+    apart = random.Random(f"mistakes of {seed}")  # noqa: S311
+    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart)]
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 
@@ -146,6 +148,26 @@ def _old_intent(draw: random.Random) -> list[Step]:
         Step(stops_s, "stop", "gateway", for_s=round(9 + draw.random() * (FAULTS_LAST_S - stops_s - 9), 3)),
         Step(round(stops_s + 0.05, 3), "request-eviction", pod),
     ]
+
+
+def _mistakes(draw: random.Random) -> list[Step]:
+    """Draws what people and services do wrong: too many evictions, forged allocations, the kubeconfig of a copy."""
+    steps = []
+    if draw.random() < 0.12:
+        steps += [Step(round(draw.random() * 2, 3), "create-pod", f"many-{number}", "plain", 1) for number in range(9)]
+        for _ in range(draw.randint(1, 3)):
+            at_s = _instant(draw, 3.0)
+            steps.append(Step(at_s, "evict-all"))
+            if draw.random() < 0.5:
+                steps.append(Step(at_s, "crash-in-evictions", number=draw.randint(0, 30)))
+        if draw.random() < 0.5:
+            steps.append(Step(_instant(draw, 3.0), "hold-evictions"))
+    if draw.random() < 0.06:
+        steps.append(Step(_instant(draw, 3.0), "forge-allocations"))
+        steps += [Step(_instant(draw), "create-pod", f"cpus-{number}", "bound-cpus", 2) for number in range(8)]
+    if draw.random() < 0.05:
+        steps.append(Step(_instant(draw, 1.0), "wrong-cluster", for_s=round(1 + draw.random() * 3, 3)))
+    return steps
 
 
 def _fault(draw: random.Random) -> Step:

@@ -34,7 +34,7 @@ SNAPSHOT_INTERVAL_S = 6.0
 DAY_S = 86_400
 ONE_SHOT_MAX_AGE_S = 3.0
 
-_GATEWAY = GatewaySettings(
+GATEWAY = GatewaySettings(
     timeout_s=1.5,
     deadline_s=3,
     page_size=6,
@@ -48,11 +48,14 @@ _GATEWAY = GatewaySettings(
     short_list_interval_s=1,
     recheck_s=3,
     compare_interval_s=8,
+    eviction_window_s=3_600,
+    evictions_per_node=4,
+    evictions_per_cluster=6,
+    eviction_breaker=5,
 )
 
-
 _SETTINGS: Mapping[str, Any] = {
-    "gateway": _GATEWAY,
+    "gateway": GATEWAY,
     "slo-controller": SloSettings(poll_interval_s=2, silent_after_s=10),
     "metrics-ingest": IngestSettings(min_interval_s=1, node_metric_interval_s=60),
 }
@@ -63,6 +66,7 @@ class Outside(NamedTuple):
     """All that the processes of a world share.
 
     Attributes:
+        api: returns the way to the API server that the gateway's kubeconfig names now.
         report: records a broken invariant.
         kept_s: service -> seconds that its events are kept.
     """
@@ -70,7 +74,7 @@ class Outside(NamedTuple):
     loop: VirtualLoop
     postgres: MemoryPostgres
     broker: Broker
-    api: ApiTransport
+    api: Callable[[], ApiTransport]
     report: Callable[[str], None]
     kept_s: dict[str, float]
 
@@ -182,6 +186,6 @@ def _declared(name: str, outside: Outside, replica: Replica) -> Service:
         return service
 
     def connect(_kubeconfig: str, **limits: Any) -> KubeApi:
-        return KubeApi(connections=MemoryConnections(outside.api, replica.process), **limits)
+        return KubeApi(connections=MemoryConnections(outside.api(), replica.process), **limits)
 
     return service._replace(lead=partial(lead_gateway, connect=connect), lifespan=None)

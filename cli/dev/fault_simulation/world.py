@@ -19,10 +19,11 @@ from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.operator import Operator
 from cli.dev.fault_simulation.plan import ENDS_S, Plan
-from cli.dev.fault_simulation.replica import ONE_SHOT_MAX_AGE_S, SERVICES, Outside, Replica
+from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, SERVICES, Outside, Replica
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.service_list import contexts
+from services.gateway.effects.eviction_pauses import limits_of
 from shared.log.position import UNKNOWN
 
 PARTITION_ROWS = 20
@@ -49,24 +50,30 @@ class World:
     """The world while it runs."""
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self.loop = VirtualLoop(seed, self._after_step)  # type: ignore[abstract]  # what a world does not use
         self.postgres = MemoryPostgres(seed + 1, dict.fromkeys(contexts(1), PARTITION_ROWS))
         self.broker = Broker(seed + 2)
         self.api = ApiServer(seed + 3, lambda: BEGINS_US * 1000 + int(self.loop.time() * 1e9))
         self.transport = ApiTransport(self.api, seed + 4)
-        self.invariants = Invariants(self.api, self.report, ONE_SHOT_MAX_AGE_S + SLACK_S)
+        self.invariants = Invariants(self.api, self.report, ONE_SHOT_MAX_AGE_S + SLACK_S, limits_of(GATEWAY))
         self.agents: dict[str, NodeAgent] = {}
         self.kinds: dict[str, str] = {}
         self.violations: list[str] = []
         self.replicas: list[Replica] = []
         self._random = random.Random(seed + 5)  # noqa: S311
+        self._elsewhere: ApiTransport | None = None
         self._crashes: dict[Process, tuple[Replica, int]] = {}
         self.kept_s: dict[str, float] = {}
-        self._outside = Outside(self.loop, self.postgres, self.broker, self.transport, self.report, self.kept_s)
+        self._outside = Outside(
+            self.loop, self.postgres, self.broker, lambda: self._elsewhere or self.transport, self.report, self.kept_s
+        )
+        self.operator = Operator(self.broker, self.api.objects, self._known_and_live)
         self.postgres.appended = self.invariants.appended
         self.postgres.dropped = self._check_drop
         self.api.changed = self.invariants.changed
-        self.api.evicted = self.invariants.evicted
+        self.api.evicted = self._evicted
+        self.crash_in_evictions: int | None = None
 
     def report(self, text: str) -> None:
         """Records a broken invariant."""
@@ -104,6 +111,28 @@ class World:
         """Crashes a replica after so many more of its callbacks."""
         self._crashes[replica.process] = (replica, callbacks)
 
+    def connect_elsewhere(self, for_s: float) -> None:
+        """Starts the gateways anew with the kubeconfig of a copy of the cluster, until someone corrects it."""
+        copy = ApiServer(self._seed + 6, lambda: BEGINS_US * 1000 + int(self.loop.time() * 1e9))
+        for resource, objects in self.api.objects.items():
+            for body in objects.values():
+                copy.create(resource, cluster_objects.copied(body))
+
+        def connect(transport: ApiTransport | None) -> None:
+            self._elsewhere = transport
+            for replica in self.replicas_of("gateway"):
+                replica.crash()
+
+        connect(ApiTransport(copy, self._seed + 7))
+        self.later(for_s, lambda: connect(None))
+
+    def _evicted(self, key: str, uid: str) -> None:
+        self.invariants.evicted(key, uid)
+        leader = self.leader("gateway")
+        if self.crash_in_evictions is not None and leader is not None:
+            self.crash_after(leader, self.crash_in_evictions)
+            self.crash_in_evictions = None
+
     # -- running
 
     def run(self, plan: Plan) -> None:
@@ -124,8 +153,7 @@ class World:
             self.later(self._random.random() * 0.2, replica.start)
         for name in self.api.objects["nodes"]:
             self.start_agent(name)
-        operator = Operator(self.broker, self.api.objects, self._known_and_live)
-        self.loop.spawn(operator.process, operator.run())
+        self.loop.spawn(self.operator.process, self.operator.run())
         for step in plan:
             if step.do == "create-pod":
                 self.kinds[step.target] = step.what

@@ -86,6 +86,10 @@ class EffectRunner:
             api, bindings_in_flight=lambda: self._one_shots > 0, now_ns=now_ns, group=group
         )
 
+    def before_lists(self, state: GatewayState) -> None:
+        """Records the pods of due evictions: lists may show that an earlier gateway has evicted them."""
+        self._pauses.started(state)
+
     async def start(self, state: GatewayState) -> bool:
         """Starts due effects within the limits; returns whether any was started or ended without a request.
 

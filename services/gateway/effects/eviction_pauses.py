@@ -6,6 +6,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from services.gateway.effects.eviction_budget import BREAKER, Evicted, EvictionBudget, Limits, breaks
+from services.gateway.known_objects import ObservedPod
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
@@ -38,6 +39,7 @@ class EvictionPauses:
         self._limits = limits
         self._append = append
         self._evicting: dict[Cause, Evicted] = {}
+        self._perhaps: dict[Cause, Evicted] = {}  # due at the start: an earlier gateway may have evicted them
         self._pausing: dict[Cause, None] = {}
         self._held_after = -1  # `switched_seq` after which the breaker was drafted
         self._budget: EvictionBudget | None = None
@@ -48,9 +50,28 @@ class EvictionPauses:
         )  # instant and `switched_seq` when paused evictions were last examined
         self._examines_paused = True
 
+    def started(self, state: GatewayState) -> None:
+        """Records the pods of due evictions as the log has them, before anything is listed."""
+        for cause, intent in state.intents.one_shots.items():
+            if isinstance(intent, EvictionRequested) and (pod := state.pod(intent.pod, intent.pod_uid)) is not None:
+                self._perhaps[cause] = _evicted(cause, intent, pod)
+
+    def _spend_what_a_crash_left(self, state: GatewayState) -> None:
+        """Spends the budget for due evictions whose pods are terminating or gone since.
+
+        A crash may have come between the response of the API server and the append of the outcome.
+        """
+        for cause, one in self._perhaps.items():
+            intent = state.intents.one_shots.get(cause)
+            pod = state.pod(intent.pod, intent.pod_uid) if intent is not None else None
+            if intent is not None and (pod is None or pod.terminating):
+                self._evicting[cause] = one
+        self._perhaps.clear()
+
     def begin_round(self, state: GatewayState, now_ns: int) -> None:
         """Begins a choice of due intents at an instant. Thousands of paused evictions are not examined each time."""
         self._budget, self._now_ns = None, now_ns
+        self._spend_what_a_crash_left(state)
         at_ns, switched_seq = self._examined
         self._examines_paused = (
             abs(now_ns - at_ns) >= PAUSED_INTERVAL_NS or switched_seq != state.evictions.switched_seq
@@ -69,7 +90,7 @@ class EvictionPauses:
         if self._budget is None:
             in_flight = [one for one in self._evicting.values() if one.pod_uid not in state.evictions.evicted]
             self._budget = EvictionBudget(state.evictions, self._limits, in_flight, self._now_ns)
-        one = Evicted(0, pod.node, intent.pod.partition("/")[0], pod.workload, intent.pod_uid, cause)
+        one = _evicted(cause, intent, pod)
         if not (reason := self._budget.admit(one)):
             self._evicting[cause] = one
             return False
@@ -105,3 +126,8 @@ class EvictionPauses:
     def outcome_appended(self, cause: Cause) -> None:
         """Forgets an eviction that has ended."""
         self._evicting.pop(cause, None)
+
+
+def _evicted(cause: Cause, intent: EvictionRequested, pod: ObservedPod) -> Evicted:
+    """Returns an eviction that is being carried out."""
+    return Evicted(0, pod.node, intent.pod.partition("/")[0], pod.workload, intent.pod_uid, cause)

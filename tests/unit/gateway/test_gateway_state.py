@@ -182,16 +182,19 @@ def test_a_desired_state_that_was_given_up_ends_with_its_object_unless_it_would_
     assert without_object(state_after(log.in_order([])), {"nodes", RESERVATIONS}) == {amounts}
 
 
-def test_desired_fields_wait_for_an_object_that_was_given_up() -> None:
+def test_desired_fields_wait_for_their_object_until_it_is_applied() -> None:
     log = Log()
     making = log.append("slo", reservation("1h"))
     status = FieldsDesired(resource=RESERVATIONS, name="r1", fields="status", patch={"status": {"phase": "Available"}})
     filling, of_another = log.append("slo", status), log.append("scheduling", status)
+    assert state_after(log.in_order([])).intents.waits_for_object(filling, status)
     log.append("cluster", Draft(failed(reservation("1h"), "no answer"), making))
     intents = state_after(log.in_order([])).intents
     assert intents.waits_for_object(filling, status)
     assert not intents.waits_for_object(of_another, status)
     assert not intents.waits_for_object(making, reservation("1h"))
+    log.append("cluster", Draft(applied(reservation("1h")), making))
+    assert not state_after(log.in_order([])).intents.waits_for_object(filling, status)
 
 
 @pytest.mark.parametrize("desired", [unschedulable("a"), reservation(None)])
