@@ -20,25 +20,27 @@ SEEDS_OF_A_MUTATION = 120
 """Each fault that is put back is found within so many seeds; most of them within ten."""
 
 FINDS_IT = {
-    "placements_hold_no_room": 44,
+    "nothing_is_carried_forward": 2,
+    "outcomes_leave_before_their_intents": 2,
+    "placements_hold_no_room": 1,
     "quotas_are_not_compared": 3,
-    "ambiguous_answers_are_refusals": 6,
+    "ambiguous_answers_are_refusals": 8,
     "bindings_are_claimed_before_they_are_made": 13,
     "lists_do_not_show_deletions": 6,
-    "short_lists_are_believed": 44,
+    "short_lists_are_believed": 58,
     "snapshots_lose_open_intents": 4,
     "cpus_are_given_twice": 4,
     "copies_are_made_of_what_the_partition_held": 18,
-    "every_context_may_carry_every_intent": 5,
-    "a_504_on_a_read_ends_the_gateway": 9,
+    "every_context_may_carry_every_intent": 9,
+    "a_504_on_a_read_ends_the_gateway": 8,
     "old_effects_are_carried_out": 17,
-    "budgets_of_evictions_are_ignored": 70,
-    "evictions_before_a_crash_spend_nothing": 70,
+    "budgets_of_evictions_are_ignored": 1,
+    "evictions_before_a_crash_spend_nothing": 1,
     "forged_allocations_are_believed": 49,
     "any_cluster_is_the_cluster_of_the_log": 34,
     "the_clock_of_a_service_ages_its_partitions": 21,
     "silence_counts_as_zero": 6,
-    "requests_since_the_report_are_overcommitted": 44,
+    "requests_since_the_report_are_overcommitted": 51,
 }
 """The first seed that found each of them when it was added: tried first, for the sake of time alone. A change to what
 seeds draw makes these obsolete; the test then searches.

@@ -1,15 +1,33 @@
 """The budget of evictions: what exceeds it waits, and has one outcome later."""
 
+import pytest
 from msgspec.structs import replace
 
 from services.gateway.effects.eviction_budget import Evicted, EvictionBudget, EvictionRecord, Limits, breaks
-from shared.events import Cause, Event, RecordedEvent
-from shared.events.cluster import EvictionPaused, EvictionsHeld, EvictionsReleased, PodEvicted
+from services.gateway.effects.eviction_pauses import EvictionPauses
+from shared.events import Cause, Draft, Event, RecordedEvent
+from shared.events.cluster import (
+    EvictionPaused,
+    EvictionsHeld,
+    EvictionsReleased,
+    PodDeleted,
+    PodEvicted,
+    PodObserved,
+)
 from shared.events.intents import EvictionRequested
 from shared.kube.instants import SECOND
-from tests.support.gateway_objects import Log, state_after
+from tests.support.gateway_objects import Log, kept, pod, state_after
 
+NAMES = ("second", "first")
 LIMITS = Limits(window_s=300, node=2, workload=3, namespace=4, cluster=5, breaker=3)
+
+
+def observed(name: str, *, ends: bool = False) -> PodObserved:
+    """An observation of a pod on the node n1."""
+    body = pod(name, node="n1")
+    if ends:
+        body["metadata"]["deletionTimestamp"] = "2026-05-01T20:10:00Z"
+    return PodObserved(pod=f"shop/{name}", pod_uid=body["metadata"]["uid"], object=kept("pods", body))
 
 
 def record_of(*events: tuple[int, Event]) -> EvictionRecord:
@@ -100,3 +118,23 @@ def test_a_paused_eviction_stays_due_until_its_outcome_and_snapshots_keep_it() -
     assert cause not in state.intents.one_shots
     assert not state.evictions.paused
     assert [one.cause for one in state.evictions.evicted.values()] == [cause]
+
+
+@pytest.mark.parametrize("seen", [PodDeleted(pod="shop/first", pod_uid="uid-of-first"), observed("first", ends=True)])
+def test_what_a_crash_kept_out_of_the_log_spends_budget_before_anything_else_is_evicted(seen: Event) -> None:
+    log = Log()
+    log.append("cluster", observed("second"), observed("first"))
+    second, first = (EvictionRequested(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", reason="r") for name in NAMES)
+    next_one, evicted_before = log.append("quota", second), log.append("slo", first)
+    state = state_after(log.in_order([]))
+    drafts: list[Draft] = []
+    pauses = EvictionPauses(LIMITS._replace(node=1), drafts.append)
+    pauses.started(state)
+    log.append("cluster", seen)
+    state.apply(log.contexts["cluster"][-1])
+    pauses.begin_round(state, 1)
+    assert pauses.must_wait(state, next_one, second)
+    assert [type(draft.event) for draft in drafts] == [EvictionPaused]
+    outcome = pauses.outcome(evicted_before, PodEvicted(pod="shop/first", pod_uid="uid-of-first"))
+    assert isinstance(outcome, PodEvicted)
+    assert outcome.node == "n1"
