@@ -145,6 +145,8 @@ def _unwritten(world: "World") -> Iterator[str]:
             newest[field_group(context.name, record.event)] = f"{context.name}/{record.seq}", record.event
     for group, (cause, desired) in newest.items():
         body, patch = world.api.objects.get(group.resource, {}).get(group.key), desired_patch(desired)
+        if isinstance(desired, FieldsDesired) and (body is None or desired.uid not in ("", body["metadata"]["uid"])):
+            continue  # the object is gone
         if (body is None) is not (isinstance(desired, ObjectDesired) and desired.body is None):
             yield f"{group.resource} {group.key} is {'missing' if body is None else 'there'}, against {cause}"
         elif body is not None and fields_named(patch, body) != patch:
@@ -208,10 +210,15 @@ def _has_quota(world: "World", pod: dict[str, object]) -> bool:
     name = labels.get(QUOTA_NAME)
     if not name:
         return True
+    pods, nodes = world.invariants.live_pods(), world.api.objects["nodes"].values()
+    if sum(requested(each, "cpu") for each in pods) > sum(
+        nanos(node["status"]["allocatable"]["cpu"]) for node in nodes
+    ):
+        return False  # quotas share what the others leave: less than their max
     quota = next(each for each in world.api.objects[resource_names.QUOTAS].values() if each["metadata"]["name"] == name)
     used = sum(
         requested(other, "cpu")
-        for other in world.invariants.live_pods()
+        for other in pods
         if other["spec"].get("nodeName") and other["metadata"].get("labels", {}).get(QUOTA_NAME) == name
     )
     return used + requested(pod, "cpu") <= nanos(quota["spec"]["max"]["cpu"])
