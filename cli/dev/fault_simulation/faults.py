@@ -261,7 +261,7 @@ def _api(world: "World", step: Step) -> None:
 
 
 def _wrong_cluster(world: "World", step: Step) -> None:
-    world.connect_elsewhere(step.for_s)
+    world.connect_to_a_copy(step.for_s)
 
 
 def _cut_api(world: "World", step: Step) -> None:

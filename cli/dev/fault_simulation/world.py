@@ -62,11 +62,16 @@ class World:
         self.violations: list[str] = []
         self.replicas: list[Replica] = []
         self._random = random.Random(seed + 5)  # noqa: S311
-        self._elsewhere: ApiTransport | None = None
+        self._copy_transport: ApiTransport | None = None
         self._crashes: dict[Process, tuple[Replica, int]] = {}
         self.kept_s: dict[str, float] = {}
         self._outside = Outside(
-            self.loop, self.postgres, self.broker, lambda: self._elsewhere or self.transport, self.report, self.kept_s
+            self.loop,
+            self.postgres,
+            self.broker,
+            lambda: self._copy_transport or self.transport,
+            self.report,
+            self.kept_s,
         )
         self.operator = Operator(self.broker, self.api.objects, self._known_and_live)
         self.postgres.appended = self.invariants.appended
@@ -111,7 +116,7 @@ class World:
         """Crashes a replica after so many more of its callbacks."""
         self._crashes[replica.process] = (replica, callbacks)
 
-    def connect_elsewhere(self, for_s: float) -> None:
+    def connect_to_a_copy(self, for_s: float) -> None:
         """Starts the gateways anew with the kubeconfig of a copy of the cluster, until someone corrects it."""
         copy = ApiServer(self._seed + 6, lambda: BEGINS_US * 1000 + int(self.loop.time() * 1e9))
         for resource, objects in self.api.objects.items():
@@ -119,7 +124,7 @@ class World:
                 copy.create(resource, cluster_objects.copied(body))
 
         def connect(transport: ApiTransport | None) -> None:
-            self._elsewhere = transport
+            self._copy_transport = transport
             for replica in self.replicas_of("gateway"):
                 replica.crash()
 
