@@ -32,7 +32,7 @@ class GatewayMetrics:
         )
         self._short = Gauge(
             "koord_gateway_short_list_missing",
-            "Nodes and pods that a list lacks which is not believed; effects stop while this is not 0",
+            "Objects that a list lacks which is not believed; effects stop while this is not 0",
             registry=registry,
         )
         self._outage = Gauge(

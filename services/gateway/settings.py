@@ -59,10 +59,15 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
         float, Meta(gt=0, description="interval of lists of a resource that is not installed")
     ] = 30
     short_list_percent: Annotated[
-        float, Meta(ge=0, le=100, description="a list that lacks more of the log's nodes or pods is not believed")
+        float,
+        Meta(
+            ge=0,
+            le=100,
+            description="a list that lacks a larger share of the log's nodes, pods or quotas is not believed",
+        ),
     ] = 20
     short_list_min: Annotated[
-        int, Meta(ge=1, description="a list that lacks fewer nodes or pods than this is believed")
+        int, Meta(ge=1, description="a list that lacks fewer nodes, pods or quotas than this is only repeated")
     ] = 5
     short_list_interval_s: Annotated[float, Meta(gt=0, description="interval of lists while one is not believed")] = 10
     compare_interval_s: Annotated[

@@ -121,8 +121,8 @@ class WatchResumed(Event, frozen=True, tag="koord.cluster.WatchResumed.v1"):
 
 
 class ShortListFound(Event, frozen=True, tag="koord.cluster.ShortListFound.v1"):
-    """A list lacks so many of the nodes or pods in this log that it is not believed. Effects stop until a later list is
-    complete, or an operator confirms it.
+    """A list lacks so many of the nodes, pods or quotas in this log that it is not believed. Effects stop until a later
+    list is complete, or an operator confirms it.
 
     Attributes:
         known: number of objects in this log.

@@ -93,7 +93,7 @@ class ObservationBuffer:
         """
         missing = [ref.key for ref in absent(self._state(), resource, keys)]
         if not self._believes(resource, missing):
-            return ListResult.SHORT
+            return ListResult.SHORT if resource in self.short_lists.held else ListResult.DOUBTFUL
         for key in missing:
             self.deleted(resource, key)
         for ref in [ref for ref in self._pending if ref.resource == resource and ref.key not in keys]:
@@ -109,7 +109,13 @@ class ObservationBuffer:
             if before:
                 log.warning("a list is believed again", extra={"resource": resource, "missing": len(missing)})
             return True
-        found = self.short_lists.held[resource].describe()
+        held = self.short_lists.held.get(resource)
+        if held is None:
+            log.warning(
+                "a list is repeated before it is believed", extra={"resource": resource, "missing": len(missing)}
+            )
+            return False
+        found = held.describe()
         if before is None:
             event = ShortListFound(resource=resource, known=found.known, missing=found.missing, names=found.names)
             self._own_events.append(Draft(event))

@@ -1,8 +1,10 @@
-"""Lists that lack so many of the nodes or pods in the log that they are not believed.
+"""Lists that lack so many of the objects in the log that they are not believed.
 
 One empty or half list from a server that restarts, a restored backup or a proxy would record the deletion of what it
-lacks, and the scheduler would place other pods there. Such a list deletes nothing: effects stop, the list is repeated,
-and if it stays short an operator confirms it (`koord cluster confirm`).
+lacks: the scheduler would place other pods there, and the ledger would forget quotas. Such a list of nodes, pods or
+quotas deletes nothing: effects stop, the list is repeated, and if it stays short an operator confirms it (`koord
+cluster confirm`). A list that lacks a few objects, but a large share of a small kind, is repeated once before it is
+believed.
 """
 
 from collections.abc import Collection
@@ -10,18 +12,30 @@ from enum import Enum
 from typing import NamedTuple
 
 from services.gateway.kube_api.resources import ESSENTIAL
+from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.short_lists import NAMED, ShortList
+
+HELD = ESSENTIAL | set(QUOTAS)
+"""Resources whose short lists an operator confirms: what others may use follows from these objects."""
 
 SHOWN = 8
 """So many of the newest lists that were shown may still be confirmed: an operator may read one while others arrive."""
 
 
 class ListResult(Enum):
-    """Result of a complete list: equal to the log or larger, without objects that the log has, or not believed."""
+    """Result of a complete list: equal to the log or larger, without objects that the log has, to be repeated once, or
+    not believed.
+    """
 
     COMPLETE = "complete"
     REMOVED = "removed"
+    DOUBTFUL = "doubtful"
     SHORT = "short"
+
+    @property
+    def believed(self) -> bool:
+        """Returns whether the list is the state of the cluster."""
+        return self in {ListResult.COMPLETE, ListResult.REMOVED}
 
 
 class ShortListLimits(NamedTuple):
@@ -30,9 +44,9 @@ class ShortListLimits(NamedTuple):
     percent: float
     least: int
 
-    def exceeded(self, known: int, missing: int) -> bool:
-        """Returns whether a list is short that lacks `missing` of `known` objects."""
-        return missing >= self.least and missing * 100 > known * self.percent
+    def large_share(self, known: int, missing: int) -> bool:
+        """Returns whether `missing` are too many of `known` objects for a list to be believed at once."""
+        return missing * 100 > known * self.percent
 
 
 class HeldList(NamedTuple):
@@ -66,9 +80,10 @@ class ShortLists:
         self._limits = limits
         self._shown: dict[str, dict[int, HeldList]] = {}
         self._confirmed: dict[str, frozenset[str]] = {}
+        self._doubted: dict[str, frozenset[str]] = {}
 
     def believes(self, resource: str, known: int, missing: Collection[str]) -> bool:
-        """Returns whether to believe a list, and holds it if not.
+        """Returns whether to believe a list; if not, it is held, or repeated once.
 
         Objects whose absence was confirmed do not count: pods are deleted also between a list and its confirmation.
 
@@ -76,16 +91,27 @@ class ShortLists:
             known: number of objects in the log.
             missing: keys of those that the list lacks.
         """
-        confirmed = self._confirmed.pop(resource, frozenset())
-        more = [key for key in missing if key not in confirmed]
-        if resource not in ESSENTIAL or not self._limits.exceeded(known - len(missing) + len(more), len(more)):
-            self.held.pop(resource, None)
-            self._shown.pop(resource, None)
-            return True
-        before = self.held.get(resource)
-        lists = before.lists + 1 if before else 1
-        self.held[resource] = HeldList(resource, known, tuple(sorted(missing)), lists)
-        return False
+        confirmed = self._confirmed.get(resource, frozenset())
+        doubted = self._doubted.pop(resource, frozenset())
+        more = frozenset(missing) - confirmed
+        left = known - len(missing)
+        if (
+            resource in HELD
+            and len(more) >= self._limits.least
+            and self._limits.large_share(left + len(more), len(more))
+        ):
+            self._confirmed.pop(resource, None)
+            before = self.held.get(resource)
+            lists = before.lists + 1 if before else 1
+            self.held[resource] = HeldList(resource, known, tuple(sorted(missing)), lists)
+            return False
+        new = len(more - doubted)
+        if self._limits.large_share(left + new, new):
+            self._doubted[resource] = more
+            return False
+        for of_resource in (self.held, self._shown, self._confirmed):
+            of_resource.pop(resource, None)
+        return True
 
     def show(self) -> list[ShortList]:
         """Returns the held lists for operators, who may confirm what they have seen."""

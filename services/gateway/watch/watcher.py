@@ -5,7 +5,7 @@ A list or watch that fails for any other reason is repeated with growing pauses;
 keeps its reason until the resource is read again.
 
 Lists are also repeated at a slow rate, and soon after one that removed objects: an object that was recorded as deleted
-by mistake is recorded again.
+by mistake is recorded again. A list that the sink does not believe is repeated before anything is watched.
 
 A watch ends by the server's time-out after a few minutes, or when it was idle for longer than bookmarks may stay away;
 either way the next one continues from the last received version. Only a version that the server no longer has (410)
@@ -32,6 +32,9 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.watch.short_lists import ListResult
 
 log = logging.getLogger(__name__)
+
+REPEAT_S = 1.0
+"""A list that lacks a large share of few objects is repeated after this pause: a moment's fault has ended by then."""
 
 
 class ObservationSink(Protocol):
@@ -75,6 +78,7 @@ class Watcher:
         self._received = False  # the current connection has delivered something
         self._failing = False  # the sink has a reason why the resource is not read
         self._missing = 0  # consecutive lists that found the resource not installed
+        self._removed = False  # since then its objects are recorded as deleted
         self._reported = False
         self._compare_at_s = 0.0  # the next list, if none is needed before
         self._pause_s = settings.compare_interval_s
@@ -90,8 +94,9 @@ class Watcher:
         while True:
             keys = await self._list_once_possible()
             result = self._sink.listed(name, keys)
-            if result is ListResult.SHORT:
-                await asyncio.sleep(self._settings.short_list_interval_s * _jitter())
+            if not result.believed:
+                doubtful = result is ListResult.DOUBTFUL
+                await asyncio.sleep((REPEAT_S if doubtful else self._settings.short_list_interval_s) * _jitter())
                 continue
             self._plan_comparison(result)
             if reason:
@@ -116,6 +121,7 @@ class Watcher:
                     with attempt, self._failure_recorded("list"):
                         keys = await self._list()
                         self._missing = 0
+                        self._removed = False
                         self._reported = False
                         self._reads()
                         return keys
@@ -127,9 +133,9 @@ class Watcher:
                     self._fails(f"list: {error}")
                 else:
                     self._reads()
-                    # One 404 may come from an API server that is starting; after two the resource's objects are gone.
-                    if self._missing == 2:
-                        self._sink.listed(self.name, set())
+                    # One 404 may come from an API server that is starting; several are an empty list.
+                    if self._missing >= 2 and not self._removed:
+                        self._removed = self._sink.listed(self.name, set()).believed
             except Forbidden as error:
                 self._report("resource is not permitted", rule=error.rule)
                 self._fails(f"list: {error}; the rule `{error.rule}` is missing")

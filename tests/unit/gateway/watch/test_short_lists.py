@@ -1,4 +1,4 @@
-"""Lists that lack many nodes or pods of the log."""
+"""Lists that lack many objects of the log."""
 
 import pytest
 
@@ -17,23 +17,56 @@ def keys(count: int, start: int = 0) -> list[str]:
         (100, 100, True),
         (100, 21, True),
         (100, 20, False),
-        (4, 4, False),
+        (4, 4, True),
+        (8, 2, True),
         (5, 5, True),
         (1000, 200, False),
         (0, 0, False),
     ],
 )
-def test_a_list_is_short_that_lacks_more_than_the_share_and_at_least_the_minimum(
+def test_a_list_that_lacks_more_than_the_share_is_not_believed_at_once(
     known: int, missing: int, *, short: bool
 ) -> None:
     assert ShortLists(LIMITS).believes("pods", known, keys(missing)) is not short
 
 
-def test_only_lists_of_nodes_and_pods_are_held() -> None:
+def test_lists_of_nodes_pods_and_quotas_are_held() -> None:
     lists = ShortLists(LIMITS)
-    assert lists.believes("configmaps", 100, keys(100))
-    assert not lists.believes("nodes", 100, keys(100))
-    assert list(lists.held) == ["nodes"]
+    resources = ["nodes", "pods", "elasticquotas.scheduling.sigs.k8s.io", "elasticquotas.koordinator.sh"]
+    for _ in range(3):
+        for resource in resources:
+            assert not lists.believes(resource, 100, keys(100))
+    assert list(lists.held) == resources
+
+
+@pytest.mark.parametrize(("resource", "count"), [("configmaps", 100), ("pods", 4), ("elasticquotas.koordinator.sh", 4)])
+def test_other_lists_are_believed_when_they_are_repeated(resource: str, count: int) -> None:
+    lists = ShortLists(LIMITS)
+    assert not lists.believes(resource, count, keys(count))
+    assert not lists.held, "no operator is needed, and effects go on"
+    assert lists.believes(resource, count, keys(count))
+
+
+def test_a_repeated_list_that_lacks_a_large_share_of_others_is_repeated_again() -> None:
+    lists = ShortLists(LIMITS)
+    assert not lists.believes("pods", 8, keys(3))
+    assert not lists.believes("pods", 8, keys(3, start=4))
+    assert lists.believes("pods", 8, keys(3, start=4)), "a few more may have been deleted meanwhile"
+    assert not lists.believes("pods", 5, keys(3)), "the next one is doubtful again"
+    assert lists.believes("pods", 5, [])
+    assert not lists.believes("pods", 5, keys(3))
+
+
+def test_a_confirmation_stays_while_a_list_is_repeated_for_a_few_other_objects() -> None:
+    lists = ShortLists(LIMITS)
+    for _ in range(2):
+        assert not lists.believes("pods", 10, keys(5))
+        lists.show()
+    assert lists.confirm("pods", 2)
+    assert not lists.believes("pods", 10, keys(7))
+    assert "pods" in lists.held
+    assert lists.believes("pods", 10, keys(7))
+    assert not lists.held
 
 
 def test_a_list_that_is_complete_again_ends_the_hold() -> None:
