@@ -1,4 +1,4 @@
-"""`koord cluster`: lists of nodes and pods that the gateway does not believe, and their confirmation."""
+"""`koord cluster`: lists of objects that the gateway does not believe, and their confirmation."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ def cluster() -> None:
 @output_option
 @folder_option
 def status(*, output: Format, folder: Path) -> None:
-    """Show the lists that lack many nodes or pods of the log, and resources that cannot be read."""
+    """Show the lists that lack many nodes, pods or quotas of the log, and resources that cannot be read."""
     found = asyncio.run(request_lists(find_endpoints(folder).nats, SHORT_LISTS))
     if output != "table":
         show(msgspec.to_builtins(found), output)
@@ -41,7 +41,7 @@ def status(*, output: Format, folder: Path) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @folder_option
 def confirm(*, yes: bool, folder: Path) -> None:
-    """Confirm that the missing nodes and pods are gone: they are recorded as deleted, and effects go on.
+    """Confirm that the missing objects are gone: they are recorded as deleted, and effects go on.
 
     The confirmation is recorded in the log (ShortListConfirmed).
     """

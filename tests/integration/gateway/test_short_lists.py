@@ -158,10 +158,11 @@ async def test_nodes_whose_deletion_was_confirmed_by_mistake_are_repaired_with_t
 ) -> None:
     kube_nodes(*(f"gone-{number}" for number in range(5)), capacity={"cpu": "4", "memory": "8Gi"})
     path = f"/api/v1/namespaces/{namespace}/pods"
-    chosen = {"schedulerName": "koord-scheduler", "nodeSelector": {"kubernetes.io/hostname": "gone-0"}}
 
     def create(name: str, cpu: str) -> None:
-        cluster.api.call("POST", path, written_pod(name, requests={"cpu": cpu}, **chosen))
+        node = {"kubernetes.io/hostname": "gone-0"}
+        body = written_pod(name, requests={"cpu": cpu}, schedulerName="koord-scheduler", nodeSelector=node)
+        cluster.api.call("POST", path, body)
 
     async def bound(name: str) -> None:
         await until(in_thread(lambda: cluster.api.call("GET", f"{path}/{name}")["spec"].get("nodeName")), name)
