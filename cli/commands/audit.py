@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
+from cli.terminal.choice import chosen_contexts
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
@@ -56,7 +57,8 @@ def verify_command(
     if key and not files:
         raise click.UsageError("--key says who must have signed a --checkpoint; give one")
     heads = heads_of(files, key)
-    found = asyncio.run(verify_all(find_endpoints(folder).postgres, context, heads))
+    with log_of(folder) as postgres:
+        found = asyncio.run(verify_all(postgres, context, heads))
     if output == "table":
         columns = ["context", "events", "oldest", "fits"]
         rows = [[one.context, f"{one.checked:,}", one.first, _fits(one)] for one in found]
@@ -132,9 +134,8 @@ async def verify_all(postgres: str, context: str | None = None, heads: Heads | N
     signed = heads or {}
     async with reading(postgres) as log:
         contexts = await log.contexts()
-        if context and context not in contexts:
-            raise KoordError(f"there is no context {context!r}; there are {', '.join(contexts)}")
-        found = [await verify(log, name, signed.get(name, ())) for name in ([context] if context else contexts)]
+        chosen = chosen_contexts(contexts, context)
+        found = [await verify(log, name, signed.get(name, ())) for name in chosen]
     gone = [] if context else sorted(signed.keys() - set(contexts))
     return found + [Verified(name, 0, 0, 1, "is missing: a checkpoint saw this log, and it is gone") for name in gone]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cli.commands.active_config import ConfigStatus, status_of, text_of
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -27,7 +27,8 @@ def status(*, output: Format, folder: Path) -> None:
 
     A configuration that does not validate is refused with the path and the reason; the last good one stays in force.
     """
-    found = asyncio.run(_status(find_endpoints(folder).postgres))
+    with log_of(folder) as postgres:
+        found = asyncio.run(_status(postgres))
     if output != "table":
         show(found, output)
         return
@@ -51,7 +52,8 @@ def status(*, output: Format, folder: Path) -> None:
 @folder_option
 def show_command(*, context: str, folder: Path) -> None:
     """Print the text of the configuration in force for CONTEXT, as it was taken over."""
-    text = asyncio.run(_text(find_endpoints(folder).postgres, context))
+    with log_of(folder) as postgres:
+        text = asyncio.run(_text(postgres, context))
     click.echo(text, nl=not text.endswith("\n"))
 
 

@@ -11,17 +11,19 @@ import click
 import msgspec
 
 from cli.commands.parked_events import parked, skip
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
+from cli.terminal.choice import check_event_type, chosen_contexts
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show_one_of_many, show_table
 from cli.terminal.time_arguments import Since
+from shared.errors import KoordError
 from shared.log.admin.session import reading
 from shared.log.reader import LogReader, Row
 
 POLL_INTERVAL_S = 0.5
 TABLE_ROWS = 500
-_COLUMNS = ("at", "event", "type", "key", "cause", "data")
+_COLUMNS = ("at (UTC)", "event", "type", "key", "cause", "data")
 _DATA_WIDTH = 100
 
 
@@ -78,7 +80,8 @@ def events(
         return
     newest = (0 if since else 50) if last is None else last
     filters = Filters(context, kind, key, since)
-    asyncio.run(_events(find_endpoints(folder).postgres, filters, newest, output, follow=follow))
+    with log_of(folder) as postgres:
+        asyncio.run(_events(postgres, filters, newest, output, follow=follow))
 
 
 events.add_command(parked)
@@ -87,7 +90,13 @@ events.add_command(skip)
 
 async def _events(postgres: str, filters: Filters, newest: int, output: Format, *, follow: bool) -> None:
     async with reading(postgres) as log:
-        contexts = [filters.context] if filters.context else await log.contexts()
+        contexts = chosen_contexts(await log.contexts(), filters.context)
+        if filters.kind:
+            check_event_type(filters.kind)
+        if filters.key and not await _is_known(log, contexts, filters.key):
+            raise KoordError(
+                f"no event in {', '.join(contexts)} is about {filters.key!r}; give NAMESPACE/NAME, or a NAME"
+            )
         heads = {name: (await log.head(name)).seq for name in contexts}
         sources = [_rows(log, filters, name, 0, heads[name], newest) for name in contexts]
         found = _merged(sources)
@@ -101,6 +110,13 @@ async def _events(postgres: str, filters: Filters, newest: int, output: Format, 
                 if head > heads[name]:
                     await _show(_rows(log, filters, name, heads[name], head, 0), output, header=False)
                     heads[name] = head
+
+
+async def _is_known(log: LogReader, contexts: Sequence[str], key: str) -> bool:
+    for context in contexts:
+        async for _ in log.rows(context=context, key=key, newest=1):
+            return True
+    return False
 
 
 async def _merged(sources: Sequence[AsyncIterator[Row]]) -> AsyncIterator[Row]:
@@ -155,4 +171,4 @@ def _cells(row: Row) -> tuple[str, ...]:
     text = msgspec.json.encode(data).decode()
     short = text if len(text) <= _DATA_WIDTH else f"{text[: _DATA_WIDTH - 1]}…"
     kind = row.type.rpartition(".v")[0].rpartition(".")[2]
-    return (f"{row.at:%H:%M:%S.%f}"[:-3], f"{row.context}/{row.seq}", kind, row.key, row.cause or "", short)
+    return (f"{row.at:%Y-%m-%d %H:%M:%S.%f}"[:-3], f"{row.context}/{row.seq}", kind, row.key, row.cause or "", short)

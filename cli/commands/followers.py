@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cli.supervisor.log_access import log_of
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal import name_completion
 from cli.terminal.options import folder_option, output_option
@@ -25,7 +26,8 @@ def followers() -> None:
 @folder_option
 def list_command(*, output: Format, folder: Path) -> None:
     """Show each follower: how far it was when it was last seen."""
-    found = asyncio.run(_list(find_endpoints(folder).postgres))
+    with log_of(folder) as postgres:
+        found = asyncio.run(_list(postgres))
     if output != "table":
         show([one._asdict() for one in found], output)
         return

@@ -7,7 +7,7 @@ import click
 
 from cli.export.export_file import COMPRESSIONS, FORMATS, Kind
 from cli.export.export_run import Exported, SeqOrInstant, export_all
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option
 from cli.terminal.output import show_table
 
@@ -50,7 +50,8 @@ def export_command(
     if bool(context) == everything:
         raise click.UsageError("give the CONTEXT to export, or --all")
     kind = Kind(form, compress)
-    found = asyncio.run(export_all(find_endpoints(folder).postgres, context, kind, begin, end, out))
+    with log_of(folder) as postgres:
+        found = asyncio.run(export_all(postgres, context, kind, begin, end, out))
     show_table(("context", "events", "from", "to", "new", "files", "bytes"), [_row(one) for one in found])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cli.service_list import SERVICES
+from cli.supervisor.log_access import log_of
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -37,7 +38,8 @@ class Event(click.ParamType[Cause]):
 @folder_option
 def parked(*, output: Format, folder: Path) -> None:
     """Show events that stopped a service, and those that are passed over."""
-    stopping, passed = asyncio.run(_parked(find_endpoints(folder).postgres))
+    with log_of(folder) as postgres:
+        stopping, passed = asyncio.run(_parked(postgres))
     if output != "table":
         show({"parked": [one._asdict() for one in stopping], "skipped": [one._asdict() for one in passed]}, output)
         return

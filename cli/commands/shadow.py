@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
@@ -53,7 +53,8 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
     place of theirs: some 2 ms a pod. -o json has every node.
     """
     since_ns = at_us(since) * 1000 if since else 0
-    found = asyncio.run(_report(find_endpoints(folder).postgres, schedulers, since_ns, worst))
+    with log_of(folder) as postgres:
+        found = asyncio.run(_report(postgres, schedulers, since_ns, worst))
     if output == "table":
         _render(found)
     else:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show
@@ -42,7 +42,8 @@ def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> 
     `default`.
     """
     full = name if "/" in name else f"default/{name}"
-    found = asyncio.run(_why_pod(find_endpoints(folder).postgres, full, uid, language))
+    with log_of(folder) as postgres:
+        found = asyncio.run(_why_pod(postgres, full, uid, language))
     if output == "table":
         click.echo(render(found), nl=False)
     else:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from cli.export.export_file import Kind, opened
+from cli.terminal.choice import chosen_contexts
 from cli.terminal.time_arguments import Since
 from services.audit.settings import AuditSettings
 from shared.errors import KoordError
@@ -93,12 +94,8 @@ async def export_all(
     """
     source = AuditSettings.load("audit", os.environ).source
     async with reading(postgres) as log:
-        contexts = await log.contexts()
-        if context and context not in contexts:
-            raise KoordError(f"there is no context {context!r}; there are {', '.join(contexts)}")
-        return [
-            await Export(log, name, kind, out, source).run(begin, end) for name in ([context] if context else contexts)
-        ]
+        contexts = chosen_contexts(await log.contexts(), context)
+        return [await Export(log, name, kind, out, source).run(begin, end) for name in contexts]
 
 
 class Export:

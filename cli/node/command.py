@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
@@ -57,7 +57,8 @@ def node() -> None:
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
     """Prints the computation of a node's batch and mid resources, from the log alone."""
-    found = asyncio.run(_read(find_endpoints(folder).postgres, name, at))
+    with log_of(folder) as postgres:
+        found = asyncio.run(_read(postgres, name, at))
     if output != "table":
         show(found, output)
         return
@@ -85,10 +86,7 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
             if at is None or row.at <= at:
                 newest = row.seq, row.data
     if newest is None:
-        when = f" at {at.isoformat()}" if at else ""
-        raise KoordError(
-            f"node {name}: nothing was decided{when}; `koord node explain {name}` shows what is in force now"
-        )
+        raise KoordError(await _why_nothing(log, name, at))
     seq, data = newest
     decided = msgspec.json.decode(data, type=NodeOvercommitted)
     resources = steps_of(decided)
@@ -105,6 +103,18 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
         others={resource: size for resource, size in decided.amounts.items() if resource not in shown and size},
         problems=decided.problems,
     )
+
+
+async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
+    if "cluster" in await log.contexts():
+        async for row in log.rows(context="cluster", kind="NodeObserved", key=name, newest=1):
+            if at is not None:
+                return f"node {name}: nothing was decided before {at.isoformat()}; see `koord events --key {name}`"
+            return (
+                f"node {name}: no batch or mid resources were decided yet (last observed at {row.at:%Y-%m-%d %H:%M:%S} "
+                "UTC); `koord config status` shows whether over-commitment is in force"
+            )
+    return f"the log has no node {name!r}; `koord events --type NodeObserved` lists some"
 
 
 def _print(found: NodeExplained) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cli.quota import live_tree, render
 from cli.quota.rebuild_state import Folded, fold
-from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
@@ -153,7 +153,8 @@ def parsed(changes: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _folded(folder: Path, at: datetime | None) -> Folded:
-    folded = asyncio.run(fold(find_endpoints(folder).postgres, at))
+    with log_of(folder) as postgres:
+        folded = asyncio.run(fold(postgres, at))
     if folded.is_computed:
         click.echo(COMPUTED, err=True)
     return folded

@@ -81,10 +81,12 @@ def find_endpoints(folder: Path) -> Endpoints:
     services = dict(part.partition("=")[::2] for part in os.environ.get("KOORD_STATUSZ", "").split(",") if "=" in part)
     if postgres and nats:
         return Endpoints(postgres, nats, services=services)
-    running = _running_in(folder)
+    running = find_running(folder)
     if len(running) > 1:
         raise SeveralSystems(folder, running)
     found = next(iter(running.values()), None)
+    if not found and not postgres and len(stopped := systems_in(folder)) > 1:
+        raise SeveralSystems(folder, stopped)
     if not found and not postgres:
         raise KoordError(
             f"no system runs in {folder}; start one with `koord up`, or name its database in KOORD_POSTGRES"
@@ -105,7 +107,7 @@ def find_system(folder: Path) -> Path:
     Raises:
         KoordError: there is none, or several.
     """
-    found = list(_running_in(folder)) or systems_in(folder)
+    found = list(find_running(folder)) or systems_in(folder)
     if len(found) > 1:
         raise SeveralSystems(folder, found)
     if not found:
@@ -113,7 +115,7 @@ def find_system(folder: Path) -> Path:
     return found[0]
 
 
-def _running_in(folder: Path) -> dict[Path, Endpoints]:
+def find_running(folder: Path) -> dict[Path, Endpoints]:
     """Returns the systems that run in the folder or directly below it."""
     files = [path / _ENDPOINTS for path in (folder, *sorted(folder.glob("*"))) if (path / _ENDPOINTS).exists()]
     found = {file.parent: msgspec.json.decode(file.read_bytes(), type=Endpoints) for file in files}

@@ -31,7 +31,7 @@ async def test_events_are_a_table_for_people(log: Log) -> None:
     result = await run(log, "events", "--type", "PodPlaced")
     assert result.exit_code == 0, result.stderr
     header, first, second = result.stdout.splitlines()
-    assert header.split() == ["AT", "EVENT", "TYPE", "KEY", "CAUSE", "DATA"]
+    assert header.split() == ["AT", "(UTC)", "EVENT", "TYPE", "KEY", "CAUSE", "DATA"]
     assert "scheduling/2  PodPlaced  default/web-1" in first
     assert '"node":"n2"' in second
 
@@ -57,6 +57,29 @@ async def test_since_takes_an_age_or_an_instant_and_rejects_anything_else(log: L
     assert (await run(log, "events", "--since", "2199-01-01T00:00:00Z", "-o", "json")).stdout == ""
     refused = await run(log, "events", "--since", "yesterday")
     assert (refused.exit_code, "10m" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--context", "nosuch"), "there is no context 'nosuch'; there are audit, cluster, "),
+        (("--type", "PodPlacd"), "there is no event type 'PodPlacd'; did you mean PodPlaced"),
+        (("--type", "zzz"), "there is no event type 'zzz'; docs/asyncapi.json lists all"),
+        (("--key", "default/none"), "is about 'default/none'; give NAMESPACE/NAME, or a NAME"),
+    ],
+)
+async def test_a_filter_that_nothing_can_pass_is_an_error(log: Log, arguments: tuple[str, ...], error: str) -> None:
+    result = await run(log, "events", *arguments)
+    assert result.exit_code == 1
+    assert error in result.stderr
+
+
+async def test_a_node_that_the_log_does_not_have_is_named(log: Log) -> None:
+    result = await run(log, "node", "explain", "n9")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "koord: the log has no node 'n9'; `koord events --type NodeObserved` lists some\n",
+    )
 
 
 async def test_follow_shows_new_events_until_ctrl_c(log: Log) -> None:
@@ -129,7 +152,7 @@ async def test_a_long_log_comes_in_the_order_of_its_appends_and_as_one_table(
 ) -> None:
     monkeypatch.setattr("cli.commands.events.TABLE_ROWS", 2)
     lines = (await run(log, "events", "-n", "0")).stdout.splitlines()
-    events = [line.split()[1] for line in lines]
+    events = [line.split()[2] for line in lines]
     assert events == ["EVENT", "scheduling/1", "scheduling/2", "scheduling/3", "cluster/1", "cluster/2"]
 
 

@@ -108,8 +108,22 @@ def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
         subprocess.run([*koord, "audit", "verify", "--dir", str(folder)], check=True, capture_output=True)
         terminal.press(CTRL_C)
         terminal.wait_for_end()
-    gone = subprocess.run([*koord, "events", "--dir", str(folder)], capture_output=True, text=True, check=False)
+    gone = subprocess.run([*koord, "doctor", "--dir", str(folder)], capture_output=True, text=True, check=False)
     assert (gone.returncode, "koord up" in gone.stderr) == (1, True)
+
+
+def test_after_its_end_the_log_of_a_system_can_be_read(folder: Path) -> None:
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
+    for arguments in (["events", "--context", "cluster"], ["audit", "verify"], ["config", "status"]):
+        command = [sys.executable, "-m", "cli", *arguments, "--dir", str(folder), "-o", "json"]
+        read = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert read.returncode == 0, read.stderr
+        assert read.stderr == f"koord: no system runs in {folder}; its Postgres is started to read the log\n"
+        assert read.stdout.startswith(("[", "{"))
+    assert processes_of(folder) == []
 
 
 def test_a_closed_terminal_stops_everything_in_order(folder: Path) -> None:
