@@ -2,7 +2,6 @@
 
 from operator import itemgetter
 
-from services.gateway.causes import by_cause, by_context
 from services.gateway.desired_state_results import APPLIED, ENDED, GIVEN_UP, EarlyOutcome, Suppressed
 from services.gateway.effects.intent_types import (
     POD_SCHEDULED,
@@ -15,6 +14,7 @@ from services.gateway.effects.intent_types import (
     object_ref,
 )
 from services.gateway.kube_api.resources import PODS
+from services.gateway.snapshot_cause_maps import by_cause, by_context
 from services.gateway.snapshot_schema import StoredIntents
 from shared.events import Cause
 from shared.events.cluster import IntentRefused

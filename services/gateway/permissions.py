@@ -13,8 +13,8 @@ import msgspec
 from yarl import URL
 
 from services.gateway.kube_api.api_errors import ApiError
+from services.gateway.kube_api.authenticated_connections import Connections, NoCluster
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.connections import Connections, NoCluster
 from services.gateway.needed_rules import rules
 from services.gateway.settings import GatewaySettings
 from shared.kube.rbac_permissions import Permissions, Rule

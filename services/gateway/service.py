@@ -14,7 +14,6 @@ from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.effects.eviction_control import EvictionControl
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
-from services.gateway.list_requests import ListRequests
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CONTROL
@@ -22,6 +21,7 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.outages import Outages
+from services.gateway.watch.short_list_responder import ListRequests
 from services.gateway.watch.short_lists import ShortListLimits, ShortLists
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.lifecycle import WebhookLifecycle, lifespan

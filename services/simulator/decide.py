@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from services.simulator import generated_workload, intent_execution
+from services.simulator import generated_cluster, intent_execution
 from services.simulator.api import request_execution
 from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.request_execution import Request
@@ -64,12 +64,12 @@ def is_begun(state: SimulatorState) -> bool:
 
 def begin(api: ApiTransaction, settings: SimulatorSettings) -> None:
     """Creates the objects of a new cluster: namespaces, PriorityClasses and the generated nodes."""
-    for namespace in generated_workload.namespaces():
+    for namespace in generated_cluster.namespaces():
         api.create(NAMESPACES, namespace)
-    for priority_class in generated_workload.priority_classes():
+    for priority_class in generated_cluster.priority_classes():
         api.create(PRIORITY_CLASSES, priority_class)
     for number in range(settings.nodes):
-        api.create(NODES, generated_workload.node(number, settings))
+        api.create(NODES, generated_cluster.node(number, settings))
 
 
 def next_arrival_ns(state: SimulatorState, settings: SimulatorSettings) -> int | None:
@@ -78,7 +78,7 @@ def next_arrival_ns(state: SimulatorState, settings: SimulatorSettings) -> int |
     if not isinstance(namespace, dict):
         return None
     began_ns = instant_ns(namespace["metadata"]["creationTimestamp"])
-    return generated_workload.arrival_ns(state.arrivals, settings, began_ns)
+    return generated_cluster.arrival_ns(state.arrivals, settings, began_ns)
 
 
 def create_arrivals(api: ApiTransaction, state: SimulatorState, settings: SimulatorSettings) -> None:
@@ -90,7 +90,7 @@ def create_arrivals(api: ApiTransaction, state: SimulatorState, settings: Simula
     rate_count = int(late_ns * settings.pods_per_s / 10**9) + 1 if settings.pods_per_s else ARRIVALS
     count = min(ARRIVALS, rate_count, settings.pods - state.arrivals)
     for number in range(state.arrivals, state.arrivals + count):
-        body = generated_workload.pod(number, settings)
+        body = generated_cluster.pod(number, settings)
         while api.pod(body.metadata.key):
             body = replace(body, metadata=replace(body.metadata, name=f"{body.metadata.name}-{number}"))
         api.create(PODS, body)

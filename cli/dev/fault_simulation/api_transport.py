@@ -14,8 +14,8 @@ from yarl import URL
 
 from cli.dev.fault_simulation.memory_api import ApiServer, Refused, Watch
 from cli.dev.fault_simulation.virtual_loop import Process
+from services.gateway.kube_api.authenticated_connections import Connections
 from services.gateway.kube_api.client import APPLY, STRATEGIC
-from services.gateway.kube_api.connections import Connections
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import ESSENTIAL
 

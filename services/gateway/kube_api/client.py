@@ -14,7 +14,7 @@ import msgspec
 from yarl import URL
 
 from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, NotFound, api_error
-from services.gateway.kube_api.connections import Connections, NoCluster
+from services.gateway.kube_api.authenticated_connections import Connections, NoCluster
 from services.gateway.kube_api.decoding import ApiObject, Decoder, ListPage, Unreadable, decoder_of
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import EVENTS, NAMESPACES, PODS, Resource

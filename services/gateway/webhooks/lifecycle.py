@@ -12,8 +12,8 @@ from prometheus_client import Gauge
 
 from services.gateway import permissions
 from services.gateway.kube_api.api_errors import ApiError, Conflict, Forbidden
+from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.connections import NoCluster
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, expires_at

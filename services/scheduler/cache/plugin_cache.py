@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from services.scheduler.state.node_records import MetricRecord
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment
+from services.scheduler.state.usage_records import MetricRecord
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
 

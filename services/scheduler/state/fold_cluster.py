@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_answers import EXPLANATIONS
-from services.scheduler.state.node_records import MetricRecord, NodeRecord, ReportRecord
+from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_class import has_same_marks
 from services.scheduler.state.pod_diff import (
     changes_labels,
@@ -21,6 +21,7 @@ from services.scheduler.state.pod_diff import (
 from services.scheduler.state.pod_observation import first_observation, observed_on_node
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
+from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (

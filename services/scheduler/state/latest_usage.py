@@ -7,7 +7,7 @@ number of shards changed). The State keeps the newest of each context; this is a
 
 from collections.abc import Mapping
 
-from services.scheduler.state.node_records import MetricRecord, ReportRecord
+from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.domain.node_metric_status import status_of
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.meta import Metadata

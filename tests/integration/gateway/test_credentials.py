@@ -16,8 +16,8 @@ from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.local_control_plane import Cluster
 from cli.dev.pki import Authority
 from services.gateway.kube_api.api_errors import Busy
+from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.connections import NoCluster
 from services.gateway.kube_api.decoding import decoder_of
 from services.gateway.kube_api.resources import NODES, PODS
 from tests.integration.gateway.conftest import ACCOUNT, MakePod

@@ -70,7 +70,7 @@ SKELETON = {
     "services/scheduler/kernels/select.py": "",
     "services/scheduler/plugins/spread.py": "",
     "services/scheduler/queue/active_queue.py": "",
-    "services/scheduler/quota/plan_after_charge.py": "",
+    "services/scheduler/quota/cycle_plan_charge.py": "",
     "services/scheduler/explain/quota_event_text.py": "",
     "services/scheduler/service.py": "",
     "services/scheduler/settings.py": "",

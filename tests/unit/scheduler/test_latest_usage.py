@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest
-from services.scheduler.state.node_records import MetricRecord, ReportRecord
+from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
 from shared.events.metrics import NodeReported, NodeReportsExpired, Usage

@@ -21,9 +21,9 @@ from services.scheduler.plugins.load_aware_scheduling.filter_and_score import Lo
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_debug_view import node_view
 from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate
-from services.scheduler.state.node_records import MetricRecord
 from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.usage_records import MetricRecord
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import Node
 from shared.kube.quantity import BadQuantity

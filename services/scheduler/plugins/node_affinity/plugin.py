@@ -18,7 +18,7 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
-from services.scheduler.plugins.helper.node_only import NodeOnlyState
+from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
 from services.scheduler.plugins.node_affinity import SPEC
 from services.scheduler.state.pod_class import PodClass

@@ -15,7 +15,7 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.helper.node_only import NodeOnlyState
+from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
 from services.scheduler.plugins.scheduling_hint import SPEC
 from services.scheduler.plugins.scheduling_hint.args import MAX_HINT_NODES

@@ -1,20 +1,10 @@
-"""Records of nodes and of their NodeMetrics in the State."""
+"""Records of a node's measured usage in the State: its NodeMetric, and the report that metrics ingest recorded."""
 
 from typing import NamedTuple
 
 from services.scheduler.state.reported_pods import NONE
 from shared.events.metrics import NodeReported
-from shared.kube.node import Node, NodeMetric
-
-
-class NodeRecord:
-    """A node as last observed, and the `cluster` seq of the last event per ClusterEvent."""
-
-    __slots__ = ("changed", "node")
-
-    def __init__(self, node: Node, changed: list[int]) -> None:
-        self.node = node
-        self.changed = changed
+from shared.kube.node import NodeMetric
 
 
 class MetricRecord(NamedTuple):
