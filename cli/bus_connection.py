@@ -1,7 +1,9 @@
 """A command's connection to the bus, with the login of the environment, as a service has it."""
 
+import asyncio
 import logging
 import os
+from contextlib import suppress
 
 from shared.bus import Bus, NoResponse
 from shared.bus.login import Login
@@ -11,6 +13,9 @@ NOWHERE = "nats://127.0.0.1:1"
 """For an installation whose bus is not known: nothing answers there."""
 
 ANSWER_S = 10.0
+
+LOG_S = 2.0
+"""A command waits no longer for what only the log says: an operator may need it while Postgres is away."""
 
 
 def login_of(url: str) -> Login:
@@ -38,6 +43,23 @@ def bus_of(url: str, name: str) -> Bus:
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)
 
 
+async def require_gateway(postgres: str) -> None:
+    """Ends a command at once that no gateway will answer. Without Postgres this is not known, and the request goes out.
+
+    Raises:
+        KoordError: the log is that of a simulated cluster.
+    """
+    from shared.log.admin.newest_events import writer_of
+    from shared.log.admin.session import opened
+
+    writer = None
+    with suppress(KoordError, TimeoutError):
+        async with asyncio.timeout(LOG_S), opened(postgres) as database:
+            writer = await writer_of(database, "cluster")
+    if writer is not None and writer.actor.startswith("simulator@"):
+        raise KoordError("the cluster is simulated: it has no gateway, whose lists and evictions could be controlled")
+
+
 async def request_leading_gateway(nats: str, name: str, subject: str, data: bytes = b"") -> bytes:
     """Sends a request to the gateway that leads, over a connection of its own; returns the response.
 
@@ -50,7 +72,7 @@ async def request_leading_gateway(nats: str, name: str, subject: str, data: byte
         return await bus.request(subject, data, deadline_s=ANSWER_S)
     except NoResponse as error:
         raise KoordError(
-            f"no gateway responded within {ANSWER_S:g} s: see that one leads (`koord top`); the simulator has none of this"
+            f"no gateway responded within {ANSWER_S:g} s: see that one leads (`koord top`), and its log"
         ) from error
     finally:
         await bus.close()

@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.bus_connection import request_leading_gateway
+from cli.bus_connection import request_leading_gateway, require_gateway
 from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.system_servers import Endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
@@ -24,7 +25,7 @@ def cluster() -> None:
 @folder_option
 def status(*, output: Format, folder: Path) -> None:
     """Show the lists that lack many nodes, pods or quotas of the log, and resources that cannot be read."""
-    found = asyncio.run(request_lists(find_endpoints(folder).nats, SHORT_LISTS))
+    found = asyncio.run(_found(find_endpoints(folder)))
     if output != "table":
         show(msgspec.to_builtins(found), output)
         return
@@ -45,8 +46,8 @@ def confirm(*, yes: bool, folder: Path) -> None:
 
     The confirmation is recorded in the log (ShortListConfirmed).
     """
-    nats = find_endpoints(folder).nats
-    found = asyncio.run(request_lists(nats, SHORT_LISTS))
+    endpoints = find_endpoints(folder)
+    found = asyncio.run(_found(endpoints))
     for short in found.short:
         click.echo(_describe(short), err=True)
     seen = Confirmation({short.resource: short.lists for short in found.short if short.repeated})
@@ -56,13 +57,18 @@ def confirm(*, yes: bool, folder: Path) -> None:
         )
     if not yes:
         click.confirm("Are these objects gone from the cluster?", abort=True, err=True)
-    confirmed = asyncio.run(request_lists(nats, CONFIRM, msgspec.json.encode(seen))).short
+    confirmed = asyncio.run(request_lists(endpoints.nats, CONFIRM, msgspec.json.encode(seen))).short
     for short in confirmed:
         click.echo(f"confirmed: {short.missing} of {short.known} {short.resource} are gone")
     if changed := sorted(seen.lists.keys() - {short.resource for short in confirmed}):
         raise KoordError(
             f"the list of {', '.join(changed)} changed meanwhile: nothing of it was confirmed; see `koord cluster status`"
         )
+
+
+async def _found(endpoints: Endpoints) -> GatewayLists:
+    await require_gateway(endpoints.postgres)
+    return await request_lists(endpoints.nats, SHORT_LISTS)
 
 
 async def request_lists(nats: str, subject: str, payload: bytes = b"") -> GatewayLists:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.bus_connection import request_leading_gateway
+from cli.bus_connection import request_leading_gateway, require_gateway
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -48,7 +48,13 @@ def release(*, reason: str, by: str, output: Format, folder: Path) -> None:
 
 
 def _requested(folder: Path, command: EvictionCommand) -> EvictionStatus:
-    return asyncio.run(request_evictions(find_endpoints(folder).nats, command))
+    endpoints = find_endpoints(folder)
+
+    async def request() -> EvictionStatus:
+        await require_gateway(endpoints.postgres)
+        return await request_evictions(endpoints.nats, command)
+
+    return asyncio.run(request())
 
 
 async def request_evictions(nats: str, command: EvictionCommand) -> EvictionStatus:

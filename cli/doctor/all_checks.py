@@ -36,7 +36,7 @@ from shared.kube.rbac_permissions import SUBJECT, Permissions
 from shared.kube.short_lists import SHORT_LISTS
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
-from shared.log.admin.newest_events import newest, writer_of
+from shared.log.admin.newest_events import Found, newest, writer_of
 from shared.log.admin.session import DatabaseUnreachable, opened
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.log.database import Database, DatabaseDenied
@@ -147,7 +147,8 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             since_ns = time.time_ns() - REFUSED_WITHIN_NS
             found += check_cluster.about_refused_intents([one for one in refused if one.record.at_ns > since_ns])
         async with _check("nodes", found):
-            found += check_cluster.about_nodes(await lag.node_reports(database))
+            simulated = _is_simulated(await writer_of(database, "cluster"))
+            found += check_cluster.about_nodes(await lag.node_reports(database), simulated=simulated)
         async with _check("disk", found):
             found += check_services.about_partitions(
                 [await server_check.size_of(database, context) for context in contexts]
@@ -159,7 +160,7 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
     writer = await writer_of(database, "cluster")
     if writer is None:
         return []
-    if writer.actor.startswith("simulator@"):
+    if _is_simulated(writer):
         return [Finding("note", "rbac", "the cluster is simulated: there is nothing to be permitted")]
     found: list[Finding] = []
     answered: Permissions | None = None
@@ -180,6 +181,10 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
             )
     refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
     return [*found, *check_cluster.about_refusals(refusals, answered)]
+
+
+def _is_simulated(writer: Found | None) -> bool:
+    return writer is not None and writer.actor.startswith("simulator@")
 
 
 async def _gateway_permissions(nats: str) -> Permissions:

@@ -71,6 +71,27 @@ async def test_a_system_in_order_has_no_errors_and_exit_code_0(installation: Ins
     assert "OK services: cluster is led by simulator@1" in shown.stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["cluster", "status"], ["cluster", "confirm"], ["evictions", "status"], ["evictions", "hold", "--reason", "x"]],
+)
+async def test_commands_for_the_gateway_end_at_once_on_a_simulated_cluster(
+    installation: Installation, command: list[str]
+) -> None:
+    env = {"KOORD_POSTGRES": installation.endpoints.postgres, "KOORD_NATS": installation.endpoints.nats}
+    result = await asyncio.to_thread(CliRunner().invoke, koord, command, env=env)
+    assert (result.exit_code, result.output.startswith("koord: the cluster is simulated: it has no gateway")) == (
+        1,
+        True,
+    )
+
+
+async def test_simulated_nodes_need_no_agents(installation: Installation) -> None:
+    node = Node(metadata=Metadata(name="n-1", uid="u"))
+    await installation.append("cluster", NodeObserved(node="n-1", object=node))
+    assert of(await installation.examine(), "nodes", "note", "error", "warning") == []
+
+
 async def test_an_extender_that_admits_every_caller_is_a_warning(installation: Installation) -> None:
     opened = ConfigApplied(source="shipped profile", digest="00", text="", settings={"open_ports": "127.0.0.1:10262"})
     await installation.append("scheduling", opened)
