@@ -92,18 +92,23 @@ class ReceivedAnnouncements:
 
 
 def about_forged(forged: Mapping[str, list[str]]) -> Iterator[Finding]:
-    """Names the login that sends messages which no writer sends: only one login may publish on a context's subjects."""
+    """Names the login that sends messages which no writer sends: only the writers of a context may publish on its
+    subjects.
+    """
     for context, reasons in sorted(forged.items()):
-        login = login_of_writer(context)
+        logins = logins_of_writers(context)
         yield Finding(
             "error",
             "credentials",
-            f"the login koord.{login} publishes {len(reasons)} messages about {context} that its writer does not send: {reasons[0]}",
-            f"no service believes them; find who uses the login, then `koord credentials rotate DIR {login}`",
+            f"the login {' or '.join(f'koord.{login}' for login in logins)} publishes {len(reasons)} messages about "
+            f"{context} that its writer does not send: {reasons[0]}",
+            f"no service believes them; find who uses the login, then `koord credentials rotate DIR {logins[0]}`",
         )
 
 
-def login_of_writer(context: str) -> str:
-    """Returns the login of the service that writes a context: `metrics-0` -> `metrics-ingest-0`."""
-    writer = next(one for one in map(manifest, SERVICES) if one.writes == declared_name(context))
-    return f"{writer.name}-{context.rpartition('-')[2]}" if is_sharded(writer.writes) else writer.name
+def logins_of_writers(context: str) -> list[str]:
+    """Returns the logins that may write a context: `metrics-0` -> `metrics-ingest-0`; `cluster` has two, the gateway's
+    and the simulator's.
+    """
+    shard = f"-{context.rpartition('-')[2]}" if is_sharded(declared_name(context)) else ""
+    return [f"{one.name}{shard}" for one in map(manifest, SERVICES) if one.writes == declared_name(context)]

@@ -35,6 +35,7 @@ class ChargeInbox:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._waiting: list[PendingCharge] = []
+        self._unreadable = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -44,7 +45,11 @@ class ChargeInbox:
         try:
             request = decode_request(message.data)
         except BadChargeMessage as error:
-            log.warning("a charge request cannot be read", extra={"error": str(error)})
+            self._unreadable += 1
+            if self._unreadable.bit_count() == 1:  # the first, second, fourth ...
+                log.warning(
+                    "a charge request cannot be read", extra={"error": str(error), "unreadable": self._unreadable}
+                )
             return
         self._waiting.append(PendingCharge(request, message, self._runtime.now_ns()))
         self._runtime.follower.wake()

@@ -1,6 +1,7 @@
 """Every decoder of what others send or write: its entry point, its declared error, and messages that it accepts."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -14,6 +15,12 @@ from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKube
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
 from services.scheduler.extender.http_api import decode_args
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
+from services.simulator.api import request_execution
+from services.simulator.api.api_transaction import ApiTransaction
+from services.simulator.api.resource_kinds import BY_NAME
+from services.simulator.decide import begin
+from services.simulator.settings import SimulatorSettings
+from services.simulator.state import SimulatorState
 from services.slo_controller.overcommit.node_reservation import reserved_of
 from services.slo_controller.overcommit.usage_sums import zones_of
 from shared.admission.rejection import AdmissionRejected
@@ -150,6 +157,31 @@ def _requests() -> Iterator[tuple[str, Fuzzed]]:
         yield name, Fuzzed(lambda data, kind=kind: decode_args(data, kind), (KoordError,), (_json(message),))  # type: ignore[misc]  # a default binds the loop's value
 
 
+def _simulator() -> Iterator[tuple[str, Fuzzed]]:
+    state, settings = SimulatorState(), SimulatorSettings()
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+    place: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
+
+    def execute(verb: str, data: bytes) -> object:
+        api = ApiTransaction(state, seed=1, timings=settings.timings, now_ns=SECOND)
+        begin(api, settings)
+        api.create(BY_NAME["pods"], msgspec.convert({**place, "spec": spec}, Pod))
+        return request_execution.execute(api, request_execution.Request(verb, data))
+
+    new = {**place, "metadata": {"generateName": "new-"}, "spec": spec}
+    accepted = {
+        "create": (_json(new), _json({"items": [new]})),
+        "patch": (_json({**place, "patch": {"metadata": {"labels": {"a": None}}}, "subresource": ""}),),
+        "delete": (_json({**place, "gracePeriodSeconds": 1}),),
+    }
+    for verb, messages in accepted.items():
+        # A bad request is answered: no error may leave the step.
+        yield f"simulator's {verb}", Fuzzed(partial(execute, verb), (), messages)
+    yield "simulator's get", Fuzzed(lambda data: request_execution.get(state, data), (), (_json(place),))
+    pods = {"apiVersion": "v1", "kind": "Pod", "limit": 1, "continue": "d/a"}
+    yield "simulator's list", Fuzzed(lambda data: request_execution.list_(state, data), (), (_json(pods),))
+
+
 def _log() -> Iterator[tuple[str, Fuzzed]]:
     batch = announcements.encode(announcements.Batch("cluster", 1, 5, b"p" * 32, 7, [_ENTRY, _ENTRY]))
     beacon = announcements.encode(announcements.Beacon("cluster", 1, 5, b"d" * 32))
@@ -179,4 +211,4 @@ def _texts() -> Iterator[tuple[str, Fuzzed]]:
     yield "kubelet's checkpoint", Fuzzed(checkpoint, (BadKubeletFile,), (entries,))
 
 
-DECODERS: dict[str, Fuzzed] = dict((*_agents(), *_cluster(), *_requests(), *_log(), *_texts()))
+DECODERS: dict[str, Fuzzed] = dict((*_agents(), *_cluster(), *_requests(), *_simulator(), *_log(), *_texts()))

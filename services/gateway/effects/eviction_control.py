@@ -12,6 +12,7 @@ from shared.bus import Request
 from shared.events import Draft
 from shared.events.cluster import EvictionsHeld, EvictionsReleased
 from shared.kube.eviction_control import EvictionCommand, EvictionStatus, PausedEviction
+from shared.kube.json_text import read_json
 from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class EvictionControl:
     async def receive(self, message: Request) -> None:
         """Answers a request for the status; records a hold or release, which `answer_recorded` confirms."""
         try:
-            command = msgspec.json.decode(message.data, type=EvictionCommand)
+            command = read_json(message.data, EvictionCommand)
         except msgspec.DecodeError as error:
             log.warning("a request about evictions cannot be read", extra={"error": str(error)})
             return

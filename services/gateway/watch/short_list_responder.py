@@ -9,6 +9,7 @@ from services.gateway.watch.observation_buffer import ObservationBuffer
 from shared.bus import Bus
 from shared.events import Draft
 from shared.events.cluster import ShortListConfirmed
+from shared.kube.json_text import read_json
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList, Unread
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class ListRequests:
 
     async def _confirm(self, request: bytes) -> bytes:
         try:
-            requested = msgspec.json.decode(request, type=Confirmation).lists
+            requested = read_json(request, Confirmation).lists
         except msgspec.DecodeError as error:
             log.warning("a confirmation cannot be read", extra={"error": str(error)})
             requested = {}

@@ -21,6 +21,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
+from shared.kube.json_text import read_json
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -37,9 +38,9 @@ def decoded(resource: Resource, data: bytes | msgspec.Raw) -> Object:
     """
     kind = KINDS.get(resource.name)
     try:
-        whole: Object = msgspec.json.decode(data, type=kind) if kind else msgspec.json.decode(data, type=dict[str, Any])
+        whole: Object = read_json(bytes(data), kind or dict[str, Any])
     except msgspec.ValidationError:
-        return typed(resource, msgspec.json.decode(data))  # a quantity may be a number
+        return typed(resource, read_json(bytes(data), dict[str, Any]))  # a quantity may be a number
     except msgspec.DecodeError as error:
         raise bad_request(f"{resource.kind}: {error}") from error
     return without_unused_fields(whole)

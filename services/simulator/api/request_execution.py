@@ -21,6 +21,7 @@ from services.simulator.api.object_conversion import as_json, decoded, name_of
 from services.simulator.api.resource_kinds import Resource, resource_of
 from services.simulator.seeded_random import splitmix
 from services.simulator.state import Object, SimulatorState, uid_of
+from shared.kube.json_text import decode_with, read_json
 
 LIST_LIMIT = 500
 """Objects in one response to a list, unless the request has a lower limit."""
@@ -105,7 +106,7 @@ def list_(state: SimulatorState, data: bytes) -> bytes:
     """Returns a page of a resource's objects by key, or a Status."""
     try:
         try:
-            query = msgspec.json.decode(data, type=_ListRequest)
+            query = read_json(data, _ListRequest)
         except msgspec.DecodeError as error:
             raise bad_request(str(error)) from error
         resource = resource_of(query.api_version, query.kind, namespaced=bool(query.namespace))
@@ -133,6 +134,16 @@ def _item(api: ApiTransaction, verb: str, data: msgspec.Raw) -> Mapping[str, obj
 
 
 def _one(api: ApiTransaction, verb: str, head: _RequestHeader, data: bytes | msgspec.Raw) -> tuple[Resource, Object]:
+    try:
+        return _executed(api, verb, head, data)
+    except RecursionError as error:
+        # An object may be decoded and yet be too deep for the functions that walk through it, before it is stored.
+        raise bad_request("the object is nested too deeply") from error
+
+
+def _executed(
+    api: ApiTransaction, verb: str, head: _RequestHeader, data: bytes | msgspec.Raw
+) -> tuple[Resource, Object]:
     resource, key = _place(head)
     if verb == "create":
         return resource, _create(api, resource, head, data)
@@ -149,7 +160,7 @@ def _one(api: ApiTransaction, verb: str, head: _RequestHeader, data: bytes | msg
 def _create(api: ApiTransaction, resource: Resource, head: _RequestHeader, data: bytes | msgspec.Raw) -> Object:
     body = decoded(resource, data)
     if not head.metadata.name and head.metadata.generate_name:
-        named = msgspec.json.decode(data)
+        named = read_json(bytes(data))
         named["metadata"]["name"] = head.metadata.generate_name + _suffix(api.created)
         body = decoded(resource, msgspec.json.encode(named))
     return api.create(resource, body)
@@ -165,7 +176,7 @@ def _suffix(number: int) -> str:
 
 def _decode(data: bytes | msgspec.Raw) -> _RequestHeader:
     try:
-        return _HEADERS.decode(data)
+        return decode_with(_HEADERS, bytes(data))
     except msgspec.DecodeError as error:
         raise bad_request(str(error)) from error
 

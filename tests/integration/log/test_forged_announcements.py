@@ -1,61 +1,22 @@
 """Messages that no writer sent change no State and stop no follower: Postgres decides what is in the log."""
 
 import os
-import random
 
-import msgspec
 import pytest
 
 from shared.log import announcements
-from shared.log.announcements import Batch, Beacon, Entry, encode
-from shared.log.hash_chain import GENESIS, Chain
+from shared.log.announcements import Beacon
 from shared.log.position import Position
 from tests.integration.log.test_following import FakeBus, RecordingBus
 from tests.support.copier_service import Seen
+from tests.support.forged_messages import forgeries
 from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
-DATA = msgspec.json.encode(Seen(name="forged", number=666))
+EVENT = Seen(name="forged", number=666)
 
 
-def chained(context: str, after: Position, epoch: int = 1) -> Batch:
-    """Returns a batch that continues a log, as a login with that log's own subjects could make one."""
-    chain = Chain(context, after.digest, at_us=1, actor="forger")
-    kind = Seen.type_name()
-    digest = chain.add(after.seq + 1, kind, 1, "forged", None, None, DATA)
-    entry = Entry(kind, None, DATA, digest, 1, "forged")
-    return Batch(context, epoch, after.seq + 1, after.digest, 1, [entry], "forger")
-
-
-def forgeries(head: Position, epoch: int) -> dict[str, list[bytes]]:
-    """Returns messages by what is wrong with them."""
-    fits = chained("source", head)
-    other = msgspec.structs.replace(chained("copy", Position()), first=1, previous=GENESIS)
-    bytes_of = random.Random(7).randbytes
-    return {
-        "nothing": [b""],
-        "random bytes": [bytes_of(size) for size in (1, 16, 1024, 65_536)],
-        "oversized": [encode(msgspec.structs.replace(fits, actor="x" * 900_000)), bytes(1_000_000)],
-        "of another context": [encode(other), encode(Beacon("copy", 2**62, 2**62, bytes(32)))],
-        "beyond every number": [
-            encode(msgspec.structs.replace(fits, first=2**64 - 1)),
-            encode(Beacon("source", epoch, 2**64 - 1, bytes(32))),
-            encode(msgspec.structs.replace(fits, at_us=2**63)),
-        ],
-        "without events": [encode(msgspec.structs.replace(fits, entries=[]))],
-        "far ahead": [
-            encode(Beacon("source", 2**62, 2**62, bytes(32))),
-            encode(msgspec.structs.replace(fits, epoch=2**62, first=2**62)),
-        ],
-        "wrong digest": [
-            encode(msgspec.structs.replace(fits, entries=[msgspec.structs.replace(fits.entries[0], key="x")]))
-        ],
-        "well chained": [encode(fits), encode(msgspec.structs.replace(fits, epoch=2**62))],
-        "another head": [encode(Beacon("source", epoch, head.seq, bytes(32)))],
-    }
-
-
-@pytest.mark.parametrize("what", [*forgeries(Position(), 1)])
+@pytest.mark.parametrize("what", [*forgeries("source", "copy", Position(), 1, EVENT)])
 async def test_a_forged_message_changes_no_state_and_hides_no_event(url: str, what: str) -> None:
     kept, bus = RecordingBus(), FakeBus()
     writer = await Writer(url, kept).start()  # type: ignore[arg-type]
@@ -64,7 +25,7 @@ async def test_a_forged_message_changes_no_state_and_hides_no_event(url: str, wh
     bus.deliver(kept.batches[-1])
     await until(lambda: list(following.state.seen) == [first])
     for _ in range(20):
-        for message in forgeries(writer.log.head, writer.log.epoch)[what]:
+        for message in forgeries("source", "copy", writer.log.head, writer.log.epoch, EVENT)[what]:
             for subject in (announcements.batch_subject("source"), announcements.beacon_subject("source")):
                 bus.receive(subject, message)
     await until(lambda: following.follower.refused.get("source", 0) > 0)

@@ -1,0 +1,211 @@
+"""Each login publishes messages that no service sends, on every subject that it may use, while the system runs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from cli.credentials.permissions import Login, declared_logins, node
+from cli.doctor.all_checks import examine
+from cli.doctor.finding import Finding
+from cli.service_list import SERVICES, contexts, load
+from cli.simulate.simulator_client import SimulatedApi
+from cli.supervisor import Spec, Supervisor
+from cli.supervisor.audit_key import with_audit
+from cli.supervisor.system_servers import Endpoints
+from shared.bus import Bus
+from shared.events import Event
+from shared.events.cluster import NodeDeleted, PodBound
+from shared.events.intents import EvictionRequested
+from shared.log.admin.newest_events import newest
+from shared.log.announcements import batch_subject, beacon_subject
+from shared.log.database import Database
+from shared.log.reader import LogReader
+from shared.runtime.rebuild import rebuild
+from shared.runtime.service import Service
+from shared.runtime.task_cancellation import cancel_and_wait
+from tests.integration.security.conftest import SHARDS, Secured
+from tests.integration.security.expected_permissions import Tried
+from tests.support.forged_messages import BODIES, OVERSIZED, forgeries
+from tests.support.pods import written_pod
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NODE = "node-a"
+PODS = 5
+LOGINS = [*declared_logins(SERVICES, SHARDS), node(NODE)]
+RUNNING = [name for name in SERVICES if name != "gateway"]
+"""The simulator writes `cluster` here."""
+
+
+class Running(NamedTuple):
+    """The system, with a database of its own."""
+
+    secured: Secured
+    endpoints: Endpoints
+    supervisor: Supervisor
+    database: Database
+    folder: Path
+
+    @property
+    def reader(self) -> LogReader:
+        return LogReader(self.database)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+    folder = tmp_path_factory.mktemp("running")
+    endpoints = await secured.servers.create_database("forged")
+    env = {"KOORD_SIMULATOR_NODES": "3", "KOORD_SIMULATOR_PODS": str(PODS), "KOORD_SIMULATOR_REPORT_INTERVAL_S": "0"}
+    specs = [
+        Spec(one.name, service.name, {"KOORD_SHARD": str(shard), **(env if service.name == "simulator" else {})})
+        for service in map(load, RUNNING)
+        for shard in range(SHARDS if service.writes.endswith("-*") else 1)
+        for one in [service.member(shard, SHARDS)]
+    ]
+    database = Database(f"{secured.owner.rpartition('/')[0]}/forged")
+    async with Supervisor(with_audit(specs, folder), endpoints, folder) as supervisor:
+        await supervisor.wait_leading(240)
+        found = Running(secured, endpoints, supervisor, database, folder)
+        await until(lambda: _bound(found), holds=lambda count: count == PODS)
+        yield found
+    await database.close()
+
+
+async def _bound(system: Running) -> int:
+    return len(await newest(system.database, "cluster", [PodBound], 100))
+
+
+def subjects_of(login: Login) -> list[str]:
+    """Returns every subject that a login may publish on; a wildcard stands for one of its subjects."""
+    named = (one.replace("koord.node.*", f"koord.node.{NODE}") for one in login.bus.publish)
+    return [one.replace("*", "cluster").replace(">", "x") for one in named]
+
+
+async def forged_event(system: Running, context: str) -> Event:
+    """Returns an event with an effect that would be seen: a node is deleted, or a running pod must be evicted."""
+    (bound,) = await newest(system.database, "cluster", [PodBound], 1)
+    assert isinstance(bound.record.event, PodBound)
+    pod = bound.record.event
+    if context == "cluster":
+        return NodeDeleted(node=pod.node, node_uid="forged")
+    return EvictionRequested(pod=pod.pod, pod_uid=pod.pod_uid, reason="forged")
+
+
+async def announcements_for(system: Running, subject: str) -> list[bytes]:
+    """Returns forged announcements for the subject of a context; none for another subject."""
+    for context in contexts():
+        if subject in {batch_subject(context), beacon_subject(context)}:
+            other = "scheduling" if context == "cluster" else "cluster"
+            head, epoch = await system.reader.head(context), await system.reader.epoch(context)
+            event = await forged_event(system, context)
+            found = forgeries(context, other, head, epoch, event).values()
+            return [message for messages in found for message in messages]
+    return []
+
+
+class Forger:
+    """A connection with exactly the permissions of a login.
+
+    Attributes:
+        rounds: how often it has published everything.
+    """
+
+    def __init__(self, system: Running, login: Login) -> None:
+        self.login = login
+        self.rounds = 0
+        self._system = system
+
+    async def run(self) -> None:
+        """Publishes until it is cancelled; what is oversized once, so that the bus is left to others."""
+        client = await Tried().meet(self._system.secured.env(self.login.name)["KOORD_NATS"])
+        try:
+            while True:
+                for subject in subjects_of(self.login):
+                    announcements = await announcements_for(self._system, subject)
+                    sizes = 100_000 if self.rounds else 2**20
+                    for body in (*announcements, *BODIES, OVERSIZED):
+                        if len(body) <= sizes:
+                            await client.publish(subject, body, reply=f"_INBOX.{self.login.bus.user}.x")
+                    await client.flush()
+                self.rounds += 1
+                assert client.refused["publish"] == set(), "the test's subjects are those of the login"
+                await asyncio.sleep(0.1)
+        finally:
+            with suppress(Exception):
+                await client.close()
+
+
+@asynccontextmanager
+async def forging(system: Running) -> AsyncIterator[list[Forger]]:
+    """Every login forges during the block."""
+    forgers = [Forger(system, login) for login in LOGINS]
+    tasks = [asyncio.create_task(forger.run()) for forger in forgers]
+    try:
+        yield forgers
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        await cancel_and_wait(*tasks)
+
+
+def forgers_named(found: list[Finding]) -> str:
+    return "\n".join(one.what for one in found if one.severity == "error" and "does not send" in one.what)
+
+
+async def writers_epochs(system: Running) -> dict[str, int]:
+    return {context: await system.reader.epoch(context) for context in contexts()}
+
+
+async def a_pod_is_bound(system: Running, name: str) -> None:
+    """Creates a pod through the simulator and waits for its binding: all services on the way work."""
+    bus = Bus(system.endpoints.nats, name="test")
+    await bus.start()
+    before = await _bound(system)
+    await SimulatedApi(bus).create(
+        written_pod(name, namespace="default", requests={"cpu": "1"}, schedulerName="koord-scheduler")
+    )
+    await until(lambda: _bound(system), holds=lambda count: count == before + 1)
+    await bus.close()
+
+
+async def test_forged_messages_of_every_login_change_no_state_and_stop_nobody_and_the_doctor_names_their_senders(
+    running: Running,
+) -> None:
+    epochs = await writers_epochs(running)
+    assert forgers_named(await examine(running.endpoints, running.folder)) == ""
+    async with forging(running) as forgers:
+        await until(lambda: all(forger.rounds for forger in forgers))
+        named = forgers_named(await examine(running.endpoints, running.folder))
+        await a_pod_is_bound(running, "meanwhile")
+    for forger in forgers:
+        if forger.login.log and forger.login.log.writes:
+            assert f"koord.{forger.login.name} " in named, forger.login.name
+    await a_pod_is_bound(running, "afterwards")
+    units = running.supervisor.units.values()
+    await until(lambda: all(unit.status and unit.status.state == "leading" and unit.status.bus for unit in units))
+    assert {unit.spec.name: unit.why for unit in units if unit.restarts} == {}
+    assert await writers_epochs(running) == epochs
+    for context in contexts():
+        assert await newest(running.database, context, [EvictionRequested, NodeDeleted]) == []
+    await until(lambda: _heal(running), holds=lambda found: forgers_named(found) == "")
+    await running.supervisor.stop()  # each service stores a snapshot of its State
+    for service in members():
+        rebuilt = await rebuild(service, running.database)
+        assert rebuilt.upto is not None, service.name
+        assert rebuilt.equal, (service.name, rebuilt.path, rebuilt.event)
+
+
+def members() -> list[Service]:
+    found = map(load, RUNNING)
+    return [one.member(n, SHARDS) for one in found for n in range(SHARDS if one.writes.endswith("-*") else 1)]
+
+
+async def _heal(system: Running) -> list[Finding]:
+    return await examine(system.endpoints, system.folder)
