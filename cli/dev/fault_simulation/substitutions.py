@@ -22,11 +22,15 @@ import msgspec
 from cli.dev.fault_simulation import retention_adapter
 from cli.dev.fault_simulation.memory_log import BEGINS_US
 from cli.dev.fault_simulation.virtual_loop import PROCESS, VirtualLoop
+from services.gateway.effects import drift_tracker
 from services.slo_controller.overcommit import report_expiry
 from shared.fold import State
 from shared.kube.instants import SECOND
 from shared.log import retention_carry_forward
 from shared.runtime import retention, runner, service
+
+RETRY_PAUSE_MAX_S = 3.0
+"""Of desired states that were given up: a world ends some ten seconds after its last fault."""
 
 _FIELDS = cache(msgspec.structs.fields)
 """Settings are read at each start of a service."""
@@ -75,6 +79,7 @@ def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
         patch.object(msgspec.structs, "fields", _FIELDS),
         patch.object(service, "pack_in_child", _pack),
         patch.object(runner, "watch_rebuilds", _no_rebuilds),
+        patch.object(drift_tracker, "RETRY_PAUSE_MAX_S", RETRY_PAUSE_MAX_S),
         patch.multiple(
             retention,
             expired=retention_adapter.expired,
