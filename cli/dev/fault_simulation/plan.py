@@ -13,7 +13,10 @@ FAULTS_END_S = 10.0
 """After this no new fault begins; each one that is in force ends within the time that it names."""
 
 ENDS_S = 25.0
-"""By then every world has come to rest."""
+"""By then every world has come to rest, or has just left it again."""
+
+SETTLES_S = 1.5
+"""What a service decides at the end is carried out within this time."""
 
 FAULTS_LAST_S = 15.0
 """By then the faults have ended, but for agents that stay silent."""

@@ -18,7 +18,7 @@ from cli.dev.fault_simulation.memory_bus import Broker
 from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.operator import Operator
-from cli.dev.fault_simulation.plan import ENDS_S, Plan
+from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
 from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, SERVICES, Outside, Replica
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
@@ -146,8 +146,15 @@ class World:
         with self.loop.current():
             outside.context.run(self._begin, plan)
         self.loop.run_until(ENDS_S)
-        for text in (*at_rest.states(self), *at_rest.undone(self)):
+        if found := self._not_at_rest():
+            # A service decides by its timers, and what it just decided is not carried out yet.
+            self.loop.run_until(ENDS_S + SETTLES_S)
+            found = self._not_at_rest()
+        for text in found:
             self.report(text)
+
+    def _not_at_rest(self) -> list[str]:
+        return [*at_rest.states(self), *at_rest.undone(self)]
 
     def _begin(self, plan: Plan) -> None:
         for resource, body in cluster_objects.initial():
