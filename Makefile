@@ -6,6 +6,7 @@
 #   make lint      format, lint rules, types, import contracts, migrations, generated files
 #   make parity    our decisions against upstream's, case by case (VECTORS=folder)
 #   make soak      the long form of the fault tests
+#   make fuzz      coverage-guided fuzzing of every decoder (SECONDS_EACH=30)
 #   make generate  docs/asyncapi.json and docs/schemas from the event types
 #   make clean     remove everything that make made
 
@@ -25,7 +26,7 @@ VECTORS ?= $(or $(KOORD_VECTORS),$(wildcard ../shared/vectors),tests/parity/case
 # Compiles the scheduler's passes where that has not been done yet: some 20 s, once.
 COMPILE = @$(BIN)/python -c "import services.scheduler.in_memory"
 
-.PHONY: demo unit test lint parity soak generate clean
+.PHONY: demo unit test lint parity soak fuzz generate clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -57,6 +58,10 @@ soak: $(VENV)/installed
 	$(COMPILE)
 	$(BIN)/pytest -m soak --timeout=3600 -o faulthandler_timeout=7200 $(TESTS)
 	$(if $(TESTS),,KOORD_EXAMPLES=all $(BIN)/pytest -n $(WORKERS) -m "$(NO_SERVER)" $(UNIT))
+
+fuzz: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python -m tests.property.fuzz_decoders --seconds $(or $(SECONDS_EACH),30)
 
 generate: $(VENV)/installed
 	$(BIN)/python -m tools.generate

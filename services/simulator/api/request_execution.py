@@ -136,6 +136,8 @@ def _item(api: ApiTransaction, verb: str, data: msgspec.Raw) -> Mapping[str, obj
 def _one(api: ApiTransaction, verb: str, head: _RequestHeader, data: bytes | msgspec.Raw) -> tuple[Resource, Object]:
     try:
         return _executed(api, verb, head, data)
+    except msgspec.DecodeError as error:  # in a field that the header does not have
+        raise bad_request(str(error)) from error
     except RecursionError as error:
         # An object may be decoded and yet be too deep for the functions that walk through it, before it is stored.
         raise bad_request("the object is nested too deeply") from error
