@@ -1,0 +1,57 @@
+"""Thousands of quotas of one tenant do not slow the charges of another. Counted in lines of Python, not in seconds."""
+
+import pytest
+
+from services.quota_ledger.decide.admission import AdmissionRules
+from services.quota_ledger.decide.charge import charge
+from services.quota_ledger.decide.next_events import caught_up
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state.ledger_state import LedgerState
+from shared.domain.quota_charge import ChargeRequest
+from shared.events import Event, RecordedEvent
+from tests.support.executed_lines import steps_of
+from tests.support.quota_logs import node, pod, quota
+
+FEW, MANY = 10, 1_000
+
+
+def fold(state: LedgerState, context: str, *events: Event) -> None:
+    for event in events:
+        state.apply(RecordedEvent(context, state.positions.get(context, 0) + 1, event, 1))
+
+
+def flooded(quotas: int, parent: str) -> LedgerState:
+    """Returns a ledger with the quota `mine` and, below `parent`, so many of another tenant, each with a pod."""
+    state = LedgerState()
+    fold(state, "cluster", node("n1", "100"), quota("mine", "10", "10"), quota("flood", "10", "10", is_parent=True))
+    fold(state, "cluster", *(quota(f"f{number}", "0", "10", parent) for number in range(quotas)))
+    fold(state, "cluster", *(pod(f"f{number}", f"f{number}", "1") for number in range(quotas)))
+    caught_up(state, LedgerSettings(), 1)
+    return state
+
+
+def steps_of_a_pod(state: LedgerState) -> tuple[int, int]:
+    """Returns the lines that a pod's arrival and its charge run, with the fold of what they record."""
+
+    def arrive() -> None:
+        fold(state, "cluster", pod("p", "mine", "1"))
+        caught_up(state, LedgerSettings(), 1)
+
+    def charged() -> None:
+        requests = [ChargeRequest(epoch=1, cycle=1, seen={}, groups=(("p",),))]
+        drafts, [response] = charge(state, requests, AdmissionRules())
+        assert response.charged == {"p": "mine"}
+        fold(state, "quota", *(draft.event for draft in drafts))
+        caught_up(state, LedgerSettings(), 1)
+
+    return steps_of(arrive)[1], steps_of(charged)[1]
+
+
+def test_quotas_below_a_parent_of_their_own_cost_a_pod_of_another_tenant_nothing() -> None:
+    few, many = steps_of_a_pod(flooded(FEW, "flood")), steps_of_a_pod(flooded(MANY, "flood"))
+    assert many == pytest.approx(few, abs=MANY // 100)
+
+
+def test_quotas_beside_that_of_another_tenant_cost_its_charges_nothing() -> None:
+    """The arrival of a pod costs more: its request changes the share of every sibling."""
+    assert steps_of_a_pod(flooded(MANY, ""))[1] == steps_of_a_pod(flooded(FEW, ""))[1]
