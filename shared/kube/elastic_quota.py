@@ -95,9 +95,11 @@ def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
     """Reads an object. A field that cannot be read counts as absent, as in the scheduler; the webhook rejects it.
 
     Raises:
-        BadQuantity: min or max holds a text that is no quantity.
+        BadQuantity: min or max holds a text that is no quantity, or they or the spec are no objects.
     """
     metadata, spec = raw.get("metadata") or {}, raw.get("spec") or {}
+    if not isinstance(spec, Mapping):
+        raise BadQuantity(spec)
     labels = metadata.get("labels") or {}
     name = metadata.get("name", "")
     limit = spec_amounts(spec.get("max"))
@@ -131,8 +133,10 @@ def spec_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
     """Reads `spec.min` or `spec.max`, with deprecated names renamed.
 
     Raises:
-        BadQuantity: a text is no quantity.
+        BadQuantity: a text is no quantity, or the whole is no object.
     """
+    if quantities and not isinstance(quantities, Mapping):
+        raise BadQuantity(quantities)
     read = amounts({name: str(size) for name, size in (quantities or {}).items()})
     for old, new in RENAMED.items():
         if old in read:

@@ -80,6 +80,7 @@ def _kubelet_file(read: Callable[[Path], object], name: str) -> Callable[[bytes]
 def _quota(data: bytes) -> object:
     found = Decoder("elasticquotas").object(data)
     assert isinstance(found, dict), "a resource without a type of its own is plain JSON"
+    msgspec.convert(found.get("metadata") or {}, Metadata)  # the API server keeps no other metadata
     return declared(found)
 
 

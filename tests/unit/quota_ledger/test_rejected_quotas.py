@@ -28,6 +28,7 @@ def declared_min(logs: Logs, name: str = "a") -> dict[str, int]:
     ("bad", "code", "text"),
     [
         (spec("a", min={"cpu": "11"}), "minMax", "raise max or lower min"),
+        (spec("a", max=[1]), "unreadable", "is not a quantity"),
         (spec("a", min={"cpu": "-1"}), "negative", "min of cpu is negative"),
         (spec("a", min={"cpu": "many"}), "unreadable", "'many' is not a quantity"),
         (spec("a", min={"memory": "1Gi"}), "minMax", "min of memory is above its max"),
