@@ -1,4 +1,4 @@
-"""What a context decided about a pod after an eviction that waits for budget waits as well; other contexts go on."""
+"""Intents of a context about a pod wait behind its eviction that waits for budget; those of other contexts go on."""
 
 import asyncio
 from typing import cast
