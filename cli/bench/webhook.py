@@ -25,9 +25,9 @@ import cli
 from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
 from cli.terminal.output import show_table
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers, AdmissionSettings
 from services.gateway.webhooks.admission_state import CLASSES, NAMESPACES, PROFILES, AdmissionState
 from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, next_bundle
-from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
 from services.gateway.webhooks.webhook_definitions import WEBHOOKS
 from shared.admission.feature_gates import gates_of

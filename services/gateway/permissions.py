@@ -15,7 +15,7 @@ from yarl import URL
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.authenticated_connections import Connections, NoCluster
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.needed_rules import rules
+from services.gateway.needed_rbac_rules import rules
 from services.gateway.settings import GatewaySettings
 from shared.kube.rbac_permissions import Permissions, Rule
 from shared.runtime.service import Runtime

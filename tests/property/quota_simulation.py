@@ -27,7 +27,7 @@ from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
 from services.scheduler.quota.cycle_plan_charge import charged_plan, groups_to_charge
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.amounts import exceeding
 from shared.domain.quota_charge import (
     ChargeRequest,

@@ -20,8 +20,8 @@ from services.gateway.kube_api.api_errors import ApiError, Conflict, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import PODS
 from services.gateway.state import GatewayState
+from services.gateway.webhooks.admission_handlers import APPLIED_PROFILES, AdmissionHandlers, percent_draw
 from services.gateway.webhooks.admission_state import NAMESPACES
-from services.gateway.webhooks.handlers import APPLIED_PROFILES, AdmissionHandlers, percent_draw
 from shared.admission.pod import pod_admission
 from shared.admission.pod.colocation_profile import applied, matching
 from shared.admission.pod.pod_json import annotations_of, labels_of

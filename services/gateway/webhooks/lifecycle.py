@@ -16,9 +16,9 @@ from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
 from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, expires_at
 from services.gateway.webhooks.certificate_secret import CertificateSecret, utc_time
-from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
 from services.gateway.webhooks.late_admission import LateAdmission
 from services.gateway.webhooks.quota_evaluator import QuotaEvaluator
 from services.gateway.webhooks.recent_quotas import RecentQuotas

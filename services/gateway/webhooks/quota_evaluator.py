@@ -17,8 +17,8 @@ from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.api_errors import Busy, Conflict, Rejected
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import RESOURCES
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers
 from services.gateway.webhooks.admission_review import Request
-from services.gateway.webhooks.handlers import AdmissionHandlers
 from shared.admission.quota.quota_evaluation import Evaluated, again, evaluate, evaluated_by
 from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import Amounts

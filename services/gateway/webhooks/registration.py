@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.raw_object_requests import Raw, get_object, put_object
-from services.gateway.needed_rules import CONFIGURATION_NAME
+from services.gateway.needed_rbac_rules import CONFIGURATION_NAME
 from services.gateway.webhooks.certificate_bundle import CertificateBundle
 from services.gateway.webhooks.webhook_definitions import Webhook, WebhookEndpoint, configuration
 

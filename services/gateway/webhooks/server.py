@@ -16,9 +16,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from services.gateway.webhooks import admission_review
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers
 from services.gateway.webhooks.admission_review import BadReview, Request
 from services.gateway.webhooks.certificate_bundle import CertificateBundle
-from services.gateway.webhooks.handlers import AdmissionHandlers
 from services.gateway.webhooks.webhook_definitions import Webhook
 from shared.admission.rejection import AdmissionRejected
 from shared.errors import KoordError

@@ -6,8 +6,8 @@ Source: spec/api.md 5.1. Names and paths are upstream's.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from services.gateway.webhooks.handlers import AdmissionHandlers as Handlers
-from services.gateway.webhooks.handlers import Handler
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers as Handlers
+from services.gateway.webhooks.admission_handlers import Handler
 from shared.admission.feature_gates import Gates
 from shared.admission.quota.quota_evaluation import GATE as EVALUATION_GATE
 

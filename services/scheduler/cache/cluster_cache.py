@@ -16,7 +16,7 @@ from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.dirty_set import DirtySet
 from services.scheduler.state.latest_usage import newest, youngest
 from services.scheduler.state.node_reservation import less_reserved
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.deprecated_resources import node_with_current_names

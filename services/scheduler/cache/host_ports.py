@@ -5,7 +5,7 @@ A cycle places pods with host ports on few nodes, while every node may run such 
 
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
 
-from services.scheduler.state.pod_class import HostPort
+from services.scheduler.state.pod_equivalence_class import HostPort
 
 PortCounts = Mapping[HostPort, int]
 """Host port -> number of pods that use it, above 0."""

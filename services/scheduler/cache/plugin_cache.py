@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment
 from services.scheduler.state.usage_records import MetricRecord
 from shared.kube.node import Node

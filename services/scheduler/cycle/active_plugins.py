@@ -17,7 +17,7 @@ from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.state.pod_class import PodClass, variant_key
+from services.scheduler.state.pod_equivalence_class import PodClass, variant_key
 
 Filtering = tuple[int, Plugin, PluginCycleState]
 """(index among the profile's filters, plugin, state)."""

@@ -13,7 +13,7 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.batch_placement import PredictedPlacement, VariantBatch
 from services.scheduler.cycle.row_changes import RowChanges
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
 MAX_PODS, MIN_PODS = 64, 4

@@ -14,7 +14,7 @@ from services.scheduler.kernels.arguments import BatchOutcome, Fit, PodBatch
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.sequential import place
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 
 _KINDS = 16

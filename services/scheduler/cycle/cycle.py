@@ -34,7 +34,7 @@ from services.scheduler.kernels.tiles import Int64
 from services.scheduler.queue.active_queue import FRESH
 from services.scheduler.queue.queueing_hints import QueueingHints
 from services.scheduler.queue.units import Unit, in_turn, turn
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Draft
 from shared.events.scheduling import ClassEvaluated, Rejections

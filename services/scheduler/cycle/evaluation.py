@@ -35,7 +35,7 @@ from services.scheduler.kernels.select import (
     run,
 )
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 
 _HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}

@@ -12,7 +12,7 @@ from services.scheduler.kernels.arguments import Allocation, Balance, Fit, Load,
 from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 _NO_NUMBERS: Int64 = np.zeros(0, np.int64)
 _NO_ARRAYS: Int64 = np.zeros((0, 0), np.int64)

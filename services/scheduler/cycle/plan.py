@@ -10,7 +10,7 @@ from typing import NamedTuple
 from services.scheduler.framework.cycle_preemptions import Nomination
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.events.scheduling import ClassEvaluated
 

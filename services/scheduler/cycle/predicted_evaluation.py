@@ -20,7 +20,7 @@ from services.scheduler.framework.score_terms import ScoreTerm
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import close, note_refusals
 from services.scheduler.kernels.tiles import Bools, Int64
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 MIN_PODS = 12
 """Minimum number of equal pods in a cycle for which looking ahead pays."""

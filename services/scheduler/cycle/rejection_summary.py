@@ -6,7 +6,7 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.select import NO_NODE, tally
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Rejections
 
 BEST = 3

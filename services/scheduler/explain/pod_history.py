@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from services.scheduler.explain.explanation import Step
 from services.scheduler.explain.quota_event_text import describe
 from services.scheduler.plugins.registry import text
-from services.scheduler.state.pod_class import SCHEDULER_NAME
+from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,

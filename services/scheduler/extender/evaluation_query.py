@@ -13,7 +13,7 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN
 from services.scheduler.kernels.select import NO_NODE
 from services.scheduler.plugins.registry import text
-from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from shared.errors import KoordError
 from shared.kube.pod import Pod
 

@@ -23,7 +23,7 @@ from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import Normalize, PluginSpec
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 MAX_SCORE = 100
 

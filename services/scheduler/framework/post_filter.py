@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.domain.quota_charge import QuotaShort
 

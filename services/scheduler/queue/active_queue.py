@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush, heapreplace
 
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 FRESH, REFUSED_BEFORE, REQUEUED = range(3)
 """Ranks: active, of a class without a refused waiting pod; active, of another class; requeued after an event."""

@@ -27,8 +27,8 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, Order, first_of
 from services.scheduler.queue.units import Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_decisions import PluginReason
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.kube.instants import SECOND
 

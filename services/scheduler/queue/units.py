@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Order
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
 Turn = tuple[int, bool, int, int, int, str]

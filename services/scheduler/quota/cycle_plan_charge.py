@@ -13,7 +13,7 @@ from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByQuota
 from services.scheduler.framework.reasons import text
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import CODE_OF_STAGE, PLUGIN, UNREACHABLE
 from shared.domain.quota_charge import QuotaShort

@@ -12,7 +12,7 @@ from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.kernels.select import NO_NODE
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, PlacementCompared, Rejections
 
 

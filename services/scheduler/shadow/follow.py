@@ -9,7 +9,7 @@ that was possible (no replica led, the gateway had not listed everything, the ca
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import SCHEDULER_NAME, PodClass, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME, PodClass, class_key, common_part
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.kube.pod import Pod

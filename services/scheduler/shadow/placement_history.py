@@ -6,7 +6,7 @@ A fold over `cluster` and `scheduling`, for `koord shadow report`; it reads noth
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from services.scheduler.state.pod_class import SCHEDULER_NAME
+from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME
 from shared.domain.pod_requests import pod_requests, whole
 from shared.events import RecordedEvent
 from shared.events.cluster import InitialListCompleted, NodeDeleted, NodeObserved, PodDeleted, PodObserved

@@ -11,7 +11,7 @@ from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.dirty_set import DirtySet
 from services.scheduler.state.explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.pod_class import PodClass, allocation_annotations, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import PodClass, allocation_annotations, class_key, common_part
 from services.scheduler.state.pod_observation import read_from_object
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.quota_view import QuotaView

@@ -10,7 +10,6 @@ from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_answers import EXPLANATIONS
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.pod_class import has_same_marks
 from services.scheduler.state.pod_diff import (
     changes_labels,
     has_other_spec_or_conditions,
@@ -18,6 +17,7 @@ from services.scheduler.state.pod_diff import (
     requests_changed,
     requests_less,
 )
+from services.scheduler.state.pod_equivalence_class import has_same_marks
 from services.scheduler.state.pod_observation import first_observation, observed_on_node
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reported_pods import encoded_classes, encoded_usages

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
-from services.scheduler.state.pod_class import allocation_annotations
 from services.scheduler.state.pod_decisions import Attempt, PluginReason
+from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.watched_resources import VOLUMES
 from shared.events import Cause, Event, RecordedEvent

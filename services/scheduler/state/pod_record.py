@@ -9,7 +9,6 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_decisions import (
     NO_DECISIONS,
     NO_OUTCOMES,
@@ -18,6 +17,7 @@ from services.scheduler.state.pod_decisions import (
     Outcomes,
     PluginReason,
 )
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_observation import NONE, observation, since
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod

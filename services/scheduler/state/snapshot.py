@@ -8,7 +8,7 @@ import msgspec
 from services.scheduler.state.cluster_view_fields import ClusterViewFields
 from services.scheduler.state.explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.pod_class import PodClass, class_key
+from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord

@@ -8,7 +8,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, ActiveQueue
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import pod
 

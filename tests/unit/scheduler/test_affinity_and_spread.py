@@ -13,7 +13,7 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved

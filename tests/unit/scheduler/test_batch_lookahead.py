@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.cycle.batch_lookahead import MAX_PODS, MIN_PODS
 from services.scheduler.cycle.batch_placement import PredictedPlacement, VariantBatch
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.node import Taint

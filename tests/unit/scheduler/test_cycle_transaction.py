@@ -22,7 +22,7 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.select import FEASIBLE, NO_NODE
 from services.scheduler.plugins.default_preemption import preemption
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.scheduling import PodNominated

@@ -3,7 +3,7 @@
 import pytest
 
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import class_key, common_part
+from services.scheduler.state.pod_equivalence_class import class_key, common_part
 from shared.domain.deprecated_resources import RENAMED
 from tests.support.scheduling_world import World, node, placements, pod, unschedulable
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.host_ports import HostPorts, count_ports
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.state.pod_class import HostPort
+from services.scheduler.state.pod_equivalence_class import HostPort
 from tests.support.executed_lines import steps_of
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, pod

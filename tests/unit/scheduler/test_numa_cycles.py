@@ -16,7 +16,7 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent

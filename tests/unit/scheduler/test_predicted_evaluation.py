@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.cycle.predicted_evaluation import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import RecordedEvent
 from shared.events.scheduling import PodPlaced

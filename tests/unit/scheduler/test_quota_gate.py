@@ -11,8 +11,8 @@ from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.quota.cycle_plan_charge import groups_to_charge, without_refused
-from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_decisions import Attempt, Decisions
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_observation import first_observation
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN, UNREACHABLE

@@ -21,7 +21,7 @@ from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.registry import text
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided, PodPlaced
 

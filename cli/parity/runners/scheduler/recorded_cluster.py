@@ -18,7 +18,7 @@ from services.scheduler.framework.config.profiles import API_VERSION
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.in_memory import InMemoryScheduler
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node

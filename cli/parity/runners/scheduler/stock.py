@@ -18,7 +18,7 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.plugins.node_affinity.plugin import NodeAffinity
 from services.scheduler.plugins.node_ports.plugin import NodePorts
-from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from shared.kube.pod import Pod
 
 FILTERS = (

@@ -5,7 +5,7 @@ from typing import Any
 
 from cli.parity.runners.webhook.canonical_quantities import canonical
 from cli.parity.runners.webhook.recorded_handlers import Given, handlers_of, request_of
-from services.gateway.webhooks.handlers import APPLIED_PROFILES
+from services.gateway.webhooks.admission_handlers import APPLIED_PROFILES
 from shared.admission.pod.gpu_resources import GPU, SHARED, requests_gpu
 from shared.admission.pod.pod_json import app_containers, resources_of
 from shared.admission.pod.qos_validation import MultipleRejections

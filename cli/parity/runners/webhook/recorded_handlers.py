@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers, AdmissionSettings
 from services.gateway.webhooks.admission_review import Request
 from services.gateway.webhooks.admission_state import (
     CLASSES,
@@ -16,7 +17,6 @@ from services.gateway.webhooks.admission_state import (
     QUOTA_PROFILES,
     AdmissionState,
 )
-from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node
 from shared.kube.resource_names import QUOTAS

@@ -17,7 +17,7 @@ from services.scheduler.framework.victim_selection import Candidate, by_importan
 from services.scheduler.kernels.select import standings
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.plugins.default_preemption.preemptor_quota import PreemptorQuota
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from services.scheduler.state.quota_headroom import Entry
 from shared.domain.amounts import Amounts, mask, sub

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.state.pod_class import HINTS
+from services.scheduler.state.pod_equivalence_class import HINTS
 from shared.kube.json_text import read_json
 
 UNREADABLE_ANNOTATION = ReasonText("{detail}", "无法解析 Pod 的注解：{detail}")

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.storage import Claim, PersistentVolume
 
 

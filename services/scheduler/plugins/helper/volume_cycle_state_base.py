@@ -6,7 +6,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 
 class VolumeCycleState(PluginCycleState):

@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.pod import Volume
 

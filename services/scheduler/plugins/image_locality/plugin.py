@@ -19,7 +19,7 @@ from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.image_locality import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.node import Node
 
 MIB = 1 << 20

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from services.scheduler.cache.cluster_objects import ClusterObjects
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.label_selectors import EVERYTHING, Matcher, Selector, canonical, ordered, selects
 from shared.kube.pod import PodAffinity, PodAffinityTerm
 from shared.kube.selectors import Requirement

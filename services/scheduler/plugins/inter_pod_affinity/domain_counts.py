@@ -9,7 +9,7 @@ from services.scheduler.kernels.topology_domain_filter import WHERE_ANY, WHERE_N
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.label_selectors import Matcher
 
 EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3

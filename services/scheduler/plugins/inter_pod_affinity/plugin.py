@@ -38,7 +38,7 @@ from services.scheduler.plugins.inter_pod_affinity.domain_counts import (
     EXISTING,
     AffinityCounts,
 )
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
 _CODES = {

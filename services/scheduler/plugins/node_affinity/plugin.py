@@ -21,7 +21,7 @@ from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
 from services.scheduler.plugins.node_affinity import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.pod import NodeAffinity as Affinity
 
 _NO_MATCH, _NO_ENFORCED_MATCH = 1, 2

@@ -15,7 +15,7 @@ from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.node_name import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 
 class NodeName(Plugin):

@@ -23,7 +23,7 @@ from services.scheduler.plugins.node_numa_resource.pod_requirements import (
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from services.scheduler.plugins.node_numa_resource.topology_manager import MergedHint, merge
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 MOST_NUMAS = 64
 """Upper bound of the numbers of NUMA nodes; a report with other numbers is ignored."""

@@ -21,7 +21,7 @@ from services.scheduler.plugins.node_numa_resource.filter_and_score import NumaS
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.rejection_ids import CycleRejections, RejectionIds
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 
 class NodeNUMAResource(Plugin):

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from functools import cached_property
 
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection, read_requirements
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 
 class PodClassRequirements:

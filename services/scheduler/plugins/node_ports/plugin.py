@@ -14,7 +14,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.node_ports import SPEC
-from services.scheduler.state.pod_class import HostPort, PodClass
+from services.scheduler.state.pod_equivalence_class import HostPort, PodClass
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a node's addresses)
 

@@ -24,7 +24,7 @@ from services.scheduler.kernels.resources import balance_scores
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED
 from services.scheduler.plugins.node_resources_balanced_allocation import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 
 class NodeResourcesBalancedAllocation(Plugin):

@@ -20,7 +20,7 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED, LEAST, MOST, RATIO
 from services.scheduler.plugins.node_resources_fit import SPEC
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 _TOO_MANY_PODS = 1  # bit 0 of a filter result; bit i + 1 stands for the i-th resource of the class
 _TOO_SMALL = 1 << 61  # set in addition when the node is too small even without any pod

@@ -25,7 +25,7 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy_args import LEAST, MOST
 from services.scheduler.plugins.node_resources_fit_plus import SPEC
 from services.scheduler.plugins.node_resources_fit_plus.args import Preference
-from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodClass
+from services.scheduler.state.pod_equivalence_class import LARGEST_AMOUNT, PodClass
 from shared.domain.pod_requests import DEFAULT_REQUESTS
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import amount, nanos

@@ -16,7 +16,7 @@ from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import tolerates, tolerations_of
 from services.scheduler.plugins.node_unschedulable import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.node import Taint
 
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -24,7 +24,7 @@ from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.plugins.helper.volume_cycle_state_base import VolumeCycleState
 from services.scheduler.plugins.helper.volume_ref_counts import VolumeRefCounts, change
 from services.scheduler.plugins.node_volume_limits import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
 DriverVolume = tuple[str, str]

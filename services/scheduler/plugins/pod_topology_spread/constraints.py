@@ -10,7 +10,7 @@ from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.plugins.pod_topology_spread.args import (
     SpreadArgs,
 )
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.label_selectors import Selector, canonical, ordered, selects
 from shared.kube.pod import TopologySpreadConstraint
 from shared.kube.selectors import Requirement

@@ -26,7 +26,7 @@ from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import SYSTEM_DEFAULTS, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import may_be_spread
 from services.scheduler.plugins.pod_topology_spread.domain_counts import MISSING_LABEL, ClassConstraints
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 
 class PodTopologySpread(Plugin):

@@ -20,7 +20,7 @@ from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.scarce_resource_avoidance import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 
 class ScarceResourceAvoidance(Plugin):

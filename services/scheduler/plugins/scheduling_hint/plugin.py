@@ -19,7 +19,7 @@ from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlySta
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
 from services.scheduler.plugins.scheduling_hint import SPEC
 from services.scheduler.plugins.scheduling_hint.args import MAX_HINT_NODES
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 
 _NOT_LISTED, _UNREADABLE = 1, 2
 

@@ -21,7 +21,7 @@ from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import HARD, tolerates, tolerations_of
 from services.scheduler.plugins.taint_toleration import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.node import Taint
 
 _SOFT = "PreferNoSchedule"

@@ -33,7 +33,7 @@ from services.scheduler.plugins.volume_binding.find_volumes import (
     requested_bytes,
 )
 from services.scheduler.plugins.volume_binding.volume_preparation import VolumePreparation
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.storage import SELECTED_NODE, Claim
 
 _CONFLICT, _NONE_TO_BIND, _NO_SPACE, _VOLUME_GONE = 1, 2, 4, 8

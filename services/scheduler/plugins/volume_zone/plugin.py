@@ -21,7 +21,7 @@ from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.volume_claims import claims_of
 from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_zone import SPEC
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.selectors import Requirement
 
 NEWER: Mapping[str, str] = {

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
 from services.gateway.webhooks.admission_review import Request
 from services.gateway.webhooks.admission_state import CLASSES, CONFIG_MAPS, NAMESPACES, PROFILES, AdmissionState
-from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings, QuotaPod
 from shared.admission.feature_gates import gates_of
 from shared.events.cluster import InitialListCompleted, NodeObserved, ObjectDeleted, ObjectObserved
 from shared.kube.node import Node

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from services.gateway.webhooks.admission_handlers import APPLIED_PROFILES, QuotaPod, percent_draw
 from services.gateway.webhooks.admission_state import CONFIG_MAPS, AdmissionState
-from services.gateway.webhooks.handlers import APPLIED_PROFILES, QuotaPod, percent_draw
 from services.gateway.webhooks.webhook_definitions import WEBHOOKS, WebhookEndpoint, configuration, enabled_webhooks
 from shared.admission.feature_gates import gates_of
 from shared.admission.rejection import AdmissionRejected

@@ -2,8 +2,8 @@
 
 import pytest
 
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers, AdmissionSettings
 from services.gateway.webhooks.admission_state import AdmissionState
-from services.gateway.webhooks.handlers import AdmissionHandlers, AdmissionSettings
 from services.gateway.webhooks.recent_quotas import KEPT_S, RecentQuotas
 from shared.admission.feature_gates import gates_of
 from shared.admission.rejection import AdmissionRejected

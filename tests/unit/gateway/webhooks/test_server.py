@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from services.gateway.webhooks.admission_handlers import AdmissionHandlers
 from services.gateway.webhooks.admission_review import Request
 from services.gateway.webhooks.admission_state import NAMESPACES, AdmissionState
 from services.gateway.webhooks.certificate_bundle import CertificateBundle, Lifetimes, next_bundle
-from services.gateway.webhooks.handlers import AdmissionHandlers
 from services.gateway.webhooks.server import REFUSAL_RECHECK_S, WebhookMetrics, WebhookServer
 from services.gateway.webhooks.webhook_definitions import WEBHOOKS, Webhook
 from tests.support.pods import written_pod

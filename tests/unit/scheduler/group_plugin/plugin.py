@@ -7,7 +7,7 @@ from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_equivalence_class import PodClass
 from tests.unit.scheduler.group_plugin import GROUP, SPEC
 
 
