@@ -37,7 +37,8 @@ async def test_a_service_reports_its_status_and_drains_at_the_end(tmp_path: Path
     async with Supervisor([serving("one"), serving("two")], NOWHERE, tmp_path) as supervisor:
         await supervisor.wait_leading()
         unit = supervisor.units["one"]
-        await until(lambda: unit.status)
+        # `wait_leading` needs one leader; a process that has just begun would end by the signal itself.
+        await until(lambda: all(each.status for each in supervisor.units.values()))
         assert unit.status
         assert (unit.status.service, unit.status.lag, unit.status.events_per_s) == ("one", 3, 12.5)
     assert {unit.process.exit_code for unit in supervisor.units.values()} == {0}
