@@ -23,7 +23,7 @@ from shared.runtime.task_cancellation import cancel_and_wait
 log = logging.getLogger(__name__)
 
 ECHO_INTERVAL_S = 1.0
-SILENT_AFTER_S = 3.0
+SILENT_ECHOES = 3  # so many in a row stay away until a connection is given up
 UNSENT_BYTES = 8 * 1024 * 1024
 """Bytes that may wait for the server before a publisher waits too."""
 PUBLISH_WAITS_S = 0.5
@@ -70,18 +70,17 @@ class Bus:
         self._requests: dict[str, set[asyncio.Task[Msg]]] = {}
         self._name = name
         self._echo_interval_s = echo_interval_s
-        self._silent_after_s = SILENT_AFTER_S * echo_interval_s / ECHO_INTERVAL_S
         self._pending_messages = pending_messages
         self._client: Client | None = None
         self._subscriptions: list[Callable[[Client], Awaitable[None]]] = []
         self._keeper: asyncio.Task[None] | None = None
-        self._echo_at = 0.0
+        self._missing_echoes = 0
         self._responding: set[asyncio.Task[None]] = set()
 
     @property
     def connected(self) -> bool:
-        """Reports that the echo came back within the last seconds."""
-        return self._connection() is not None and time.monotonic() - self._echo_at < self._silent_after_s
+        """Reports that there is a connection and that fewer than `SILENT_ECHOES` are missing."""
+        return self._connection() is not None and self._missing_echoes < SILENT_ECHOES
 
     @property
     def connection(self) -> Client | None:
@@ -303,19 +302,24 @@ class Bus:
         self._client = client  # no await since the list was checked: later entries subscribe themselves
 
     async def _echo(self, client: Client, gone: asyncio.Event) -> None:
-        """Returns when the connection is closed or has been silent for too long."""
+        """Returns when the connection is closed or has been silent for too long.
+
+        Counts echoes, not seconds: a process that did not run for a while has its echo waiting, and one that is behind
+        reads it one interval later.
+        """
         subject = client.new_inbox()
 
         async def echoed(_message: Msg) -> None:
-            self._echo_at = time.monotonic()
+            self._missing_echoes = 0
 
-        self._echo_at = time.monotonic()
+        self._missing_echoes = 0
         await client.subscribe(subject, cb=echoed)
-        while not gone.is_set() and time.monotonic() - self._echo_at < self._silent_after_s:
+        while not gone.is_set() and self._missing_echoes < SILENT_ECHOES:
             await client.publish(subject, b"")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._echo_interval_s):
                     await gone.wait()
+            self._missing_echoes += 1
 
     def _responded(self, task: "asyncio.Task[None]") -> None:
         self._responding.discard(task)

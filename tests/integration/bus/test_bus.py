@@ -138,6 +138,18 @@ async def test_messages_that_are_not_consumed_in_time_are_dropped_and_counted(se
     await slow.close()
 
 
+async def test_a_process_that_did_not_run_for_a_while_keeps_its_connection(server: EmbeddedNats) -> None:
+    halted = Bus(server.url, name="halted", echo_interval_s=0.05)
+    await halted.start()
+    await until(lambda: halted.connected)
+    for _ in range(10):
+        time.sleep(0.5)  # the event loop stands still, as on a machine that is overloaded
+        await asyncio.sleep(0.3)
+    assert halted.connected
+    assert halted.reconnects == 0
+    await halted.close()
+
+
 async def test_a_callback_that_fails_stops_nothing(bus: Bus, other: Bus) -> None:
     received: list[bytes] = []
 
