@@ -29,10 +29,15 @@ class SimulatorRefused(KoordError):
 
 
 class SimulatedApi:
-    """Creates, changes and reads objects. Every call returns once what it changed is in the log."""
+    """Creates, changes and reads objects. Every call returns once what it changed is in the log.
 
-    def __init__(self, bus: Bus) -> None:
+    Args:
+        deadline_s: seconds that a call waits for its response.
+    """
+
+    def __init__(self, bus: Bus, *, deadline_s: float = DEADLINE_S) -> None:
         self._bus = bus
+        self._deadline_s = deadline_s
 
     async def create(self, body: Mapping[str, Any]) -> Object:
         """Creates an object; returned as stored.
@@ -96,7 +101,7 @@ class SimulatedApi:
                 return items
 
     async def _send(self, verb: str, body: Mapping[str, Any]) -> Object:
-        data = await self._bus.request(f"{SUBJECT}.{verb}", msgspec.json.encode(body), deadline_s=DEADLINE_S)
+        data = await self._bus.request(f"{SUBJECT}.{verb}", msgspec.json.encode(body), deadline_s=self._deadline_s)
         answer: Object = msgspec.json.decode(data, type=dict[str, Any])
         if answer.get("kind") == "Status" and answer.get("status") == "Failure":
             raise SimulatorRefused(answer)

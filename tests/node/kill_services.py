@@ -19,6 +19,7 @@ BATCH_CPU = "kubernetes.io/batch-cpu"
 SLO = "/apis/slo.koordinator.sh/v1alpha1"
 POLL_INTERVAL_S = 0.1
 PERIOD_US = 100_000
+STARTED_WITHIN_S = 900.0
 
 
 class Observation(NamedTuple):
@@ -132,7 +133,7 @@ async def check_recovery(service: Service, since: datetime, name: str, threshold
         cgroup = there.node.tree.of_pod(uid)
         return cgroup is not None and (cgroup / "cpu.shares").read_text() == "256\n"
 
-    await until(held, "shares of the new pod")
+    await until(held, "shares of the new pod", within_s=STARTED_WITHIN_S)
     await there.call("DELETE", f"/api/v1/namespaces/{service.namespace}/pods/{name}")
 
 

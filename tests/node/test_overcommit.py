@@ -236,6 +236,7 @@ async def test_best_effort_is_suppressed_by_quota_beside_a_service_and_released_
     assert all(each["count"] == 200 for each in found.values())
 
 
+@pytest.mark.timeout(1400)
 @pytest.mark.parametrize(
     "victims",
     [pytest.param(("node-agent", "gateway"), id="short"), pytest.param(VICTIMS, id="long", marks=pytest.mark.soak)],

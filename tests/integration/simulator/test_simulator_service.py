@@ -21,7 +21,7 @@ from shared.kube.instants import instant_ns
 from shared.log.database import Database
 from shared.log.writer import LogWriter
 from tests.support.pods import written_pod
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 NODE = {
     "apiVersion": "v1",
@@ -55,7 +55,7 @@ async def simulator(database: str, nats: EmbeddedNats, folder: Path, **settings:
         bus = Bus(nats.url, name="test")
         await bus.start()
         running.push_async_callback(bus.close)
-        yield Running(supervisor, SimulatedApi(bus))
+        yield Running(supervisor, SimulatedApi(bus, deadline_s=PATIENCE_S))
 
 
 def pod(name: str, **annotations: str) -> dict[str, Any]:
