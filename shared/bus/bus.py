@@ -23,7 +23,7 @@ from shared.runtime.task_cancellation import cancel_and_wait
 log = logging.getLogger(__name__)
 
 ECHO_INTERVAL_S = 1.0
-SILENT_ECHOES = 3  # so many in a row stay away until a connection is given up
+SILENT_INTERVALS = 3  # so many without an echo, in a row, until a connection is given up
 UNSENT_BYTES = 8 * 1024 * 1024
 """Bytes that may wait for the server before a publisher waits too."""
 PUBLISH_WAITS_S = 0.5
@@ -74,13 +74,13 @@ class Bus:
         self._client: Client | None = None
         self._subscriptions: list[Callable[[Client], Awaitable[None]]] = []
         self._keeper: asyncio.Task[None] | None = None
-        self._missing_echoes = 0
+        self._silent_intervals = 0
         self._responding: set[asyncio.Task[None]] = set()
 
     @property
     def connected(self) -> bool:
-        """Reports that there is a connection and that fewer than `SILENT_ECHOES` are missing."""
-        return self._connection() is not None and self._missing_echoes < SILENT_ECHOES
+        """Reports that there is a connection and that the echo has not stayed away for `SILENT_INTERVALS`."""
+        return self._connection() is not None and self._silent_intervals < SILENT_INTERVALS
 
     @property
     def connection(self) -> Client | None:
@@ -304,22 +304,22 @@ class Bus:
     async def _echo(self, client: Client, gone: asyncio.Event) -> None:
         """Returns when the connection is closed or has been silent for too long.
 
-        Counts echoes, not seconds: a process that did not run for a while has its echo waiting, and one that is behind
-        reads it one interval later.
+        Counts intervals, not seconds: a process that did not run for a while has its echo waiting, and one that is
+        behind reads it one interval later.
         """
         subject = client.new_inbox()
 
         async def echoed(_message: Msg) -> None:
-            self._missing_echoes = 0
+            self._silent_intervals = 0
 
-        self._missing_echoes = 0
+        self._silent_intervals = 0
         await client.subscribe(subject, cb=echoed)
-        while not gone.is_set() and self._missing_echoes < SILENT_ECHOES:
+        while not gone.is_set() and self._silent_intervals < SILENT_INTERVALS:
             await client.publish(subject, b"")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._echo_interval_s):
                     await gone.wait()
-            self._missing_echoes += 1
+            self._silent_intervals += 1
 
     def _responded(self, task: "asyncio.Task[None]") -> None:
         self._responding.discard(task)
