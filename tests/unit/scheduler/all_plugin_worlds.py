@@ -273,6 +273,8 @@ class RandomSteps:
         allocation = self.transaction.reserve(evaluation, row)
         if allocation is not None:
             self.transaction.place(self._pod(evaluation.pod_class), evaluation.pod_class, row, allocation)
+        else:  # the filters admit the node, so a fresh evaluation does not have it as rejected
+            del self.evaluations[evaluation.pod_class]
 
     def _place_run(self) -> None:
         evaluation = self._evaluation()
