@@ -20,16 +20,23 @@ class PodChangeCounter(ABC):
 
     Attributes:
         upto: number of changes that are counted; within `count` and `undo_count`, of those before that one.
+        concerned: class of changed pods -> whether its pods change a count, of the classes that were met so far.
     """
 
     upto: int
+    concerned: dict[PodClass, bool]
 
     def __init__(self) -> None:
         self.upto = 0
+        self.concerned = {}
+
+    @abstractmethod
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Reports whether pods of the class change a count."""
 
     @abstractmethod
     def count(self, change: PodChange) -> None:
-        """Counts the next change."""
+        """Counts the next change by a class that concerns it."""
 
     @abstractmethod
     def undo_count(self, change: PodChange) -> None:
@@ -57,9 +64,15 @@ class CyclePodChanges:
             counters[upto].remove(counter)
             if not counters[upto]:
                 del counters[upto]
-        for place in range(upto, len(changes)):
-            counter.upto = place
-            counter.count(changes[place])
+        concerned = counter.concerned
+        for place in range(upto, len(changes)):  # most changes concern few classes, so no call is made for the others
+            change = changes[place]
+            is_concerned = concerned.get(change[0])
+            if is_concerned is None:
+                is_concerned = concerned[change[0]] = counter.concerns(change[0])
+            if is_concerned:
+                counter.upto = place
+                counter.count(change)
         counter.upto = len(changes)
         counters.setdefault(len(changes), set()).add(counter)
 
@@ -71,6 +84,7 @@ class CyclePodChanges:
             return
         for counter in counters:
             counter.upto -= 1
-            counter.undo_count(change)
+            if counter.concerned[change.pod_class]:
+                counter.undo_count(change)
         if self.changes:
             self._counters.setdefault(len(self.changes), set()).update(counters)

@@ -48,7 +48,8 @@ _SHARED = (
 )
 _DERIVED = (
     "_effects",
-    "_matches",
+    "concerned",
+    "_counting",
     "_rejections",
     "_requirements",
     "_results",

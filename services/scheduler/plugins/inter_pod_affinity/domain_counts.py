@@ -108,28 +108,27 @@ class AffinityCounts(PodChangeCounter):
             raw += weights[self._domains(key).of]
         return raw
 
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Reports whether a term of this class, or of the other, is about the other one."""
+        effect = self._effects[pod_class] = self._effect(pod_class)
+        return effect.any()
+
     def count(self, change: PodChange) -> None:
         """Counts a pod that the cycle has placed or removed."""
         pod_class, row, sign, _ = change  # pods that are terminating count
-        effect = self._effects.get(pod_class)
-        if effect is None:
-            effect = self._effects[pod_class] = self._effect(pod_class)
-        if effect.any():
-            self.revision += 1
-            self._apply(effect, row, sign)
+        self.revision += 1
+        self._apply(self._effects[pod_class], row, sign)
 
     def undo_count(self, change: PodChange) -> None:
         """Undoes the last count."""
         pod_class, row, sign, _ = change  # pods that are terminating count
-        effect = self._effects[pod_class]
-        if effect.any():
-            self.revision += 1
-            self._apply(effect, row, -sign)
-            existing, weights = self._new_keys.pop(self.upto, ((), ()))
-            for key in existing:
-                del self._existing[key]
-            for key in weights:
-                del self._weights[key]
+        self.revision += 1
+        self._apply(self._effects[pod_class], row, -sign)
+        existing, weights = self._new_keys.pop(self.upto, ((), ()))
+        for key in existing:
+            del self._existing[key]
+        for key in weights:
+            del self._weights[key]
 
     def _count_required(self) -> None:
         pod_index = self._snapshot.pod_index

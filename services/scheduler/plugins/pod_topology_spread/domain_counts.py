@@ -36,7 +36,7 @@ class ClassConstraints(PodChangeCounter):
         hard, _ = constraints_of(pod_class, HARD, args, cluster_objects)
         soft, self.needs_keys = constraints_of(pod_class, SOFT, args, cluster_objects)
         self._namespace = pod_class.namespace
-        self._matches: dict[PodClass, tuple[bool, ...]] = {}
+        self._counting: dict[PodClass, tuple[ConstraintCounts, ...]] = {}  # those that count pods of the class
         super().__init__()
         self.revision = 0
         self.hard: list[ConstraintCounts] = []
@@ -50,25 +50,25 @@ class ClassConstraints(PodChangeCounter):
         everywhere = snapshot.table.alive[: snapshot.size]
         self.soft = [ConstraintCounts(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Reports whether a constraint counts pods of the class."""
+        matching = self._counting[pod_class] = tuple(
+            each
+            for each in (*self.hard, *self.soft)
+            if pod_class.namespace == self._namespace
+            and (selector := each.constraint.selector) is not None
+            and selects(selector, pod_class.labels)
+        )
+        return bool(matching)
+
     def count(self, change: PodChange) -> None:
         """Counts a pod that the cycle has placed or removed; pods that are terminating do not count."""
         pod_class, row, sign, terminating = change
         if terminating:
             return
-        counted = (*self.hard, *self.soft)
-        matches = self._matches.get(pod_class)
-        if matches is None:
-            matches = self._matches[pod_class] = tuple(
-                pod_class.namespace == self._namespace
-                and (selector := each.constraint.selector) is not None
-                and selects(selector, pod_class.labels)
-                for each in counted
-            )
-        if any(matches):
-            self.revision += 1
-            for each, is_one in zip(counted, matches, strict=True):
-                if is_one:
-                    each.add(row, sign)
+        self.revision += 1
+        for each in self._counting[pod_class]:
+            each.add(row, sign)
 
     def undo_count(self, change: PodChange) -> None:
         """Undoes the last count: sums of integers, so a pod less is the inverse of a pod more."""
