@@ -8,6 +8,7 @@ ENTRIES = {
     "agent": Entry(
         "cli.bench.node_agent", "agent", "Measure the cost of the node agent for its node at a sample a second."
     ),
+    "answers": Entry("cli.bench.answers", "answers", "Measure how long each reading command takes with a long log."),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure the cost of a fleet's reports for metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from cli.quota import live_tree, render
-from cli.quota.rebuild_state import Folded, fold
+from cli.quota.rebuild_state import Folded, fold, newest
 from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -44,9 +44,9 @@ def quota() -> None:
 def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
     """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
     if watch:
-        live_tree.watch(lambda: overview(_folded(folder, at).state.projection), output)
+        live_tree.watch(lambda: overview(_state(folder, at).state.projection), output)
         return
-    found = overview(_folded(folder, at).state.projection)
+    found = overview(_state(folder, at).state.projection)
     if output != "table":
         show(found, output)
     elif sys.stdout.isatty():
@@ -62,7 +62,7 @@ def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> N
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
     """Write out how a quota came to its runtime, and which pods hold it."""
-    found = explain_quota(_folded(folder, at).state.projection, name)
+    found = explain_quota(_state(folder, at).state.projection, name)
     if output == "table":
         click.echo(render.explained(found), nl=False)
     else:
@@ -77,7 +77,7 @@ def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> 
 @folder_option
 def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder: Path) -> None:
     """Say which quota a pod is short of, who holds it, and who borrows it."""
-    folded = _folded(folder, at)
+    folded = _state(folder, at)
     projection = folded.state.projection
     full = pod if "/" in pod else f"default/{pod}"
     uid = next((uid for uid in sorted(projection.pods) if projection.pods.name(uid) == full), None)
@@ -152,9 +152,20 @@ def parsed(changes: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
+def _state(folder: Path, at: datetime | None) -> Folded:
+    """Returns the State for commands that need nothing else; at the log's head it comes from a snapshot."""
+    if at is not None:
+        return _folded(folder, at)
+    with log_of(folder) as postgres:
+        return _noted(asyncio.run(newest(postgres)))
+
+
 def _folded(folder: Path, at: datetime | None) -> Folded:
     with log_of(folder) as postgres:
-        folded = asyncio.run(fold(postgres, at))
+        return _noted(asyncio.run(fold(postgres, at)))
+
+
+def _noted(folded: Folded) -> Folded:
     if folded.is_computed:
         click.echo(COMPUTED, err=True)
     return folded

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.quota_ledger.decide.next_events import caught_up
+from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from shared.events import EVENT_TYPES, RecordedEvent
@@ -16,7 +17,10 @@ from shared.events.quota import BalancesOpened
 from shared.kube.elastic_quota import RESOURCES, weighs_its_max
 from shared.log.admin.session import reading
 from shared.log.codec import Codec
+from shared.log.database import DatabaseDenied
+from shared.log.projection import Projection
 from shared.log.reader import LogReader, recorded
+from shared.log.service_store import ServiceStore
 
 
 class Folded(NamedTuple):
@@ -40,6 +44,29 @@ async def fold(postgres: str, until: datetime | None = None) -> Folded:
     """Reads and folds the contexts that the ledger follows."""
     async with reading(postgres) as log:
         return await fold_log(log, until)
+
+
+async def newest(postgres: str) -> Folded:
+    """Reads the State at the log's head from the ledger's newest snapshot and what came after it; without a snapshot
+    from the beginning. The ledger's own events and the quotas without a weight are not collected.
+    """
+    async with reading(postgres) as log:
+        store = ServiceStore(log.database, MANIFEST.name)
+        try:
+            snapshot = await store.newest_snapshot(LedgerState.SCHEMA, log)
+            skips = await store.skips()
+        except DatabaseDenied:  # an auditor may read the log alone
+            snapshot = None
+        if snapshot is None:
+            return await fold_log(log)
+        settings = LedgerSettings.of_text(await _config(log, None))
+        codecs = {context: Codec(kinds) for context, kinds in FOLDED.items()}
+        projection = Projection(log, codecs, settings.new_state(), skips)
+        projection.start_from(snapshot)
+        for context in codecs:
+            await projection.read_to(context, (await log.head(context)).seq)
+        assert isinstance(projection.state, LedgerState), "made by the ledger's settings"
+        return Folded(projection.state, [], settings, is_computed=False, weigh_their_max=frozenset())
 
 
 async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:

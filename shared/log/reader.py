@@ -9,7 +9,7 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +32,9 @@ SLICE = 64
 The objects of a slice stay in the processor's cache until the fold has read them: with 5,000 at a time a fold took 1.5
 times as long.
 """
+
+_CLOCK_STEP = timedelta(minutes=1)
+"""How far the clock of a context's writers may step back, from one event to a later one."""
 
 _UNTIL_SENT = 2  # turns of the event loop after which a query is on its way
 
@@ -330,19 +333,36 @@ class LogReader:
                 query = query.where(events.c.key == key)
             if correlation is not None:
                 query = query.where(events.c.correlation == correlation)
+            begin = after
             if since is not None:
                 query = query.where(events.c.at >= since)
+                begin = max(after, await self._before(name, since - _CLOCK_STEP))
             if kind is not None:
                 stem = kind.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
                 query = query.where(events.c.type.like(f"%{stem}") | events.c.type.like(f"%.{stem}.v%"))
             if newest is not None:
-                pages = self._newest(query, name, after, upto, newest)
+                pages = self._newest(query, name, begin, upto, newest)
             elif key is not None:
-                pages = self._newest(query, name, after, upto, None)
+                pages = self._newest(query, name, begin, upto, None)
             else:
-                pages = self._pages(query, name, after, upto)
+                pages = self._pages(query, name, begin, upto)
             async for row in pages:
                 yield row
+
+    async def _before(self, context: str, at: datetime) -> int:
+        """Returns a seq before all events that were appended at least `_CLOCK_STEP` after an instant, by bisection."""
+        events = log_of(context)
+        low, high = 0, (await self.head(context)).seq
+        async with self.database.reading() as connection:
+            while low < high:
+                middle = (low + high) // 2
+                query = select(events.c.seq, events.c.at).where(events.c.context == context, events.c.seq > middle)
+                row = (await connection.execute(query.order_by(events.c.seq).limit(1))).one()
+                if row.at < at:
+                    low = row.seq
+                else:
+                    high = middle
+        return low
 
     async def _newest(
         self, query: Any, context: str, after: int, upto: int | None, count: int | None
