@@ -68,9 +68,8 @@ def answers(*, events: int, runs: int, only: tuple[str, ...], verify: bool, as_j
     asyncio.run(postgres.start())
     try:
         if not whole.exists():
-            label, stderr = f"making {events:,} events", click.get_text_stream("stderr")
-            with click.progressbar(length=events, label=label, file=stderr) as bar:
-                asyncio.run(make_log(postgres.url, events, lambda count: bar.update(count)))
+            with click.progressbar(length=events, label=f"making {events:,} events", file=sys.stderr) as bar:
+                asyncio.run(make_log(postgres.url, events, bar.update))
             whole.touch()
         wal_bytes = sum(file.stat().st_size for file in (postgres.data / "pg_wal").iterdir() if file.is_file())
         figures = _measure(postgres.url, events, runs, only, wal_bytes, verify=verify)
