@@ -49,10 +49,10 @@ class _System:
 
     def __init__(self, database: Database) -> None:
         self.written = 0
-        self.state: LedgerState = SERVICE.new_state()
+        self._settings = LedgerSettings()
+        self.state = self._settings.new_state()
         self._database = database
         self._writers: dict[str, LogWriter] = {}
-        self._settings = LedgerSettings()
         self._cycle = 0
 
     async def begin(self, now_ns: int) -> None:
