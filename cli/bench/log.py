@@ -1,6 +1,6 @@
 """`koord bench log`: what the log costs, from a writer's append to a follower's State in another process.
 
-An event counts as appended when the scheduler's ClusterView, in a process of its own, has applied it, and the digest of
+An event counts as appended when the State of the scheduler, in a process of its own, has applied it, and the digest of
 that State equals the one of a fold from Postgres. Schema, indexes and fsync are those of production.
 """
 
@@ -28,7 +28,7 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.service_list import contexts
 from cli.terminal.output import show_table
 from services.scheduler.service import SERVICE
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.bus import Bus
 from shared.events import RecordedEvent
 from shared.log.database import Database, migrate
@@ -203,7 +203,7 @@ async def append(pipe: Connection, servers: Servers, events: int, batch: int) ->
 async def _follow(pipe: Connection, servers: Servers, events: int) -> None:
     bus = Bus(servers.nats, name="bench follower")
     await bus.start()
-    follower = Follower("bench", LogReader(Database(servers.postgres)), bus, FOLLOWS, ClusterView)
+    follower = Follower("bench", LogReader(Database(servers.postgres)), bus, FOLLOWS, SchedulerState)
     await follower.start()
     gc.collect()
     gc.freeze()
@@ -220,7 +220,7 @@ async def _fold(pipe: Connection, servers: Servers) -> None:
     reader = LogReader(Database(servers.postgres))
     await reader.contexts()  # connected
     gc.freeze()
-    follower = Follower("bench", reader, None, FOLLOWS, ClusterView)
+    follower = Follower("bench", reader, None, FOLLOWS, SchedulerState)
     started = time.monotonic()
     with uncollected():  # as the runner starts a follower
         await follower.start()
@@ -254,7 +254,7 @@ async def _follow_slowly(pipe: Connection, servers: Servers, seconds: float) -> 
     bus = Bus(servers.nats, name="bench follower")
     await bus.start()
     database = Database(servers.postgres)
-    follower = Follower("scheduler", LogReader(database), bus, FOLLOWS, ClusterView)
+    follower = Follower("scheduler", LogReader(database), bus, FOLLOWS, SchedulerState)
     await follower.start()
     gc.collect()
     gc.freeze()
@@ -278,7 +278,7 @@ async def _snapshots(follower: Follower, database: Database, servers: Servers, s
         await asyncio.sleep(interval_s)
         positions = dict(follower.positions)
         digest, packed = await pack_in_child(follower.state)
-        await registry.write_snapshot(positions, ClusterView.SCHEMA, "bench", packed, digest)
+        await registry.write_snapshot(positions, SchedulerState.SCHEMA, "bench", packed, digest)
         if number % 2 == 1:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "shared.runtime.rebuild", "services.scheduler.service:SERVICE",

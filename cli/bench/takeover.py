@@ -139,9 +139,9 @@ async def _measure(folder: Path, nodes: int, pods: int, turns: int) -> TakeoverF
 
 
 def _schema() -> int:
-    from services.scheduler.state.cluster_view import ClusterView
+    from services.scheduler.state.scheduler_state import SchedulerState
 
-    return ClusterView.SCHEMA
+    return SchedulerState.SCHEMA
 
 
 def _median(turns: Sequence[Took]) -> float:

@@ -6,7 +6,7 @@ from services.scheduler.framework.config import config_reload, profiles
 from services.scheduler.framework.config.config_reload import NO_SETTINGS, OfferedConfig
 from services.scheduler.framework.config.profiles import Configuration
 from services.scheduler.plugins.registry import REGISTRY
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft
 
 
@@ -19,13 +19,13 @@ def read_config(text: str) -> Configuration:
     return profiles.read_config(text, REGISTRY)
 
 
-def config_of(view: ClusterView) -> Configuration:
+def config_of(view: SchedulerState) -> Configuration:
     """The configuration in force, the default profile before the first."""
     return profiles.config_of(view, REGISTRY)
 
 
 def config_drafts(
-    view: ClusterView, file: OfferedConfig | None, settings: Mapping[str, str] = NO_SETTINGS
+    view: SchedulerState, file: OfferedConfig | None, settings: Mapping[str, str] = NO_SETTINGS
 ) -> tuple[Draft, ...]:
     """Applies the file, else the ConfigMap, else the default profile, if its text or the settings have changed."""
     return config_reload.config_drafts(view, file, REGISTRY, settings)

@@ -13,7 +13,7 @@ from services.scheduler.configuration import config_drafts, config_of, read_conf
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.config_reload import OfferedConfig
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause, Event, RecordedEvent
 
 
@@ -33,7 +33,7 @@ class InMemoryScheduler:
         Raises:
             BadConfig: the configuration is rejected; the error names the path and the reason.
         """
-        self.view = ClusterView()
+        self.view = SchedulerState()
         if config:
             read_config(config)
         for draft in config_drafts(self.view, OfferedConfig(source, config) if config else None):

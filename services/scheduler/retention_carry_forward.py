@@ -4,8 +4,8 @@ is in force.
 
 from collections.abc import Hashable
 
-from services.scheduler.explain.schedule_explanation import FIELDS as ANSWER
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.explain.schedule_explanation_controller import FIELDS as ANSWER
+from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired
@@ -30,7 +30,7 @@ def subject(record: RecordedEvent) -> Hashable:
     return type(event)
 
 
-def holds(view: ClusterView, _: Kept) -> Holds:
+def holds(view: SchedulerState, _: Kept) -> Holds:
     """Returns the test of an event by the State: decisions by which the State is as it is."""
     cycles = {pod.tried_seq for pod in view.pods.values()}
 
@@ -63,7 +63,7 @@ def holds(view: ClusterView, _: Kept) -> Holds:
     return still_holds
 
 
-def _is_desired(view: ClusterView, record: RecordedEvent, event: FieldsDesired) -> bool:
+def _is_desired(view: SchedulerState, record: RecordedEvent, event: FieldsDesired) -> bool:
     """Reports whether the object is there of which the fields are desired; what it is now, the gateway compares."""
     match event.resource:
         case "pods":

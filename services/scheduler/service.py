@@ -12,7 +12,7 @@ from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.explain.schedule_explanation import explanation_drafts
+from services.scheduler.explain.schedule_explanation_controller import explanation_drafts
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
@@ -22,7 +22,7 @@ from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.retention_carry_forward import CARRY_FORWARD
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
-from services.scheduler.state.cluster_view import FOLDED, ClusterView
+from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
@@ -60,7 +60,7 @@ class Prepared(NamedTuple):
 async def stand_by(runtime: Runtime) -> None:
     """Keeps a cache up to date, so that a takeover does not begin with every pod."""
     while True:
-        view: ClusterView = runtime.state
+        view: SchedulerState = runtime.state
         prepared: Prepared | None = runtime.prepared
         if not _is_current(prepared, view) and view.config_digest:  # without one no replica has led yet
             prepared = runtime.prepared = _prepare(view)
@@ -70,11 +70,11 @@ async def stand_by(runtime: Runtime) -> None:
         await runtime.changed()
 
 
-def _is_current(prepared: Prepared | None, view: ClusterView) -> TypeGuard[Prepared]:
+def _is_current(prepared: Prepared | None, view: SchedulerState) -> TypeGuard[Prepared]:
     return prepared is not None and prepared.cache.view is view and prepared.config_digest == view.config_digest
 
 
-def _prepare(view: ClusterView) -> Prepared:
+def _prepare(view: SchedulerState) -> Prepared:
     configuration, settings = config_of(view), in_force(view.config_settings)
     for note in configuration.notes:
         log.warning(note, extra={"config": view.config_source})
@@ -100,7 +100,7 @@ async def _settle(cache: CycleInputs) -> None:
 async def lead(runtime: Runtime) -> None:
     """Decides cycle after cycle while this replica is the writer of `scheduling`."""
     settings: SchedulerSettings = runtime.settings
-    view: ClusterView = runtime.state
+    view: SchedulerState = runtime.state
     extender: ExtenderService = runtime.resources
     shadow = Shadow(view)
     runtime.before_fold(shadow.look if settings.shadow_scheduler else None)
@@ -201,7 +201,7 @@ SERVICE = Service(
         ConfigRejected,
     ),
     settings=SchedulerSettings,
-    new_state=ClusterView,
+    new_state=SchedulerState,
     lead=lead,
     stand_by=stand_by,
     carry_forward=CARRY_FORWARD,

@@ -8,7 +8,7 @@ from cli.dev.local_control_plane import Cluster
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.service import SERVICE
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events.cluster import BindFailed, BindRejected, BindSuppressed, MissingPermission, PodBound
 from shared.events.scheduling import PodPlaced
 from shared.log.admin.verify import verify
@@ -73,11 +73,11 @@ async def _bindings(reader: LogReader, nodes: dict[str, str]) -> Counter[str]:
 
 async def _sums_of_the_scheduler_are_those_of_the_api(cluster: Cluster, database: Database, reader: LogReader) -> None:
     follows = SERVICE.member(0, 1).follows
-    follower = Follower("chaos", reader, None, follows, ClusterView)
+    follower = Follower("chaos", reader, None, follows, SchedulerState)
     for context in follows:
         await follower.read_to_head(context)
     view = follower.state
-    assert isinstance(view, ClusterView)
+    assert isinstance(view, SchedulerState)
     cache = CycleInputs(view, config_of(view).profiles)
     cache.settle()
     table = cache.table

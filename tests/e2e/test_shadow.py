@@ -17,7 +17,7 @@ from cli.dev.local_control_plane import Cluster
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.service import SERVICE
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import EVENT_TYPES, Event
 from shared.events.cluster import OUTCOMES, BindSuppressed, DesiredStateSuppressed, InitialListCompleted
 from shared.events.scheduling import PlacementCompared, PodPlaced
@@ -91,7 +91,7 @@ def api_sums(cluster: Cluster) -> dict[str, tuple[int, int, int]]:
 
 async def our_sums(system: System) -> dict[str, tuple[int, int, int]]:
     """Returns the same by our State, folded from the log."""
-    view = ClusterView()
+    view = SchedulerState()
     for context, kinds in SERVICE.member(0, 1).follows.items():
         head = (await system.log.head(context)).seq
         async for page in system.log.pages(context, Position(), head, Codec(kinds)):

@@ -26,8 +26,8 @@ from services.scheduler.cycle.plan import CyclePlan
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
 from services.scheduler.quota.cycle_plan_charge import charged_plan, groups_to_charge
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.amounts import exceeding
 from shared.domain.quota_charge import (
     ChargeRequest,
@@ -123,15 +123,15 @@ class World:
             over = exceeding(info.used, limit_of(info, SETTINGS.admission()))
             assert before.quota in RESERVED or not over, f"{record} exceeds {before.quota}"  # I17
 
-    def read(self, state: LedgerState | ClusterView, context: str, most: int) -> None:
+    def read(self, state: LedgerState | SchedulerState, context: str, most: int) -> None:
         """Fold some more of a context."""
         at = state.positions.get(context, 0)
         for record in self.logs[context][at : at + max(most, 0)]:
-            if isinstance(state, ClusterView) or isinstance(record.event, FOLDED[context]):
+            if isinstance(state, SchedulerState) or isinstance(record.event, FOLDED[context]):
                 state.apply(record)
             state.positions[context] = record.seq
 
-    def catch_up(self, state: LedgerState | ClusterView, own: str) -> None:
+    def catch_up(self, state: LedgerState | SchedulerState, own: str) -> None:
         """Read what the last append of the own log had seen; before that nobody leads."""
         seen = next((found for record in reversed(self.logs[own]) if (found := record.event.seen)), {})
         for context, seq in seen.items():
@@ -197,7 +197,7 @@ class World:
             if self.chance.random() < 0.8:  # else it is lost, or the ledger dies before it answers
                 self.answers.append(decode_response(encode(replace(answer, charged_at=len(self.logs["quota"])))))
 
-    def lag(self, state: LedgerState | ClusterView) -> None:
+    def lag(self, state: LedgerState | SchedulerState) -> None:
         """Reads a little of the other contexts, or nothing; the scheduler holds its State while it awaits a charge."""
         if state is self.view and self.waiting is not None:
             return
@@ -211,7 +211,7 @@ class World:
         """A new leader of a later epoch; what it waited for is lost."""
         self.waiting = None
         self.answers.clear()
-        self.view = view = ClusterView()
+        self.view = view = SchedulerState()
         self.read(view, "scheduling", 10**6)
         self.catch_up(view, "scheduling")
         self.read(view, "quota", self.chance.randrange(10**3))

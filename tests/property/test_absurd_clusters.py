@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import BUDGETS, NODE_TOPOLOGIES
 from shared.events import Event
 from shared.events.cluster import (
@@ -282,7 +282,7 @@ def test_no_observation_of_a_cluster_ends_the_scheduler(
             if isinstance(record.event, PodPlaced):
                 assert record.event.node in world.view.nodes
                 world.answer(record, "rejected" if record.seq % 2 else "bound")
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     cache = world.indexed()
     assert decide(CycleInputs(restored, cache.profiles), world.now_ns, 9) == decide(cache, world.now_ns, 9)

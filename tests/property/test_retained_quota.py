@@ -16,8 +16,8 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.queue.scheduling_queue import FLUSH_S
 from services.scheduler.service import SERVICE as SCHEDULER
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_decisions import NO_DECISIONS, NO_OUTCOMES
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.log import WriterStarted
 from shared.events.quota import BalancesOpened
@@ -88,7 +88,7 @@ def test_a_fold_from_the_opening_balances_is_the_live_ledger(seed: int) -> None:
     assert forget_residue(anew).encode() == forget_residue(live).encode()
 
 
-def forget_order(view: ClusterView) -> ClusterView:
+def forget_order(view: SchedulerState) -> SchedulerState:
     """Removes the seqs since which a pod is there, counts in its quota, and has capacity in it: see docs/log.md."""
     view.read()
     for pod_record in view.pods.values():
@@ -99,7 +99,7 @@ def forget_order(view: ClusterView) -> ClusterView:
     return view
 
 
-def forget_counts(view: ClusterView) -> ClusterView:
+def forget_counts(view: SchedulerState) -> SchedulerState:
     """Removes what counts or dates changes before the oldest kept event: see docs/log.md."""
     view.changed = [0] * len(view.changed)
     view.released_seq = 0
@@ -115,14 +115,14 @@ def forget_counts(view: ClusterView) -> ClusterView:
     return view
 
 
-def copied(view: ClusterView) -> ClusterView:
+def copied(view: SchedulerState) -> SchedulerState:
     """Returns a view that was stored and restored."""
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(view.encode())
     return restored
 
 
-def next_outcomes(view: ClusterView, now_ns: int) -> list[tuple[str, str]]:
+def next_outcomes(view: SchedulerState, now_ns: int) -> list[tuple[str, str]]:
     """Returns the pods of the next cycle, each with its node."""
     plan = plan_cycle(CycleInputs(view, config_of(view).profiles), now_ns, 1_000)
     decided = [draft.event for draft in drafts_of(plan) if isinstance(draft.event, CycleDecided)]
@@ -135,8 +135,8 @@ def test_a_late_fold_is_the_schedulers_live_view_and_decides_the_same(seed: int)
     """The counts and dates that it lacks shorten waits that end by themselves after `FLUSH_S`."""
     world = grown(seed)
     log = world.growing
-    live: ClusterView = log.followers[SCHEDULER.name].state
-    anew: ClusterView = log.folded_anew(SCHEDULER.name, SCHEDULER.new_state, world.random)
+    live: SchedulerState = log.followers[SCHEDULER.name].state
+    anew: SchedulerState = log.folded_anew(SCHEDULER.name, SCHEDULER.new_state, world.random)
     later_ns = world.now_ns + 2 * int(FLUSH_S) * SECOND
     ours, theirs = (next_outcomes(forget_order(copied(view)), later_ns) for view in (anew, live))
     assert ours == theirs

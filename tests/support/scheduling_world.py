@@ -8,7 +8,7 @@ from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -144,7 +144,7 @@ class World:
         self.believes_annotations = believes_annotations
         self.by_sub_priority = by_sub_priority
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
-        self.view = ClusterView()
+        self.view = SchedulerState()
         self.cache: CycleInputs | None = None
         self.now_ns = START_NS
 
@@ -272,8 +272,8 @@ def cycles_of(records: Sequence[RecordedEvent]) -> list[CycleDecided]:
     return [record.event for record in records if isinstance(record.event, CycleDecided)]
 
 
-def fold(records: Sequence[RecordedEvent]) -> ClusterView:
-    view = ClusterView()
+def fold(records: Sequence[RecordedEvent]) -> SchedulerState:
+    view = SchedulerState()
     for record in records:
         view.apply(record)
     view.read()

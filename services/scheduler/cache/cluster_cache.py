@@ -12,18 +12,18 @@ from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import PodIndex
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.dirty_set import DirtySet
 from services.scheduler.state.latest_usage import newest, youngest
 from services.scheduler.state.node_reservation import less_reserved
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.deprecated_resources import node_with_current_names
 
 
 class ClusterCache:
-    """The arrays of one ClusterView. A view has one cache at a time, the newest.
+    """The arrays of one SchedulerState. A view has one cache at a time, the newest.
 
     Attributes:
         view: the folded State.
@@ -36,7 +36,7 @@ class ClusterCache:
     """
 
     def __init__(
-        self, view: ClusterView, plugin_caches: Iterable[PluginCache], *, believes_annotations: bool = False
+        self, view: SchedulerState, plugin_caches: Iterable[PluginCache], *, believes_annotations: bool = False
     ) -> None:
         """Begins to follow a view; everything in it is read by the next `settle`.
 

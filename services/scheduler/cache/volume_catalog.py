@@ -37,7 +37,7 @@ class VolumeCatalog:
         claims: `namespace/name` -> claim.
         volumes, classes, nodes, drivers: name -> object; `nodes` by node.
         capacities: `namespace/name` -> capacity.
-        chosen: volume -> claim that one of our placements chose it for (`ClusterViewFields.chosen`).
+        chosen: volume -> claim that one of our placements chose it for (`SchedulerStateFields.chosen`).
     """
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.queue.scheduling_queue import SchedulingQueue
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import waits_for_quota
+from services.scheduler.state.scheduler_state import SchedulerState
 
 
 class CycleInputs(ClusterCache):
@@ -31,7 +31,7 @@ class CycleInputs(ClusterCache):
 
     def __init__(
         self,
-        view: ClusterView,
+        view: SchedulerState,
         profiles: Mapping[str, Profile],
         shadowed: str = "",
         *,

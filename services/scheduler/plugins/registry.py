@@ -28,7 +28,7 @@ from services.scheduler.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from services.scheduler.plugins.unsupported_plugin_args import UNSUPPORTED
+from services.scheduler.plugins.unsupported_plugins import UNSUPPORTED
 
 PLUGINS = (
     node_unschedulable.SPEC,

@@ -15,7 +15,7 @@ from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.follow import pod_class_of
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.events.scheduling import PlacementCompared
@@ -38,7 +38,7 @@ class CounterfactualCluster:
         self.nodes: dict[str, str] = {}
         self._compared = {found.pod_uid: found for found in compared}
         self._configs = deque(configs)
-        self._view = ClusterView()
+        self._view = SchedulerState()
         self._cache: CycleInputs | None = None
 
     def apply(self, record: RecordedEvent) -> None:

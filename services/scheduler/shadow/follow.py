@@ -8,8 +8,8 @@ that was possible (no replica led, the gateway had not listed everything, the ca
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.compare import Binding, compare
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME, PodClass, class_key, common_part
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.kube.pod import Pod
@@ -21,7 +21,7 @@ MAX_PER_APPEND = 256
 class Shadow:
     """The comparisons of another scheduler's bindings that are not appended yet."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: SchedulerState) -> None:
         self._view = view
         self._scheduler = ""
         self._cache: CycleInputs | None = None
@@ -73,7 +73,7 @@ class Shadow:
         return pod_class_of(view, event)
 
 
-def pod_class_of(view: ClusterView, event: PodObserved) -> PodClass:
+def pod_class_of(view: SchedulerState, event: PodObserved) -> PodClass:
     """Returns a pod's class as of before this observation; of the observation itself if it is the first."""
     view.read()
     pod_record = view.pods.get(event.pod_uid)

@@ -15,7 +15,7 @@ class ClusterEvent(IntEnum):
     TAINTS = 3  # taints and `spec.unschedulable`
     ANNOTATIONS = 4
     POD_RELEASED = 5  # a pod ended, was deleted, or requests less
-    METRIC = 6  # the NodeMetric was created, changed or deleted; reports are compared by their own seqs (`ClusterViewFields.reported`)
+    METRIC = 6  # the NodeMetric was created, changed or deleted; reports are compared by their own seqs (`SchedulerStateFields.reported`)
     POD_ADDED = 7  # a pod was assigned to the node
     POD_CHANGED = 8  # labels of a pod changed, or its deletion began
     TOPOLOGY = 12  # the NodeResourceTopology was created, changed or deleted

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.cluster_view_fields import ClusterViewFields
-from services.scheduler.state.explanation_answers import EXPLANATIONS
+from services.scheduler.state.last_explanation_answers import EXPLANATIONS
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_diff import (
     changes_labels,
@@ -21,6 +20,7 @@ from services.scheduler.state.pod_equivalence_class import has_same_marks
 from services.scheduler.state.pod_observation import first_observation, observed_on_node
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
+from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
 from shared.events import Event, RecordedEvent
@@ -54,7 +54,7 @@ _ENDED = frozenset(("Succeeded", "Failed"))
 _MAX_UNREAD = 1024
 
 
-class ClusterFold(ClusterViewFields):
+class ClusterFold(SchedulerStateFields):
     """Folds observations, and the outcomes of the scheduler's decisions."""
 
     def _node_observed(self, record: RecordedEvent, event: NodeObserved) -> None:

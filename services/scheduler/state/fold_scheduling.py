@@ -4,11 +4,11 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, ClassVar
 
-from services.scheduler.state.cluster_view_fields import ClusterViewFields
-from services.scheduler.state.explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.pod_decisions import Attempt, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.watched_resources import VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
@@ -27,7 +27,7 @@ from shared.events.scheduling import (
 )
 
 
-class SchedulingFold(ClusterViewFields):
+class SchedulingFold(SchedulerStateFields):
     """Folds the scheduler's decisions and its accepted configuration."""
 
     def _cycle_decided(self, record: RecordedEvent, event: CycleDecided) -> None:

@@ -56,7 +56,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
 
     From `cluster`:
         name: `namespace/name`; empty while only our own log has named the pod.
-        observed: the newest object, until it is read into the fields below (`ClusterView.read`).
+        observed: the newest object, until it is read into the fields below (`SchedulerState.read`).
         node: the node that it runs on.
         observation: the numbers of `pod_observation.py`.
         allocation: its allocation, read from its annotations; its owner may have written it.

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.state.cluster_view_fields import ClusterViewFields
-from services.scheduler.state.explanation_answers import LastAnswer
+from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
+from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -41,7 +41,7 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)
 
 
-def encode(view: ClusterViewFields) -> bytes:
+def encode(view: SchedulerStateFields) -> bytes:
     """Canonical MessagePack: names sorted, no row numbers."""
     view.read()
     keys = sorted(view.pod_classes)
@@ -65,7 +65,7 @@ def encode(view: ClusterViewFields) -> bytes:
     return _encoder.encode(kept)
 
 
-def restore(view: ClusterViewFields, data: bytes) -> None:
+def restore(view: SchedulerStateFields, data: bytes) -> None:
     """Restores a new view from the bytes of `encode`."""
     kept = _decoder.decode(data)
     view.positions = dict(kept.positions)

@@ -17,7 +17,7 @@ from cli.supervisor import Endpoints, Spec, Supervisor
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved
@@ -135,7 +135,7 @@ async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats
             await on.until_placed(first + 20)
         cluster, ours = await on.log("cluster"), await on.log("scheduling")
 
-    view = ClusterView()
+    view = SchedulerState()
     cache = None
     for position, row in enumerate(ours):
         cycle = row.event

@@ -75,7 +75,7 @@ SKELETON = {
     "services/scheduler/service.py": "",
     "services/scheduler/settings.py": "",
     "services/scheduler/shadow/compare.py": "",
-    "services/scheduler/state/cluster_view.py": "import numpy",
+    "services/scheduler/state/scheduler_state.py": "import numpy",
     "services/slo_controller/config/slo_configmap.py": "",
     "services/slo_controller/node_topology/zone_batch_resources.py": "",
     "services/slo_controller/overcommit/calculate.py": "",

@@ -6,12 +6,12 @@ from random import Random
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent
 from tests.support.scheduling_world import World, fold
 
 
-def requested(view: ClusterView) -> dict[str, tuple[int, dict[str, int]]]:
+def requested(view: SchedulerState) -> dict[str, tuple[int, dict[str, int]]]:
     """Node -> (pods, what they ask for), as a fresh index counts it."""
     return totals(CycleInputs(view, config_of(view).profiles))
 
@@ -58,7 +58,7 @@ def all_merges(first: Sequence[RecordedEvent], second: Sequence[RecordedEvent]) 
     ]
 
 
-def assert_one_state(world: World, *, most: int = 400) -> ClusterView:
+def assert_one_state(world: World, *, most: int = 400) -> SchedulerState:
     """Every interleaving of the world's logs ends in the same bytes; the state itself is returned."""
     merges = all_merges(world.logs["cluster"], world.logs["scheduling"])
     chosen = merges if len(merges) <= most else Random(7).sample(merges, most)

@@ -7,8 +7,8 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.profile import Profile, Scorer
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node
@@ -23,7 +23,7 @@ class PluginHarness:
         self, plugin: Plugin, nodes: Sequence[Node], pods: Sequence[Pod] = (), objects: Sequence[ObjectObserved] = ()
     ) -> None:
         self.plugin = plugin
-        self.view = ClusterView()
+        self.view = SchedulerState()
         self.cache = CycleInputs(
             self.view, {"one": Profile("one", (plugin,), (Scorer(plugin, 1),))}, believes_annotations=True
         )

@@ -12,9 +12,9 @@ from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.kernels.tiles import Bools
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
@@ -32,7 +32,7 @@ class Cluster:
     """A view and its cache; states of the cross-node plugins."""
 
     def __init__(self, events: Sequence[Event] = ()) -> None:
-        self.view = ClusterView()
+        self.view = SchedulerState()
         self.play(*(namespace(name, SPACES[name]) for name in NAMESPACES), *events)
         self.cache = CycleInputs(self.view, read_config(DEFAULT_PROFILE).profiles)
 
@@ -158,7 +158,7 @@ def test_after_any_history_the_counts_are_those_from_scratch(
             cluster.results_of(data.draw(st.sampled_from(pod_classes)))  # counts begin to be kept
         cluster.play(*data.draw(changes(drawn)))
     scratch = Cluster()
-    scratch.view = ClusterView()
+    scratch.view = SchedulerState()
     scratch.view.restore(cluster.view.encode())
     scratch.cache = CycleInputs(scratch.view, read_config(DEFAULT_PROFILE).profiles)
     for pod_class in pod_classes:

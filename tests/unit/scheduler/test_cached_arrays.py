@@ -12,7 +12,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from tests.support.scheduling_world import World, node, pod, use
 from tests.support.waiting import until
 from tests.unit.scheduler.plugin_harness import class_of
@@ -42,7 +42,7 @@ def test_moves_counted_together_are_what_they_are_one_by_one() -> None:
 class Waiting:
     """A replica that follows: the part of the runner that a standby uses."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: SchedulerState) -> None:
         self.state = view
         self.settings = SchedulerSettings()
         self.prepared: Any = None

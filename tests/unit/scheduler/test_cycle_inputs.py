@@ -12,7 +12,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Event, RecordedEvent
 from shared.events.intents import EvictionRequested
 from shared.events.log import ConfigApplied
@@ -55,7 +55,7 @@ def decided_again(world: Teams, runtime: LeadingRuntime) -> list[Event]:
     assert isinstance(cycle, CycleDecided)
     assert cycle.seen is not None
     assert cycle.now_ns is not None
-    view = ClusterView()
+    view = SchedulerState()
     for context, seq in sorted(cycle.seen.items()):
         for record in world.logs[context][:seq]:
             view.apply(record)
@@ -153,6 +153,6 @@ def test_a_rejected_configuration_leaves_the_recorded_settings_in_force(tmp_path
 def test_a_snapshot_keeps_the_recorded_settings() -> None:
     world = Teams()
     lead_until_idle(LeadingRuntime(world, batch_size=3))
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     assert in_force(restored.config_settings).batch_size == 3

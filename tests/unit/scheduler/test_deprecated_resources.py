@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_equivalence_class import class_key, common_part
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.deprecated_resources import RENAMED
 from tests.support.scheduling_world import World, node, placements, pod, unschedulable
 
@@ -39,7 +39,7 @@ def test_equal_pods_with_old_and_new_names_are_one_class_also_after_a_restart() 
     world.read()
     world.view.read()
     assert len(world.view.pod_classes) == 1
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
     assert restored.pod_classes.keys() == world.view.pod_classes.keys()

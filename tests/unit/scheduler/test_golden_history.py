@@ -8,7 +8,7 @@ import msgspec
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import CycleDecided, PodUnschedulable
 from tests.unit.scheduler.golden_history import FILE, Line
@@ -31,7 +31,7 @@ def recorded() -> dict[str, list[RecordedEvent]]:
 
 def test_every_placement_of_the_golden_log_is_decided_again_bit_for_bit() -> None:
     logs = recorded()
-    view = ClusterView()
+    view = SchedulerState()
     ours = logs["scheduling"]
     assert sum(isinstance(record.event, CycleDecided) for record in ours) > 15
     assert any(isinstance(record.event, PodUnschedulable) for record in ours)

@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest
+from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
@@ -97,12 +97,12 @@ def test_any_interleaving_of_cluster_and_both_shards_ends_in_the_same_loads(
     }
     views = []
     for number in range(3):
-        view = ClusterView()
+        view = SchedulerState()
         for record in merged(logs, Random(seed + number)):
             view.apply(record)
         views.append(view)
     assert len({view.encode() for view in views}) == 1
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(views[0].encode())
     assert restored.encode() == views[0].encode()
     for name in "ab":

@@ -3,7 +3,7 @@
 import pytest
 
 from services.scheduler.extender.debug_views import plugin_views
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.kube.pod import Pod, PodCondition
 from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod
 
@@ -57,7 +57,7 @@ def test_labels_that_change_alone_leave_the_estimate_of_a_running_pod(
             world.view.read()
         world.add_pod(each)
     assert estimated_cpu(world) == cpu
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
 

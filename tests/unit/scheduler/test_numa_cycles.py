@@ -15,8 +15,8 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
+from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent
@@ -270,7 +270,7 @@ def test_no_cpu_is_held_twice_and_any_history_ends_as_reading_it_from_scratch(
         check_same_from_scratch(world)
 
 
-def check_disjoint(view: ClusterView) -> None:
+def check_disjoint(view: SchedulerState) -> None:
     view.read()
     taken: dict[tuple[str, int], str] = {}
     for uid, pod_record in view.pods.items():
@@ -281,7 +281,7 @@ def check_disjoint(view: ClusterView) -> None:
 
 
 def check_same_from_scratch(world: World) -> None:
-    copy = ClusterView()
+    copy = SchedulerState()
     copy.restore(world.view.encode())
     anew = CycleInputs(copy, read_config(DEFAULT_PROFILE).profiles, believes_annotations=True)
     anew.settle()

@@ -16,7 +16,7 @@ from services.scheduler.explain.explain_pod import explain
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.plugins.default_preemption.args import BadPreemptionArgs, PreemptionArgs, read_preemption_args
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.label_selectors import Selector, canonical
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRejected, ObjectObserved
@@ -307,7 +307,7 @@ def test_requested_evictions_survive_a_snapshot() -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
     world.cycle()
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
     assert (restored.pods["p"].nominated, restored.pods["x"].is_eviction_requested()) == ("a", True)

@@ -11,7 +11,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.pending_status import pending_status, pending_status_of
 from services.scheduler.plugins.registry import text
 from services.scheduler.queue import queueing_hints
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import Taint
@@ -129,7 +129,7 @@ def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorde
     assert world.cycles() == [], "nothing has changed"
     world.report_usage(report("b", cpu_milli=100, at_ns=world.now_ns), "metrics-1")
     world.read()
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     again = CycleInputs(restored, config_of(restored).profiles)
     assert decide(again, world.now_ns, 256) == decide(world.indexed(), world.now_ns, 256)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from services.scheduler.plugins.load_aware_scheduling.args import read_args
 from services.scheduler.plugins.load_aware_scheduling.assigned_pod_load import share_of_pod
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Report, read_report
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest
 from services.scheduler.state.reported_pods import ReportedUsage, encoded_classes, encoded_usages, reported_pods
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.node_metric_status import status_of
 from shared.events import RecordedEvent
 from shared.events.cluster import NodeMetricObserved
@@ -84,14 +84,14 @@ def test_an_amount_beyond_64_bits_is_bounded_and_folded() -> None:
 
 
 def test_the_state_keeps_a_node_metric_once_without_the_objects_of_its_pods() -> None:
-    view = ClusterView()
+    view = SchedulerState()
     metric = NodeMetric(metadata=Metadata(name="n"), status=status_of(NodeReported("n", 0, 60, 60)))
     with_pods = NodeMetric(
         metadata=metric.metadata,
         status=status_of(NodeReported("n", 0, 60, 60, pods=(ClassReported("", "", (PodReported("ns/a", 1),)),))),
     )
     view.apply(RecordedEvent("cluster", 1, NodeMetricObserved(node="n", object=with_pods), 0))
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(view.encode())
     for each in (view, restored):
         found = newest(each.metrics["n"], {})

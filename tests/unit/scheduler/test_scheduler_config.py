@@ -11,7 +11,7 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import BadConfig
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected
@@ -244,7 +244,7 @@ def test_a_bad_configuration_at_the_first_start_leaves_the_shipped_one_in_force(
 
 
 def test_a_state_without_a_configuration_decides_by_the_shipped_one() -> None:
-    assert config_of(ClusterView()) is read_config(DEFAULT_PROFILE)
+    assert config_of(SchedulerState()) is read_config(DEFAULT_PROFILE)
 
 
 def put_config_map(world: World, data: dict[str, str]) -> None:

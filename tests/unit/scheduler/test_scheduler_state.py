@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced
@@ -213,7 +213,7 @@ def test_an_index_that_followed_counts_and_decides_as_one_that_is_built_anew(ste
     mine = {name: total for name, total in totals(followed).items() if total[0]}
     decided = decide(followed, world.now_ns, 8)
     assert decide(followed, world.now_ns, 8) == decided, "deciding changes nothing"
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
     anew = CycleInputs(restored, config_of(restored).profiles)

@@ -19,7 +19,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.plugin import MAX_SCORE
 from services.scheduler.framework.spec import Normalize
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause
 from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.node import Taint
@@ -370,13 +370,13 @@ def test_each_choice_is_the_highest_total_of_an_evaluation_made_anew(world: Worl
         if not isinstance(record.event, CycleDecided):
             continue
         (outcome,) = record.event.pods
-        before = ClusterView()
+        before = SchedulerState()
         for earlier in [*world.logs["cluster"], *world.logs["scheduling"][: record.seq - 1]]:
             before.apply(earlier)
         assert one_by_one(before, outcome.pod_uid, record.event.now_ns or 0) == outcome.node
 
 
-def one_by_one(view: ClusterView, uid: str, now_ns: int) -> str:
+def one_by_one(view: SchedulerState, uid: str, now_ns: int) -> str:
     """The node for one pod, in plain Python."""
     cache = CycleInputs(view, config_of(view).profiles)
     cache.settle()
@@ -431,7 +431,7 @@ def test_a_repeated_decision_is_the_same(batch: int) -> None:
     cache = world.indexed()
     first = decide(cache, world.now_ns, batch)
     assert encode(decide(cache, world.now_ns, batch)) == encode(first)
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     assert encode(decide(CycleInputs(restored, read_config(DEFAULT_PROFILE).profiles), world.now_ns, batch)) == encode(
         first

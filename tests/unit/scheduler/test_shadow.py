@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.follow import Shadow
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted
@@ -139,7 +139,7 @@ def test_a_log_whose_beginning_was_dropped_is_as_good_as_listed() -> None:
     world = two_nodes()
     for log in world.logs.values():
         log.clear()
-    world.view = ClusterView()
+    world.view = SchedulerState()
     world.shadow, world.cache = Shadow(world.view), None
     world.add_node(node("a"))
     world.add_pod(theirs("p"))
@@ -181,7 +181,7 @@ def test_a_compared_pod_is_not_compared_again_by_a_successor() -> None:
     behind = world.view.encode()  # a replica that stands before the binding, and then reads our log first
     world.bind("p", "small")
     assert len(world.compared()) == 1
-    successor = ClusterView()
+    successor = SchedulerState()
     successor.restore(behind)
     for record in world.logs["scheduling"]:
         successor.apply(record)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.intents import FieldsDesired
@@ -138,7 +138,7 @@ def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None
     claim(world, "other", class_="local")  # what wakes them changes nothing: the volumes are chosen already
     world.read()
     assert written(world.cycle()) == {}
-    restored = ClusterView()
+    restored = SchedulerState()
     restored.restore(world.view.encode())
     assert restored.chosen == world.view.chosen == {"small": "d/c0", "large": "d/c1"}
 

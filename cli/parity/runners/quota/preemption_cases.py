@@ -22,7 +22,7 @@ from services.scheduler.plugins.elastic_quota.plugin import ElasticQuota
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
 from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.quota_charge import decode_request, encode
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import ObjectObserved, PodObserved
@@ -71,7 +71,7 @@ class _Cluster:
 
     def __init__(self, ledger: RecordedLedger, budgets: Sequence[Mapping[str, Any]]) -> None:
         self._ledger = ledger
-        self.view = ClusterView()
+        self.view = SchedulerState()
         for record in ledger.followed:
             self._apply(record.context, record.event)
         for raw in budgets:

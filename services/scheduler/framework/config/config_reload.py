@@ -9,7 +9,7 @@ import msgspec
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import BadConfig, read_config
 from services.scheduler.framework.registry import Registry
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft
 from shared.events.log import ConfigApplied, ConfigRejected
 
@@ -37,7 +37,7 @@ class OfferedConfig(NamedTuple):
 
 
 def config_drafts(
-    view: ClusterView, file: OfferedConfig | None, registry: Registry, settings: Mapping[str, str] = NO_SETTINGS
+    view: SchedulerState, file: OfferedConfig | None, registry: Registry, settings: Mapping[str, str] = NO_SETTINGS
 ) -> tuple[Draft, ...]:
     """Applies the file, else the ConfigMap, else the default profile, if its text or the settings have changed.
 

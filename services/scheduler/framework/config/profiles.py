@@ -21,7 +21,7 @@ from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.framework.registry import Registry
 from services.scheduler.framework.spec import Point
-from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.errors import KoordError
 
 GROUP = "kubescheduler.config.k8s.io"
@@ -97,7 +97,7 @@ def read_config(text: str, registry: Registry) -> Configuration:
     return Configuration(profiles, tuple(dict.fromkeys(notes)))
 
 
-def config_of(view: ClusterView, registry: Registry) -> Configuration:
+def config_of(view: SchedulerState, registry: Registry) -> Configuration:
     """The configuration in force; the default profile before the first."""
     return read_config(view.config_text or DEFAULT_PROFILE, registry)
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_headroom import Entry
 from services.scheduler.state.quota_reasons import waits_for_quota
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.amounts import Amounts
 from shared.domain.quota_charge import QuotaShort
 
@@ -19,7 +19,7 @@ class NominatedEntry(NamedTuple):
     entry: Entry
 
 
-def nominated_entries(view: ClusterView, nominated: Iterable[PodRecord]) -> Iterator[NominatedEntry]:
+def nominated_entries(view: SchedulerState, nominated: Iterable[PodRecord]) -> Iterator[NominatedEntry]:
     """Yields those of the nominated pods for which capacity in their quota is released."""
     for pod in nominated:
         entry = entry_of(view, pod) if waits_for_quota(pod.reasons) else None
@@ -28,7 +28,7 @@ def nominated_entries(view: ClusterView, nominated: Iterable[PodRecord]) -> Iter
 
 
 def refused_for_nominated(
-    view: ClusterView, nominated: Iterable[PodRecord], groups: Sequence[Sequence[PodRecord]]
+    view: SchedulerState, nominated: Iterable[PodRecord], groups: Sequence[Sequence[PodRecord]]
 ) -> dict[str, QuotaShort]:
     """Returns the pods that would take capacity kept for a nominated pod of their own or of higher priority.
 
@@ -40,7 +40,7 @@ def refused_for_nominated(
 
 
 class _KeptCapacity:
-    def __init__(self, view: ClusterView, nominated: Iterable[PodRecord]) -> None:
+    def __init__(self, view: SchedulerState, nominated: Iterable[PodRecord]) -> None:
         self._view = view
         entries = nominated_entries(view, nominated)
         self._nominated = sorted(entries, key=lambda each: (-each.priority, each.uid))
@@ -89,7 +89,7 @@ class _KeptCapacity:
         return QuotaShort(quota=entry.quota, stage="quota", short=short or {}, message=message)
 
 
-def entry_of(view: ClusterView, pod: PodRecord) -> Entry | None:
+def entry_of(view: SchedulerState, pod: PodRecord) -> Entry | None:
     """Returns a pod's entry in the ledger, or the one that it will have; None for a pod without a limited quota."""
     if pod.pod_class is None:
         return None

@@ -20,9 +20,9 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.plugins.registry import REGISTRY, text
-from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.explanation_answers import EXPLANATIONS, LastAnswer, digest_of
+from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns, instant_text
@@ -92,7 +92,7 @@ def _is_over(explanation: Json, now_ns: int) -> bool:
         return False  # the object stays until its ttl is corrected; its status has the error
 
 
-def _named_pods(view: ClusterView) -> dict[str, PodRecord]:
+def _named_pods(view: SchedulerState) -> dict[str, PodRecord]:
     """Returns the pods that the objects name, by `namespace/name`, in one pass over all pods."""
     names = {(explanation.get("spec") or {}).get("questionObjectKey") for explanation in view.explanations.values()}
     found: dict[str, PodRecord] = {}

@@ -1,6 +1,7 @@
-"""The fields of `ClusterView`, and the methods that both folds share.
+"""The fields of `SchedulerState`, and the methods that both folds share.
 
-`fold_cluster.py` folds observations, `fold_scheduling.py` the scheduler's own decisions; `cluster_view.py` joins them.
+`fold_cluster.py` folds observations, `fold_scheduling.py` the scheduler's own decisions; both are joined in
+`scheduler_state.py`.
 """
 
 from typing import Any
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.dirty_set import DirtySet
-from services.scheduler.state.explanation_answers import LastAnswer
+from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_equivalence_class import PodClass, allocation_annotations, class_key, common_part
 from services.scheduler.state.pod_observation import read_from_object
@@ -18,7 +19,7 @@ from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 
 
-class ClusterViewFields:
+class SchedulerStateFields:
     """The State of the cluster and of the scheduler's own decisions.
 
     Attributes:

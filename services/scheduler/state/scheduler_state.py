@@ -57,8 +57,8 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
 _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 
 
-class ClusterView(ClusterFold, SchedulingFold):
-    """The State of the cluster and of the scheduler's own decisions; `ClusterViewFields` describes its fields."""
+class SchedulerState(ClusterFold, SchedulingFold):
+    """The State of the cluster and of the scheduler's own decisions; `SchedulerStateFields` describes its fields."""
 
     SCHEMA: ClassVar[int] = 18
 
