@@ -18,7 +18,9 @@ from cli.bench.e2e_pod_latency import Figures
 from cli.bench.e2e_target import best, measure
 from cli.dev.fake_nodes import create_nodes, node_object
 from cli.dev.local_control_plane import Cluster
-from cli.supervisor import Endpoints, Servers, Spec, Supervisor
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.system_servers import Servers
 from cli.terminal.output import show_table
 from shared.bus import Bus
 

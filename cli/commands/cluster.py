@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from cli.bus_connection import request_leading_gateway, require_gateway
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
-from cli.supervisor.system_servers import Endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError

@@ -12,8 +12,6 @@ from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
-from services.scheduler.service import SERVICE
-from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
 from services.scheduler.shadow.placement_history import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
 from shared.events import Event, RecordedEvent
@@ -62,6 +60,8 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
 
 
 async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, worst: int) -> ShadowReport:
+    from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
+
     history, configs = ShadowHistory(), []
     async with reading(postgres) as log:
         async for record in _records(log, "scheduling", (PlacementCompared, ConfigApplied)):
@@ -80,6 +80,8 @@ async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, wor
 
 async def _observed(log: LogReader) -> AsyncIterator[RecordedEvent]:
     """Yields the records that the scheduler follows besides its own log, by the time of the append."""
+    from services.scheduler.service import SERVICE
+
     there = await log.contexts()
     follows = {name: kinds for name, kinds in SERVICE.member(0, len(there)).follows.items() if name in there}
     async with AsyncExitStack() as open_:

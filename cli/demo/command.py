@@ -18,7 +18,7 @@ from cli.demo.demo_run import Scale, run
 from cli.demo.load_spread import Spread, spread_of
 from cli.demo.profile_without_load_aware import without_load_awareness
 from cli.demo.run_progress import Progress
-from cli.supervisor import Servers
+from cli.supervisor.system_servers import Servers
 from cli.terminal.output import show_table
 from services.scheduler.explain.explanation import render
 from shared.errors import KoordError

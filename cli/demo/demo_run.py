@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.demo.run_progress import Progress
-from cli.supervisor import Endpoints, Spec, Supervisor
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.status_view import View
+from cli.supervisor.supervisor import Spec, Supervisor
 from shared.errors import KoordError
 from shared.log.admin.session import reading
 

@@ -20,8 +20,8 @@ from cli.doctor.check_services import NEEDED
 from cli.doctor.finding import Finding
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
 from cli.service_list import contexts as required_contexts
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in
-from cli.supervisor.system_servers import Endpoints
 from services.audit.manifest import stream_of
 from shared.bus import NoResponse, NotPermitted
 from shared.bus.login import BadLogin

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from cli.service_list import AGENTS, SERVICES, SHARDED, metrics_shards
 from cli.supervisor.audit_key import with_audit
 from cli.supervisor.cluster_folder import folder_of
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.login_environment import node_of
 from cli.supervisor.signals import Interrupts
 from cli.supervisor.status_view import View
 from cli.supervisor.supervisor import Spec, Supervisor, Unit
 from cli.supervisor.system_folder import DEFAULT, announced, taken
-from cli.supervisor.system_servers import Endpoints, Servers
+from cli.supervisor.system_servers import Servers
 from shared.errors import KoordError
 from shared.kube.cluster_identity import WrongCluster
 

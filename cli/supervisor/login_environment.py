@@ -5,7 +5,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cli.service_list import AGENTS
-from cli.supervisor.system_servers import CREDENTIALS, Endpoints
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.system_servers import CREDENTIALS
 from shared.errors import KoordError
 
 NAMES = frozenset(

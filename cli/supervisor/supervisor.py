@@ -18,10 +18,10 @@ import cli
 from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
 from cli.processes.log_rotation import MAX_BYTES, rotate
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.exit_reason import why_it_ended
 from cli.supervisor.login_environment import variables
 from cli.supervisor.restart_backoff import next_delay
-from cli.supervisor.system_servers import Endpoints
 from shared.errors import KoordError
 from shared.runtime.health import Status
 from shared.runtime.task_cancellation import cancel_and_wait

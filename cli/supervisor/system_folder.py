@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from cli.credentials.secrets_file import write_private
-from cli.supervisor.system_servers import Endpoints
+from cli.supervisor.endpoints import Endpoints
 from shared.errors import KoordError
 
 DEFAULT = Path(".koord")

@@ -11,6 +11,7 @@ import msgspec
 
 from cli.processes.log_rotation import rotate
 from cli.service_list import SERVICES, contexts, metrics_shards
+from cli.supervisor.endpoints import Endpoints
 
 if TYPE_CHECKING:
     from cli.credentials.credentials_folder import Reach
@@ -19,24 +20,6 @@ if TYPE_CHECKING:
 
 CREDENTIALS = "KOORD_CREDENTIALS"
 """The folder of `koord credentials init`, for servers that are not our own."""
-
-
-class Endpoints(msgspec.Struct, frozen=True):
-    """Where the servers of a running system are, with the operator's login where there are logins.
-
-    Attributes:
-        pid: the process that keeps them.
-        mqtt: empty when no broker is known.
-        services: name of a process -> `host:port` of its pages.
-        credentials: the folder with each service's own login; empty: all use the URLs as they are here.
-    """
-
-    postgres: str
-    nats: str
-    pid: int = 0
-    mqtt: str = ""
-    services: dict[str, str] = {}
-    credentials: str = ""
 
 
 class Servers:

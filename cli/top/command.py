@@ -11,8 +11,8 @@ import msgspec
 
 from cli.bus_connection import bus_of, login_of
 from cli.service_list import contexts
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
-from cli.supervisor.system_servers import Endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_one_of_many, show_table
 from cli.top.readings import Instruments, Reading

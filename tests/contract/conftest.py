@@ -14,7 +14,8 @@ import pytest_asyncio
 from cli.dev.local_control_plane import Cluster
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.simulate.simulator_client import SimulatedApi
-from cli.supervisor import Endpoints, Spec, Supervisor
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
 from shared.bus import Bus
 from tests.contract.clients import KubeClient, SimulatorClient
 from tests.contract.scenario import Client, Log, Scenario

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from cli.embedded import EmbeddedNats
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
-from cli.supervisor.system_servers import Endpoints
 from shared.agents import receipt, subjects
 from shared.agents.receipt import Receipt
 from shared.agents.report import ApplicationSum, Forecast, PodSum, Report, Series, encode

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.dev.local_control_plane import Cluster
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
-from cli.supervisor.system_servers import Endpoints, Servers
+from cli.supervisor.system_servers import Servers
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.runtime.task_cancellation import cancel_and_wait

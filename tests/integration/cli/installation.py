@@ -9,7 +9,7 @@ import asyncpg
 
 from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
-from cli.supervisor.system_servers import Endpoints
+from cli.supervisor.endpoints import Endpoints
 from shared.bus import Bus
 from shared.events import Cause, Draft, Event
 from shared.log.database import Database

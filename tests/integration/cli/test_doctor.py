@@ -19,7 +19,7 @@ from cli.main import koord
 from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
 from cli.service_list import contexts
-from cli.supervisor.system_servers import Endpoints
+from cli.supervisor.endpoints import Endpoints
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Cause

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from cli.processes.log_rotation import rotate
-from cli.supervisor import Endpoints, Spec, Supervisor
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
 from tests.support.waiting import until, wait_until
 
 COUNT = """

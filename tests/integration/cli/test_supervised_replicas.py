@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from cli.supervisor import Servers, Spec, Supervisor
+from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.system_servers import Servers
 from tests.support.prepared_folders import copy_installation
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.supervisor import Endpoints, Spec, Supervisor
-from cli.supervisor.supervisor import NotReady
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import NotReady, Spec, Supervisor
 from tests.support.waiting import until
 
 SERVE = """

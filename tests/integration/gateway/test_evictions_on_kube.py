@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from cli.dev.local_control_plane import Cluster
 from cli.doctor.all_checks import examine
 from cli.main import koord
-from cli.supervisor.system_servers import Endpoints
+from cli.supervisor.endpoints import Endpoints
 from shared.events.intents import EvictionRequested
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes

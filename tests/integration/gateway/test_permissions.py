@@ -11,7 +11,7 @@ from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.local_control_plane import Cluster
 from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
-from cli.supervisor.system_servers import Endpoints
+from cli.supervisor.endpoints import Endpoints
 from services.gateway.needed_rbac_rules import rules
 from services.gateway.permissions import check
 from services.gateway.settings import GatewaySettings

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from cli.dev.local_control_plane import Cluster
 from cli.doctor.all_checks import examine
 from cli.main import koord
-from cli.supervisor.system_servers import Endpoints
+from cli.supervisor.endpoints import Endpoints
 from services.gateway.kube_api.resources import PODS
 from shared.kube.resource_names import QUOTAS
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists

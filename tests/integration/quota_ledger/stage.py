@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cli.embedded import EmbeddedNats
 from cli.quota.rebuild_state import fold_log
-from cli.supervisor import Endpoints, Spec, Supervisor
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify import verify
 from shared.bus import Bus

@@ -13,7 +13,8 @@ import asyncpg
 import msgspec
 
 from cli.embedded import EmbeddedNats
-from cli.supervisor import Endpoints, Spec, Supervisor
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs

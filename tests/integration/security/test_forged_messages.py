@@ -14,9 +14,9 @@ from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
 from cli.service_list import SERVICES, contexts, load
 from cli.simulate.simulator_client import SimulatedApi
-from cli.supervisor import Spec, Supervisor
 from cli.supervisor.audit_key import with_audit
-from cli.supervisor.system_servers import Endpoints
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
 from shared.bus import Bus
 from shared.events import Event
 from shared.events.cluster import NodeDeleted, PodBound

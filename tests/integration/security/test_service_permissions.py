@@ -14,7 +14,7 @@ from typing import NamedTuple
 import asyncpg
 import pytest
 
-from cli.supervisor import Spec, Supervisor
+from cli.supervisor.supervisor import Spec, Supervisor
 from shared.bus import Bus
 from shared.bus.jetstream import StreamConfig, Streams
 from shared.errors import KoordError

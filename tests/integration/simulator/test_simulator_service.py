@@ -11,8 +11,9 @@ import pytest
 
 from cli.embedded import EmbeddedNats
 from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
-from cli.supervisor import Endpoints, Spec, Supervisor
 from cli.supervisor.command import refuse_wrong_cluster
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft

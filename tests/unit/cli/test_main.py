@@ -73,5 +73,28 @@ def test_help_is_there_at_once_because_nothing_but_click_is_imported_for_it() ->
     assert imported == {"cli", "shared", "click"}
 
 
+SLOW_TO_IMPORT = {"aiohttp", "alembic", "nats", "numba", "prometheus_client", "rich", "yaml"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "why pod",
+        "events",
+        "quota tree",
+        "quota explain",
+        "shadow report",
+        "config status",
+        "node explain",
+        "followers list",
+        "audit verify",
+    ],
+)
+def test_a_command_that_reads_the_log_imports_nothing_of_servers_and_screens(words: str) -> None:
+    printed, imported = imports_of([*words.split(), "--help"], {})
+    assert "Usage:" in printed
+    assert not imported & SLOW_TO_IMPORT
+
+
 def test_it_prints_its_version() -> None:
     assert CliRunner().invoke(koord, ["--version"]).stdout.startswith("koord 0.")

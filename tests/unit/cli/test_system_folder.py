@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cli.supervisor.cluster_folder import folder_of
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import announced, find_endpoints, find_system, systems_in, taken
-from cli.supervisor.system_servers import Endpoints
 from shared.errors import KoordError
 
 
