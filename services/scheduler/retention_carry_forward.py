@@ -10,7 +10,15 @@ from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
-from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
+from shared.events.scheduling import (
+    CycleDecided,
+    PlacementCompared,
+    PlacementReleased,
+    PlacementReserved,
+    PodNominated,
+    PodPlaced,
+    PodUnschedulable,
+)
 from shared.kube.resource_names import EXPLANATIONS
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
@@ -25,6 +33,8 @@ def subject(record: RecordedEvent) -> Hashable:
             return CycleDecided, record.seq
         case FieldsDesired(resource=resource, name=name, fields=fields):
             return resource, name, fields
+        case PlacementReserved(holder_uid=uid) | PlacementReleased(holder_uid=uid):
+            return PlacementReserved, uid
         case _ if isinstance(event, _OF_PODS):
             return type(event), event.pod_uid
     return type(event)
@@ -45,6 +55,8 @@ def holds(view: SchedulerState, _: Kept) -> Holds:
                 return digest == view.config_digest
             case ConfigRejected(digest=digest):
                 return digest == view.refused_digest
+            case PlacementReserved(holder_uid=uid):
+                return (holder := view.pods.get(uid)) is not None and holder.placed_seq == record.seq
             case _ if isinstance(event, _OF_PODS):
                 pod = view.pods.get(event.pod_uid)
                 if pod is None:
@@ -78,8 +90,9 @@ def _is_desired(view: SchedulerState, record: RecordedEvent, event: FieldsDesire
 
 
 CARRY_FORWARD = CarryForward(
-    kinds=(CycleDecided, *_OF_PODS, FieldsDesired, ConfigApplied, ConfigRejected, WriterStarted),
+    kinds=(CycleDecided, *_OF_PODS, PlacementReserved, FieldsDesired, ConfigApplied, ConfigRejected, WriterStarted),
     subject=subject,
     holds=holds,
+    ends=(PlacementReleased,),
     with_positions=True,
 )

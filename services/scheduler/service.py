@@ -25,7 +25,15 @@ from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
-from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
+from shared.events.scheduling import (
+    CycleDecided,
+    PlacementCompared,
+    PlacementReleased,
+    PlacementReserved,
+    PodNominated,
+    PodPlaced,
+    PodUnschedulable,
+)
 from shared.kube.instants import SECOND
 from shared.runtime.gc_pause import uncollected
 from shared.runtime.service import Runtime, Service
@@ -196,6 +204,8 @@ SERVICE = Service(
         PodNominated,
         PodUnschedulable,
         PlacementCompared,
+        PlacementReserved,
+        PlacementReleased,
         EvictionRequested,
         ConfigApplied,
         ConfigRejected,

@@ -100,6 +100,52 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class PlacementReserved(Event, frozen=True, tag="koord.scheduling.PlacementReserved.v1"):
+    """The scheduler holds capacity of a node without a binding. It ends with a PodPlaced of the same pod, with
+    PlacementReleased, or with the pod or Reservation itself.
+
+    Attributes:
+        holder_uid: uid of the pod or Reservation that it is held for.
+        holder: `namespace/name` of the pod, or name of the Reservation.
+        kind: `Pod` or `Reservation`.
+        waits_for: why there is no binding: `unit` (other pods of its unit have no node yet), `volumes` (they are
+            being prepared) or `owners` (pods that use the Reservation).
+        unit: name of its unit, if that has several pods.
+        cycle, request, score, annotations: as in PodPlaced; the annotations are those of a later binding.
+    """
+
+    KEY: ClassVar[str] = "holder"
+
+    holder_uid: str
+    holder: str
+    kind: str
+    node: str
+    cycle: int
+    waits_for: str
+    request: dict[str, int]
+    unit: str = ""
+    score: int = 0
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class PlacementReleased(Event, frozen=True, tag="koord.scheduling.PlacementReleased.v1"):
+    """Capacity that PlacementReserved held is free again, and its holder waits for a node as before.
+
+    Attributes:
+        holder_uid, holder, kind, node, unit: as in PlacementReserved.
+        reason: for people: what ended the wait.
+    """
+
+    KEY: ClassVar[str] = "holder"
+
+    holder_uid: str
+    holder: str
+    kind: str
+    node: str
+    reason: str
+    unit: str = ""
+
+
 class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompared.v1"):
     """Another scheduler bound a pod; this is our evaluation of the nodes just before. Nothing follows from it. `cause`
     is the observed binding.

@@ -24,7 +24,14 @@ from shared.events.cluster import (
 )
 from shared.events.log import ConfigApplied
 from shared.events.metrics import NodeReported, Usage
-from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced, PodUnschedulable
+from shared.events.scheduling import (
+    CycleDecided,
+    PlacementReleased,
+    PlacementReserved,
+    PodOutcome,
+    PodPlaced,
+    PodUnschedulable,
+)
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import (
@@ -247,6 +254,22 @@ class World:
         decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, class_index=0, node=on),))
         placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, cycle=self.view.cycle + 1, request={})
         return self.append_drafts((Draft(decided), Draft(placed)))[1]
+
+    def hold(self, uid: str, on: str, unit: str = "") -> RecordedEvent:
+        """Records a cycle that holds capacity for the pod on the node, without evaluating the rules."""
+        decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, class_index=0, node=on),))
+        held = PlacementReserved(
+            holder_uid=uid, holder=f"d/{uid}", kind="Pod", node=on, cycle=self.view.cycle + 1, waits_for="unit",
+            request={}, unit=unit,
+        )  # fmt: skip
+        return self.append_drafts((Draft(decided), Draft(held)))[1]
+
+    def release(self, uid: str, of: str) -> RecordedEvent:
+        """Records that the capacity held for the pod on the node is free again."""
+        released = PlacementReleased(
+            holder_uid=uid, holder=f"d/{uid}", kind="Pod", node=of, reason="it waited too long"
+        )
+        return self.append_drafts((Draft(released),))[0]
 
     def wait(self, seconds: float) -> None:
         self.now_ns += int(seconds * SECOND)

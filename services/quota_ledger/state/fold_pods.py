@@ -9,7 +9,7 @@ from services.quota_ledger.state.state_fields import Placement, StateFields
 from shared.domain.amounts import mask
 from shared.events import Cause, RecordedEvent
 from shared.events.log import WriterStarted
-from shared.events.scheduling import CycleDecided, PodPlaced
+from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodPlaced
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 
@@ -61,6 +61,10 @@ class PodFold(StateFields):
             case PodPlaced(pod_uid=uid, cycle=cycle, seen=seen):
                 # Where the placement was carried forward, its cycle may be gone: the copy has the positions itself.
                 self._place(uid, cycle, record.seq, self.cycle_saw if seen is None else seen.get("cluster", 0))
+            case PlacementReserved(holder_uid=uid, kind="Pod", cycle=cycle, seen=seen):
+                self._place(uid, cycle, record.seq, self.cycle_saw if seen is None else seen.get("cluster", 0))
+            case PlacementReleased(holder_uid=uid, kind="Pod") if uid in self.placements:
+                self._end_placement(uid, record.seq)
 
     def _is_observed(self, uid: str) -> bool:
         entry = self.pods.entries.get(uid)
@@ -80,9 +84,13 @@ class PodFold(StateFields):
 
     def _bind_rejected(self, uid: str, cause: Cause | None) -> None:
         if cause is not None and cause.context == "scheduling" and self._is_observed(uid):
-            placement = self.placements.get(uid, Placement())
-            self.placements[uid] = replace(placement, rejected_seq=max(placement.rejected_seq, cause.seq))
-            self._check_pod(uid)
+            self._end_placement(uid, cause.seq)
+
+    def _end_placement(self, uid: str, seq: int) -> None:
+        """Ends the placements up to a seq of `scheduling`."""
+        placement = self.placements.get(uid, Placement())
+        self.placements[uid] = replace(placement, rejected_seq=max(placement.rejected_seq, seq))
+        self._check_pod(uid)
 
     def _pod_observed(self, uid: str, pod: Pod, seq: int) -> None:
         entry = self.pods.entries.get(uid)

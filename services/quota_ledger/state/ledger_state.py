@@ -51,7 +51,7 @@ from shared.events.quota import (
     RevocationDecided,
     RuntimeRecomputed,
 )
-from shared.events.scheduling import CycleDecided, PodPlaced
+from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodPlaced
 from shared.kube.elastic_quota import RESERVED, RESOURCES, DeclaredQuota
 
 OWN: tuple[type[Event], ...] = (
@@ -64,7 +64,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, ObjectObserved, ObjectDeleted, BindRejected, BindFailed, BindSuppressed,
         MissingPermission,
     ),
-    "scheduling": (WriterStarted, PodPlaced, CycleDecided),
+    "scheduling": (WriterStarted, PodPlaced, PlacementReserved, PlacementReleased, CycleDecided),
     "quota": (*OWN, BalancesOpened, FieldsDesired, ObjectDesired),
 }  # fmt: skip
 """Context -> event types that are folded."""

@@ -24,8 +24,8 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The scheduler's newest placement of a pod, and whether its binding was rejected.
 
     Attributes:
-        seq, cycle: of the newest PodPlaced, or of the CycleDecided that announces it.
-        rejected_seq: of the newest PodPlaced whose outcome was not a binding.
+        seq, cycle: of the newest PodPlaced or PlacementReserved, or of the CycleDecided that announces it.
+        rejected_seq: of the newest PodPlaced whose outcome was not a binding, or of the newest PlacementReleased.
         saw: the position in `cluster` that the cycle of that PodPlaced had read.
     """
 

@@ -24,7 +24,9 @@ def pending_status_of(cache: CycleInputs, pod_record: PodRecord, now_ns: int) ->
         return Reason("SchedulingGated", ", ".join(gate.name for gate in pod_class.pod.spec.scheduling_gates))
     if pod_class.scheduler not in cache.profiles:
         return Reason("OtherScheduler", pod_class.scheduler)
-    if pod_record.placed_seq > pod_record.refused_seq:
+    if (hold := pod_record.hold) is not None:
+        return Reason("PlacementHeld", f"{pod_record.placed_node}, {hold.waits_for}")
+    if pod_record.is_placed():
         return Reason("BindingUnderWay", pod_record.placed_node)
     if pod_record.suppressed_seq and pod_record.suppressed_seq >= view.gateway_since:
         return Reason("BindingSuppressed")

@@ -21,9 +21,16 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionRequested
-from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
+from shared.events.scheduling import (
+    PlacementCompared,
+    PlacementReleased,
+    PlacementReserved,
+    PodNominated,
+    PodPlaced,
+    PodUnschedulable,
+)
 
-_DECIDED = frozenset(("placed", "nominated", "unschedulable", "rejected", "suppressed"))
+_DECIDED = frozenset(("placed", "reserved", "nominated", "unschedulable", "rejected", "suppressed"))
 """Statuses that an observation without a node does not change."""
 
 
@@ -74,6 +81,19 @@ class PodHistory:
     def _placed(self, event: PodPlaced) -> str:
         self.node = event.node
         return self._set("placed", f"cycle {event.cycle} placed it on {event.node}; the binding is under way")
+
+    def _reserved(self, event: PlacementReserved) -> str:
+        self.node = event.node
+        waits_for = {
+            "unit": f"the other pods of {event.unit or 'its unit'} have no node yet",
+            "volumes": "its volumes are being prepared",
+            "owners": "pods that match its owners may use it",
+        }.get(event.waits_for, event.waits_for)
+        return self._set("reserved", f"cycle {event.cycle} holds capacity for it on {event.node}: {waits_for}")
+
+    def _released(self, event: PlacementReleased) -> str:
+        self.node = ""
+        return self._set("waiting", f"the capacity held for it on {event.node} is free again: {event.reason}; it waits")
 
     def _unschedulable(self, event: PodUnschedulable) -> str:
         self.node = ""
@@ -141,6 +161,8 @@ class PodHistory:
     _descriptions: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
         PodObserved: _observed,
         PodPlaced: _placed,
+        PlacementReserved: _reserved,
+        PlacementReleased: _released,
         PodUnschedulable: _unschedulable,
         PodNominated: _nominated,
         EvictionRequested: _eviction_requested,

@@ -64,6 +64,9 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
     "BindingUnderWay": ReasonText(
         "it is placed on {detail}; the binding is under way", "已选定节点 {detail}，正在绑定"
     ),
+    "PlacementHeld": ReasonText(
+        "capacity is held for it without a binding: {detail}", "已预留节点资源，尚未绑定：{detail}"
+    ),
     "InQueue": ReasonText("it is tried in one of the next cycles", "已在队列中，即将调度"),
     "BackingOff": ReasonText(
         "it was refused and is not tried again before {detail}", "上次调度失败，{detail} 之前不再尝试"

@@ -74,10 +74,14 @@ class QueueingHints:
                 (max(last, self._newest_beyond_nodes(kinds)), rows) if len(open_) else (-1, open_)
             )
 
+        released = self._cache.view.hold_released_seq
+
         def has_event(pool: PoolKey) -> bool:
             last, rows = newest[pool.pod_class, pool.bin.reasons]
             saw = pool.bin.saw_reports
-            return last > pool.bin.saw or (saw is not None and bool(table.reported_since(saw)[rows].any()))
+            if last > pool.bin.saw or (len(rows) and released > pool.bin.saw_released):
+                return True
+            return saw is not None and bool(table.reported_since(saw)[rows].any())
 
         return [pool for pool in pools if has_event(pool)]
 
@@ -107,8 +111,10 @@ class QueueingHints:
             if group not in newest:
                 kinds = sorted(self._profiles[bin_.scheduler].queueing_hints(bin_.reasons))
                 newest[group] = max(int(newest_by_kind[kinds].max(initial=0)), self._newest_beyond_nodes(kinds))
-            if newest[group] > bin_.saw or (
-                bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any())
+            if (
+                newest[group] > bin_.saw
+                or self._cache.view.hold_released_seq > bin_.saw_released
+                or (bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any()))
             ):
                 bins.append(bin_)
                 if len(classes) <= EXACT_CLASSES:

@@ -43,12 +43,14 @@ class BinKey(NamedTuple):
 
     Attributes:
         saw: position of `cluster`.
+        saw_released: of the last PlacementReleased in `scheduling`.
         saw_reports: of `metrics-*`, by name; None when no report can end the reasons.
     """
 
     scheduler: str
     reasons: tuple[PluginReason, ...]
     saw: int
+    saw_released: int
     saw_reports: tuple[tuple[str, int], ...] | None = None
 
 
@@ -300,7 +302,8 @@ class SchedulingQueue:
             reads_reports = self._reads_reports[group] = ClusterEvent.METRIC in self._profiles[
                 pod_class.scheduler
             ].queueing_hints(pod_record.reasons)
-        return BinKey(*group, pod_record.saw, tuple(sorted(pod_record.saw_reports.items())) if reads_reports else None)
+        saw_reports = tuple(sorted(pod_record.saw_reports.items())) if reads_reports else None
+        return BinKey(*group, pod_record.saw, pod_record.attempt.saw_released, saw_reports)
 
 
 class _Pool:

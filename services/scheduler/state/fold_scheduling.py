@@ -5,7 +5,7 @@ from sys import intern
 from typing import Any, ClassVar
 
 from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
-from services.scheduler.state.pod_decisions import Attempt, PluginReason
+from services.scheduler.state.pod_decisions import Attempt, Hold, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
@@ -21,6 +21,8 @@ from shared.events.scheduling import (
     ClassEvaluated,
     CycleDecided,
     PlacementCompared,
+    PlacementReleased,
+    PlacementReserved,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
@@ -45,7 +47,7 @@ class SchedulingFold(SchedulerStateFields):
             if attempt is None:
                 reasons = _reasons(event.classes[outcome.class_index])
                 attempt = attempts[outcome.class_index] = Attempt(
-                    self.cycle_ns, record.seq, self.cycle_saw, saw_quota, saw_reports, reasons
+                    self.cycle_ns, record.seq, self.cycle_saw, saw_quota, saw_reports, reasons, self.hold_released_seq
                 )
             pod_record.attempts += 1
             pod_record.note_decision(attempt=attempt)
@@ -53,9 +55,13 @@ class SchedulingFold(SchedulerStateFields):
                 self.dirty.pods[pod_record.uid] = None
 
     def _pod_placed(self, record: RecordedEvent, event: PodPlaced) -> None:
-        pod_record = self._seen_by_cycle(event.pod_uid, event)
+        self._placed(record, event, event.pod_uid)
+
+    def _placed(self, record: RecordedEvent, event: PodPlaced | PlacementReserved, uid: str) -> PodRecord | None:
+        """Counts a pod on its node; returns its record, None when it is deleted."""
+        pod_record = self._seen_by_cycle(uid, event)
         if pod_record is None:
-            return
+            return None
         pod_record.placed_node = intern(event.node)
         pod_record.placed_seq = record.seq
         # Where the placement was carried forward, its cycle may be gone.
@@ -66,7 +72,21 @@ class SchedulingFold(SchedulerStateFields):
         pod_record.attempts = 0
         pod_record.nominated = ""
         if self.dirty is not None:
-            self.dirty.pods[event.pod_uid] = None
+            self.dirty.pods[uid] = None
+        return pod_record
+
+    def _placement_reserved(self, record: RecordedEvent, event: PlacementReserved) -> None:
+        pod_record = self._placed(record, event, event.holder_uid)
+        if pod_record is not None:
+            pod_record.note_decision(hold=Hold(record.seq, event.waits_for, event.unit))
+
+    def _placement_released(self, record: RecordedEvent, event: PlacementReleased) -> None:
+        self.hold_released_seq = record.seq
+        pod_record = self._seen_by_cycle(event.holder_uid, event)
+        if pod_record is not None and pod_record.hold is not None:
+            pod_record.note_decision(released_seq=record.seq)
+            if self.dirty is not None:
+                self.dirty.pods[event.holder_uid] = None
 
     def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
         pod_record = self._seen_by_cycle(event.pod_uid, event)
@@ -150,6 +170,8 @@ class SchedulingFold(SchedulerStateFields):
     folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {
         CycleDecided: _cycle_decided,
         PodPlaced: _pod_placed,
+        PlacementReserved: _placement_reserved,
+        PlacementReleased: _placement_released,
         PodUnschedulable: _pod_unschedulable,
         FieldsDesired: _fields_desired,
         PodNominated: _pod_nominated,

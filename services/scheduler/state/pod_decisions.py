@@ -17,6 +17,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
         saw: the `cluster` seq that it had read.
         saw_quota: the `quota` seq up to which it, or the ledger for it, had read.
         saw_reports: the same for each of `metrics-*`.
+        saw_released: `scheduling` seq of the last PlacementReleased before it.
     """
 
     at_ns: int = 0
@@ -25,6 +26,20 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     saw_quota: int = 0
     saw_reports: dict[str, int] = {}
     reasons: tuple[PluginReason, ...] = ()
+    saw_released: int = 0
+
+
+class Hold(msgspec.Struct, frozen=True, array_like=True):
+    """A placement without a binding.
+
+    Attributes:
+        seq: its seq in `scheduling`.
+        waits_for, unit: as in PlacementReserved.
+    """
+
+    seq: int
+    waits_for: str
+    unit: str = ""
 
 
 class Decisions(msgspec.Struct, frozen=True, array_like=True):
@@ -36,6 +51,8 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
         compared: the placement by another scheduler has been compared with our own.
         eviction_seq: seq of our newest eviction request for it.
         placed_allocation: the allocation of our newest placement.
+        hold: the newest placement without a binding, also when it has ended.
+        released_seq: seq of the newest PlacementReleased.
     """
 
     attempt: Attempt = Attempt()
@@ -43,6 +60,8 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
     compared: bool = False
     eviction_seq: int = 0
     placed_allocation: dict[str, str] | None = None
+    hold: Hold | None = None
+    released_seq: int = 0
 
 
 class Outcomes(msgspec.Struct, frozen=True, array_like=True):

@@ -14,6 +14,7 @@ from services.scheduler.state.pod_decisions import (
     NO_OUTCOMES,
     Attempt,
     Decisions,
+    Hold,
     Outcomes,
     PluginReason,
 )
@@ -144,6 +145,12 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         return 0 if self.decisions is None else self.decisions.eviction_seq
 
     @property
+    def hold(self) -> Hold | None:
+        """The placement without a binding that counts at present; None without one."""
+        hold = None if self.decisions is None else self.decisions.hold
+        return hold if hold is not None and hold.seq == self.placed_seq and self.is_placed() else None
+
+    @property
     def attempt(self) -> Attempt:
         """The last cycle without a node."""
         return (self.decisions or NO_DECISIONS).attempt
@@ -208,10 +215,21 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
                 self.allocation if believes_annotations else self._decided_allocation(),
                 self.load_class,
             )
-        if self.placed_seq > (self.outcomes or NO_OUTCOMES).refused_seq:
+        if self.is_placed():
             allocation = (self.decisions or NO_DECISIONS).placed_allocation
             return Assignment(self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, allocation)
         return None
+
+    def is_placed(self) -> bool:
+        """Returns True while our newest placement is neither refused nor released; the pod may be observed on its node
+        meanwhile.
+        """
+        decisions, outcomes = self.decisions, self.outcomes
+        return (
+            self.placed_seq > 0
+            and (outcomes is None or self.placed_seq > outcomes.refused_seq)
+            and (decisions is None or self.placed_seq > decisions.released_seq)
+        )
 
     def _decided_allocation(self) -> dict[str, str] | None:
         if self.decisions is None or self.placed_node != self.node:
@@ -242,7 +260,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
             and not self.ended
             and not self.deleting
             and not self.pod_class.gated
-            and self.placed_seq <= outcomes.refused_seq
+            and not self.is_placed()
             and (outcomes.suppressed_seq == 0 or outcomes.suppressed_seq < gateway_since)
         )
 

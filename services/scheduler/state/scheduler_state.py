@@ -37,6 +37,8 @@ from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.scheduling import (
     CycleDecided,
     PlacementCompared,
+    PlacementReleased,
+    PlacementReserved,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
@@ -47,7 +49,10 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
         ObjectDeleted, BindRejected, BindFailed, BindSuppressed, MissingPermission, EvictionRejected, EvictionFailed, WriterStarted, InitialListCompleted,
     ),
-    "scheduling": (WriterStarted, CycleDecided, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested, PlacementCompared, ConfigApplied, ConfigRejected),
+    "scheduling": (
+        WriterStarted, CycleDecided, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested,
+        PlacementReserved, PlacementReleased, PlacementCompared, ConfigApplied, ConfigRejected,
+    ),
     "quota": QUOTA_FOLDED,
     "metrics-*": (NodeReported, NodeReportsExpired),
 }  # fmt: skip
@@ -60,7 +65,7 @@ _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 class SchedulerState(ClusterFold, SchedulingFold):
     """The State of the cluster and of the scheduler's own decisions; `SchedulerStateFields` describes its fields."""
 
-    SCHEMA: ClassVar[int] = 18
+    SCHEMA: ClassVar[int] = 19
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event. Types that are not in FOLDED advance the position only."""

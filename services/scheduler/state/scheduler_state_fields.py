@@ -34,6 +34,7 @@ class SchedulerStateFields:
         chosen: volume -> claim that one of our placements chose it for. A claim written in the volume itself takes
             precedence.
         released_seq: `cluster` seq of the last event by which a placement may have released its capacity, on any node.
+        hold_released_seq: `scheduling` seq of the last PlacementReleased.
         gateway_since: `cluster` seq at which the gateway last started.
         listed_seq: `cluster` seq at which the gateway last completed its initial lists; observations before it may be
             incomplete.
@@ -66,6 +67,7 @@ class SchedulerStateFields:
         self.changed: list[int] = [0] * len(ClusterEvent)
         self.chosen: dict[str, str] = {}
         self.released_seq = 0
+        self.hold_released_seq = 0
         self.gateway_since = 0
         self.listed_seq = 0
         self.config_map: str | None = None

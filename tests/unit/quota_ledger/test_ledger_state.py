@@ -22,7 +22,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested
 from shared.events.quota import PodCharged, PodReleased, QuotaDeleted, QuotaRejected, RevocationDecided
-from shared.events.scheduling import CycleDecided, PodPlaced
+from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodPlaced
 from shared.kube.elastic_quota import DEFAULT, PREFIX
 from shared.kube.instants import SECOND
 from tests.support.hypothesis_examples import examples
@@ -46,6 +46,19 @@ def test_a_pod_of_ours_is_charged_when_it_is_placed_and_not_when_that_is_refused
     [charged, *_] = logs.append("scheduling", CycleDecided(cycle=1, seen={"cluster": 4}), placed)
     assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, cycle=1)
     logs.append("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
+    assert not logs.state.projection.pods["p1"].charged
+
+
+def test_held_capacity_is_charged_until_it_is_released() -> None:
+    logs = two_teams()
+    logs.append("cluster", pod("p1", "a", "2"))
+    held = PlacementReserved(
+        holder_uid="p1", holder="ns/p1", kind="Pod", node="n1", cycle=1, waits_for="unit", request={"cpu": 2000}
+    )
+    [charged, *_] = logs.append("scheduling", CycleDecided(cycle=1, seen={"cluster": 4}), held)
+    assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, cycle=1)
+    released = PlacementReleased(holder_uid="p1", holder="ns/p1", kind="Pod", node="n1", reason="it waited too long")
+    logs.append("scheduling", released)
     assert not logs.state.projection.pods["p1"].charged
 
 

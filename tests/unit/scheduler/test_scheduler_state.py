@@ -17,7 +17,7 @@ from shared.events.scheduling import PodPlaced
 from shared.kube.node import PodUsage, ResourceMap
 from shared.kube.pod import PodCondition
 from tests.support.hypothesis_examples import examples
-from tests.support.scheduling_world import World, fold, metric, node, pod
+from tests.support.scheduling_world import World, fold, metric, node, placements, pod
 from tests.unit.scheduler.interleavings import assert_one_state, loads, merged, requested, totals
 
 OUTCOMES = ("bound", "rejected", "failed", "suppressed", "forbidden")
@@ -102,6 +102,53 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
     world.add_pod(pod("p", cpu="1", on="a", phase="Running"))
     world.add_pod(pod("p", cpu="1", on="a", phase="Succeeded"))
     assert requested(assert_one_state(world))["a"][0] == 0
+
+
+def test_held_capacity_counts_as_a_placement_until_it_is_released() -> None:
+    world = small_world()
+    world.hold("p", on="a", unit="d/gang")
+    view = assert_one_state(world)
+    held = view.pods["p"]
+    assert requested(view)["a"][0] == 1
+    assert not held.waiting(view.gateway_since)
+    assert held.hold is not None
+    assert (held.hold.waits_for, held.hold.unit) == ("unit", "d/gang")
+    world.release("p", of="a")
+    view = assert_one_state(world)
+    assert requested(view)["a"][0] == 0
+    assert view.pods["p"].waiting(view.gateway_since)
+    assert view.pods["p"].hold is None
+
+
+def test_a_hold_that_became_a_binding_is_not_released_by_an_older_wish() -> None:
+    world = small_world()
+    world.hold("p", on="a")
+    world.place("p", on="a")
+    assert assert_one_state(world).pods["p"].hold is None
+    world.release("p", of="a")
+    assert requested(assert_one_state(world))["a"][0] == 1
+
+
+def test_a_refused_binding_behind_a_hold_frees_the_capacity() -> None:
+    world = small_world()
+    world.hold("p", on="a")
+    world.answer(world.place("p", on="a"), "rejected")
+    assert requested(assert_one_state(world))["a"][0] == 0
+
+
+def test_a_release_lets_a_refused_pod_be_tried_again_once() -> None:
+    world = World()
+    world.add_node(node("a", cpu="1"))
+    for name in ("p", "q"):
+        world.add_pod(pod(name, cpu="1"))
+    world.read()
+    world.hold("p", on="a")
+    assert not placements(world.cycle())
+    world.wait(2)
+    assert not world.cycle(), "nothing has happened"
+    world.release("p", of="a")
+    world.drop_pod("p")
+    assert placements(world.cycle()) or placements(world.cycle())
 
 
 def test_a_pod_counts_since_its_scheduled_condition_or_since_it_was_first_seen_on_its_node() -> None:
