@@ -4,10 +4,9 @@ import asyncio
 import os
 
 from alembic import context
-from sqlalchemy import Connection, pool
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import Connection
 
-from shared.log.database import sqlalchemy_url
+from shared.log.migration import engine_of
 from shared.log.tables import metadata, partition_of_events
 
 
@@ -27,8 +26,7 @@ def run(connection: Connection) -> None:
 
 async def connect_and_run() -> None:
     """Opens a connection of our own, as the `alembic` command does."""
-    url = context.config.get_main_option("sqlalchemy.url") or sqlalchemy_url(os.environ["KOORD_POSTGRES"])
-    engine = create_async_engine(url, poolclass=pool.NullPool)
+    engine = engine_of(os.environ["KOORD_POSTGRES"])
     async with engine.connect() as connection:
         await connection.run_sync(run)
         await connection.commit()

@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.service_list import contexts
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import migrate
 from tests.support.prepared_folders import copy_postgres
 
 STARTERS = {"postgres", "nats", "server"}

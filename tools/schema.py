@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from cli.embedded import EmbeddedPostgres
 from cli.service_list import contexts
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import engine_of, migrate
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,9 +22,11 @@ async def check() -> None:
         async with EmbeddedPostgres(Path(folder)) as postgres:
             database = Database(postgres.url)
             await migrate(database, contexts())
-            async with database.engine.connect() as connection:
-                await connection.run_sync(_compare)
             await database.close()
+            engine = engine_of(postgres.url)
+            async with engine.connect() as connection:
+                await connection.run_sync(_compare)
+            await engine.dispose()
 
 
 def _compare(connection: Connection) -> None:

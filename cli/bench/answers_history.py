@@ -22,7 +22,8 @@ from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, Po
 from shared.events.slo import NodeOvercommitted, OvercommitBreakdown
 from shared.kube.elastic_quota import QUOTA_NAME, RESOURCES
 from shared.kube.instants import SECOND
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import migrate
 from shared.log.position import Position
 from shared.log.service_store import ServiceStore
 from shared.log.snapshot import pack_in_child

@@ -32,7 +32,8 @@ from shared.bus import Bus
 from shared.bus.jetstream import StreamRefused, Streams, StreamsUnreachable
 from shared.bus.stream_reader import messages
 from shared.errors import KoordError
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import migrate
 
 CONTEXT = "cluster"
 

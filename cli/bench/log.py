@@ -31,8 +31,9 @@ from services.scheduler.service import SERVICE
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.bus import Bus
 from shared.events import RecordedEvent
-from shared.log.database import Database, migrate
+from shared.log.database import Database
 from shared.log.follower import Follower
+from shared.log.migration import migrate
 from shared.log.position import Position
 from shared.log.reader import LogReader
 from shared.log.service_store import ServiceStore

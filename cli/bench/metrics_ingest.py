@@ -35,8 +35,9 @@ from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod, PodSpec, PodStatus
-from shared.log.database import Database, migrate
+from shared.log.database import Database
 from shared.log.follower import Follower
+from shared.log.migration import migrate
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
 

@@ -28,7 +28,8 @@ from shared.kube.elastic_quota import QUOTA_NAME, RESOURCES
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import migrate
 from shared.log.writer import LogWriter
 
 CHUNK = 1_000

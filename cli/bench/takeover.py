@@ -33,7 +33,8 @@ from shared.events import Draft, Event
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced
 from shared.log import announcements
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import migrate
 from shared.log.reader import LogReader
 from shared.log.service_store import ServiceStore
 from shared.log.writer import LogWriter

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cli.credentials.permissions import Login, LogRights
 from cli.credentials.secrets_file import Secret
-from shared.log.tables import table_of
+from shared.log.table_names import table_of
 
 HEAD = "-- Made by `koord credentials` from the services' declarations; safe to repeat. Verifiers only: no password can be read from it.\n"
 

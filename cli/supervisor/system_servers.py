@@ -179,7 +179,7 @@ async def migrate_to_this_release(postgres: str) -> None:
     from cli.credentials.grants_at_migration import grant
     from cli.credentials.permissions import declared_logins
     from shared.log.admin.session import opened
-    from shared.log.database import migrate
+    from shared.log.migration import migrate
 
     async with opened(postgres) as database:
         await migrate(database, contexts())

@@ -14,14 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import delete, func, select
-from sqlalchemy.dialects.postgresql import insert
 
 from shared.errors import KoordError
 from shared.kube.instants import SECOND, instant_text
 from shared.log.database import Database
 from shared.log.position import Position
-from shared.log.tables import checkpoints
 
 TITLE = "koordstream checkpoint 1"
 
@@ -103,15 +100,19 @@ async def store(database: Database, seq: int, at_ns: int, checkpoint: Checkpoint
         context: [head.seq, head.digest.hex()] for context, head in read_statement(checkpoint.statement).heads.items()
     }
     at = datetime.fromtimestamp(at_ns // SECOND, UTC).replace(microsecond=at_ns % SECOND // 1000)
-    values = {"seq": seq, "at": at, "heads": heads, **msgspec.structs.asdict(checkpoint)}
-    async with database.engine.begin() as connection:
-        await connection.execute(insert(checkpoints).values(values).on_conflict_do_nothing())
-        await connection.execute(delete(checkpoints).where(checkpoints.c.at < func.clock_timestamp() - kept))
+    insert = (
+        "insert into checkpoints (seq, at, heads, statement, public_key, signature) values ($1, $2, $3::jsonb, $4, $5, $6) "
+        "on conflict do nothing"
+    )
+    signed = (checkpoint.statement, checkpoint.public_key, checkpoint.signature)
+    async with database.transaction() as connection:
+        await connection.execute(insert, seq, at, msgspec.json.encode(heads).decode(), *signed)
+        await connection.execute("delete from checkpoints where at < clock_timestamp() - $1::interval", kept)
 
 
 async def newest(database: Database) -> Checkpoint | None:
     """Returns the last checkpoint in the table."""
-    columns = (checkpoints.c.statement, checkpoints.c.public_key, checkpoints.c.signature)
+    sql = "select statement, public_key, signature from checkpoints order by seq desc limit 1"
     async with database.reading() as connection:
-        row = (await connection.execute(select(*columns).order_by(checkpoints.c.seq.desc()).limit(1))).first()
+        row = await connection.fetchrow(sql)
     return Checkpoint(*row) if row else None

@@ -1,4 +1,4 @@
-"""Connections to the log's database: one engine a process, dedicated connections for writers, settings that detect a
+"""Connections to the log's database: one pool a process, dedicated connections for writers, settings that detect a
 dead peer.
 """
 
@@ -9,18 +9,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import asyncpg
-from sqlalchemy import Connection, pool, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from shared.errors import KoordError
 from shared.log.kept_connection import KeptConnection
 
 FAILURES = (
-    SQLAlchemyError,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # what a COPY may end with whose session is ended
@@ -30,7 +26,6 @@ FAILURES = (
 """Exceptions of a statement when the server is away, restarts, or refuses it."""
 
 UNREACHABLE = (
-    SQLAlchemyError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InterfaceError,
@@ -44,6 +39,12 @@ MIGRATIONS = Path(__file__).parents[2] / "migrations"
 """The folder of Alembic's scripts."""
 
 CLOSING_DEADLINE_S = 5.0
+
+RELEASE_DEADLINE_S = 2.0
+"""For the server's answer to a statement that was given up; after it the connection is ended."""
+
+SPARE_CONNECTIONS = 2
+"""Connections of the pool besides its size: a read that waits for another could wait for itself."""
 
 # With these Postgres notices within seconds that a client is gone, and releases its lock.
 SERVER_SETTINGS = {
@@ -81,38 +82,42 @@ _DENIED = frozenset({"42501", "28000", "28P01"})  # insufficient privilege; no s
 
 def sqlstate(error: BaseException) -> str:
     """Returns the five characters by which Postgres names an error; empty when the error is not from Postgres."""
-    original = getattr(error, "orig", None) or error
-    return str(getattr(original, "sqlstate", "") or "")
+    return str(getattr(error, "sqlstate", "") or "")
 
 
 def without_password(dsn: str) -> str:
     """Returns a DSN without its password, fit to be shown."""
     try:
-        return make_url(dsn).set(query={}).render_as_string(hide_password=True)
-    except (SQLAlchemyError, ValueError):
+        url = urlsplit(dsn)
+    except ValueError:
         return "KOORD_POSTGRES"
+    if not url.scheme:
+        return "KOORD_POSTGRES"
+    user, at, place = url.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    hidden = f"{name}:***" if colon else name
+    return f"{url.scheme}://{hidden}{at}{place}{url.path}"
 
 
 _SUCH_AS = "give a URL such as postgresql://user@127.0.0.1:5432/koordstream"
 
 
-def _parsed(dsn: str) -> URL:
-    try:
-        url = make_url(dsn)
-    except (SQLAlchemyError, ValueError) as error:  # a port that is no number
-        raise BadDatabaseUrl(f"KOORD_POSTGRES is no URL; {_SUCH_AS}") from error
-    if url.get_backend_name() != "postgresql":
-        raise BadDatabaseUrl(f"KOORD_POSTGRES is {without_password(dsn)!r}; {_SUCH_AS}")
-    return url.set(drivername="postgresql+asyncpg")
-
-
-def sqlalchemy_url(dsn: str) -> str:
-    """Returns SQLAlchemy's URL of a `postgresql://` DSN, without its options (such as sslmode), which `Database` reads.
+def parsed_dsn(dsn: str) -> SplitResult:
+    """Returns the parts of a `postgresql://` DSN.
 
     Raises:
         BadDatabaseUrl: it is something else.
     """
-    return _parsed(dsn).set(query={}).render_as_string(hide_password=False)
+    try:
+        url = urlsplit(dsn)
+        _ = url.port
+    except ValueError as error:  # a port that is no number
+        raise BadDatabaseUrl(f"KOORD_POSTGRES is no URL; {_SUCH_AS}") from error
+    if not url.scheme or "://" not in dsn:
+        raise BadDatabaseUrl(f"KOORD_POSTGRES is no URL; {_SUCH_AS}")
+    if url.scheme != "postgresql":
+        raise BadDatabaseUrl(f"KOORD_POSTGRES is {without_password(dsn)!r}; {_SUCH_AS}")
+    return url
 
 
 class Database:
@@ -122,42 +127,52 @@ class Database:
     """
 
     def __init__(self, dsn: str, *, pool_size: int = 4, application: str = "koordstream") -> None:
-        url = sqlalchemy_url(dsn)
-        self._dsn = dsn
-        arguments: dict[str, Any] = {
-            "dsn": dsn,  # the driver reads sslmode and its like from it
+        """Connects at the first use."""
+        parsed_dsn(dsn)
+        self.dsn = dsn
+        self._arguments: dict[str, Any] = {
+            "dsn": dsn,
             "server_settings": {**SERVER_SETTINGS, "application_name": application},
             "timeout": 5,
         }
-        self.engine: AsyncEngine = create_async_engine(
-            url, pool_size=pool_size, max_overflow=2, pool_pre_ping=True, connect_args=arguments
-        )
-        self._dedicated = create_async_engine(
-            url, poolclass=pool.NullPool, connect_args=arguments, isolation_level="AUTOCOMMIT"
-        )
-
-        self.kept = KeptConnection(self.dedicated, driver)
+        self._most = pool_size + SPARE_CONNECTIONS
+        self._pool: asyncpg.Pool | None = None
+        self.kept = KeptConnection(self.dedicated)
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
+    async def reading(self) -> AsyncIterator[Any]:
         """Yields a pooled connection without a transaction: each statement sees what is committed by then.
 
         Raises:
             DatabaseDenied: the login is wrong, or has no right to the statement.
         """
         with self.denials():
-            async with self.engine.connect() as connection:
-                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+            pool = await self._connected_pool()
+            connection = await pool.acquire()
+            try:
+                yield connection
+            except asyncio.CancelledError:  # the answer may still arrive, and a server that hangs is not waited for
+                connection.terminate()
+                raise
+            finally:
+                with contextlib.suppress(*FAILURES):
+                    await pool.release(connection, timeout=RELEASE_DEADLINE_S)
 
-    async def dedicated(self) -> AsyncConnection:
-        """Opens a connection of the caller's own, in autocommit, with keepalive on its socket. The caller closes it.
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """Yields a pooled connection in a transaction, which is committed at the end; raises as `reading`."""
+        async with self.reading() as connection, connection.transaction():
+            yield connection
+
+    async def dedicated(self) -> Any:
+        """Opens a connection of the caller's own, with keepalive on its socket. The caller closes it.
 
         Raises:
             DatabaseDenied: the login is wrong.
         """
         with self.denials():
-            connection = await self._dedicated.connect()
-        _keep_alive(await driver(connection))
+            connection = await asyncpg.connect(**self._arguments)
+        _keep_alive(connection)
         return connection
 
     @contextlib.contextmanager
@@ -165,24 +180,33 @@ class Database:
         """Turns a refusal by the server into `DatabaseDenied`: waiting would not change it."""
         try:
             yield
-        except (SQLAlchemyError, asyncpg.PostgresError) as error:
+        except asyncpg.PostgresError as error:
             if sqlstate(error) not in _DENIED:
                 raise
-            raise DatabaseDenied(self._dsn, str(getattr(error, "orig", None) or error).partition("\n")[0]) from error
+            raise DatabaseDenied(self.dsn, str(error).partition("\n")[0]) from error
 
     async def close(self) -> None:
-        """Closes the pools, without waiting for a server that hangs."""
+        """Closes the connections, without waiting for a server that hangs."""
         await self.kept.close()
-        for engine in (self.engine, self._dedicated):
-            with contextlib.suppress(*FAILURES):
-                async with asyncio.timeout(CLOSING_DEADLINE_S):
-                    await engine.dispose()
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSING_DEADLINE_S):
+                await pool.close()
+        except FAILURES:
+            pool.terminate()
+
+    async def _connected_pool(self) -> asyncpg.Pool:
+        """Returns the pool; it is made in the event loop that uses it."""
+        if self._pool is None:
+            # A session's settings are never changed, so a connection that comes back needs no reset.
+            self._pool = asyncpg.create_pool(min_size=0, max_size=self._most, reset=_as_it_is, **self._arguments)
+        return await self._pool
 
 
-async def driver(connection: AsyncConnection) -> Any:
-    """Returns the asyncpg connection below: for COPY and for page reads, where a row must cost next to nothing."""
-    raw = await connection.get_raw_connection()
-    return raw.driver_connection
+async def _as_it_is(_connection: Any) -> None:
+    """Leaves a connection's session as it is."""
 
 
 def _keep_alive(connection: Any) -> None:
@@ -194,25 +218,3 @@ def _keep_alive(connection: Any) -> None:
     for name, seconds in _KEEPALIVE.items():
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
-
-
-async def migrate(database: Database, contexts: dict[str, int]) -> None:
-    """Brings the schema to this release and declares the contexts (name -> rows a partition holds). Safe to repeat."""
-    from alembic import command  # a service that runs never migrates: it need not load this
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-
-    def upgrade(connection: Connection) -> None:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
-
-    async with database.engine.begin() as connection:
-        await connection.execute(text("select pg_advisory_xact_lock(hashtextextended('koordstream migrations', 0))"))
-        await connection.run_sync(upgrade)
-    async with database.engine.begin() as connection:
-        for context, rows in sorted(contexts.items()):
-            await connection.execute(
-                text("select koord_declare_context(:context, :rows)"), {"context": context, "rows": rows}
-            )

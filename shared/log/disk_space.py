@@ -6,8 +6,6 @@ Services run elsewhere, and Postgres does not tell how full its disk is.
 import asyncio
 import shutil
 
-from sqlalchemy import text
-
 from shared.log.database import Database
 
 
@@ -26,7 +24,7 @@ async def free_share(database: Database, path: str, gigabytes: float) -> float |
     if not gigabytes:
         return None
     async with database.reading() as connection:
-        size: int = await connection.scalar(text("select pg_database_size(current_database())"))
+        size: int = await connection.fetchval("select pg_database_size(current_database())")
     return max(0.0, 1.0 - size / (gigabytes * 10**9))
 
 
@@ -52,4 +50,4 @@ async def release_space(database: Database, context: str) -> None:
 
 async def _call(database: Database, function: str, context: str) -> None:
     async with database.reading() as connection:
-        await connection.execute(text(f"select {function}(:context)"), {"context": context})
+        await connection.fetchval(f"select {function}($1)", context)

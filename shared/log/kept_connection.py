@@ -1,15 +1,12 @@
 """A connection that is kept for single values: one round trip each.
 
-A connection from the pool costs three (its check, its settings, its return). A follower looks up a digest for each
+A connection from the pool may be busy, or new. A follower looks up a digest for each
 batch that arrives, before it folds it, and waits for nothing else.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 DEADLINE_S = 5.0
 
@@ -17,16 +14,12 @@ DEADLINE_S = 5.0
 class KeptConnection:
     """A connection that is opened at the first use, and again after a failure.
 
-    Its functions are those of `shared.log.database`, which owns it.
+    `connect` is that of `shared.log.database`, which owns it.
     """
 
-    def __init__(
-        self, connect: Callable[[], Awaitable[AsyncConnection]], driver: Callable[[AsyncConnection], Awaitable[Any]]
-    ) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Any]]) -> None:
         self._connect = connect
-        self._driver_of = driver
-        self._connection: AsyncConnection | None = None
-        self._driver: Any = None
+        self._connection: Any = None
         self._serial = asyncio.Lock()  # one statement at a time on the one connection
 
     async def value(self, sql: str, *parameters: object) -> Any:
@@ -36,17 +29,13 @@ class KeptConnection:
                 async with asyncio.timeout(DEADLINE_S):
                     if self._connection is None:
                         self._connection = await self._connect()
-                        self._driver = await self._driver_of(self._connection)
-                    return await self._driver.fetchval(sql, *parameters)
+                    return await self._connection.fetchval(sql, *parameters)
             except BaseException:  # a cancelled one too: its answer may still arrive
                 await self.close()
                 raise
 
     async def close(self) -> None:
         """Ends the connection, without waiting for a server that hangs."""
-        connection, raw, self._connection, self._driver = self._connection, self._driver, None, None
-        if raw is not None:
-            raw.terminate()
+        connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(Exception):
-                await connection.close()
+            connection.terminate()

@@ -9,8 +9,7 @@ import asyncio
 from datetime import timedelta
 from typing import NamedTuple
 
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from asyncpg import PostgresError
 
 from shared.errors import KoordError
 from shared.log.database import Database, sqlstate
@@ -46,11 +45,11 @@ async def expired(database: Database, context: str, keep: timedelta, most_bytes:
         most_bytes: in a context that takes more on disk, indexes included, a younger one may be dropped too, but none
             of the newest days.
     """
-    note = text("select koord_extend(:context, 0)")  # notes which partitions are full
-    query = text("select name, low, high from koord_expired_partition(:context, :keep, :most_bytes)")
+    note = "select koord_extend($1, 0)"  # notes which partitions are full
+    query = "select name, low, high from koord_expired_partition($1, $2, $3)"
     async with database.reading() as connection:
-        await connection.execute(note, {"context": context})
-        row = (await connection.execute(query, {"context": context, "keep": keep, "most_bytes": most_bytes})).first()
+        await connection.fetchval(note, context)
+        row = await connection.fetchrow(query, context, keep, most_bytes)
     return Partition(*row) if row is not None else None
 
 
@@ -60,12 +59,11 @@ async def drop(database: Database, context: str, partition: Partition) -> None:
     Raises:
         PartitionInUse: a transaction has been reading the context all along.
     """
-    query = text("select koord_drop_partition(:context, :name)")
     for attempt in range(DROP_ATTEMPTS):
         try:
             async with database.reading() as connection:
-                await connection.execute(query, {"context": context, "name": partition.table})
-        except DBAPIError as error:
+                await connection.fetchval("select koord_drop_partition($1, $2)", context, partition.table)
+        except PostgresError as error:
             if sqlstate(error) != LOCK_NOT_AVAILABLE:
                 raise
             await asyncio.sleep(min(0.1 * 2**attempt, 5.0))

@@ -6,11 +6,9 @@ A page arrives as one array a column: a row of its own costs the driver more tha
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, select
-
-from shared.log.database import Database, driver
+from shared.log.database import Database
 from shared.log.reader import PAGE, LogReader, MissingEvents, numbers
-from shared.log.tables import log_of, table_of
+from shared.log.table_names import table_of
 
 _POSTGRES_EPOCH_US = 946_684_800_000_000  # 2000-01-01, where timestamptz_send counts from
 _DIGEST = 32
@@ -20,6 +18,14 @@ select string_agg(int8send(seq), ''::bytea), array_agg(type), array_agg(schema),
        string_agg(timestamptz_send(at), ''::bytea), array_agg(actor), array_agg(cause), array_agg(correlation),
        array_agg(data), string_agg(digest, ''::bytea)
 from (select * from {table} where context = '{context}' and seq > $1 and seq <= $2 order by context, seq) page
+"""
+
+
+# Data, three times the key, and what else an event takes, summed from the newest back.
+_WITHIN_SQL = """
+select min(seq) filter (where size <= $4 and at >= $5), max(size)
+from (select seq, at, sum(octet_length(data) + 3 * octet_length(key) + $6::integer) over (order by seq desc) as size
+      from {table} where context = $1 and seq > $2 and seq <= $3) page
 """
 
 
@@ -65,7 +71,7 @@ async def raw_page(log: LogReader, context: str, after: int, upto: int) -> list[
 async def _rows(database: Database, context: str, after: int, upto: int) -> list[RawRow]:
     sql = _PAGE_SQL.format(table=table_of(context), context=context)
     async with database.reading() as connection:
-        found = await (await driver(connection)).fetchrow(sql, after, upto)
+        found = await connection.fetchrow(sql, after, upto)
     seqs, kinds, schemas, keys, ats, actors, causes, correlations, data, digests = found
     if seqs is None:
         return []
@@ -77,25 +83,24 @@ async def _rows(database: Database, context: str, after: int, upto: int) -> list
 
 async def first_kept(database: Database, context: str) -> int:
     """Returns the oldest kept seq; 0 in an empty log."""
-    events = log_of(context)
+    sql = f"select min(seq) from {table_of(context)} where context = $1"  # noqa: S608
     async with database.reading() as connection:
-        return await connection.scalar(select(func.min(events.c.seq)).where(events.c.context == context)) or 0
+        return await connection.fetchval(sql, context) or 0
 
 
 async def at_of(database: Database, context: str, seq: int) -> datetime | None:
     """Returns the instant of an event's append; None when it is not there."""
-    events = log_of(context)
+    sql = f"select at from {table_of(context)} where context = $1 and seq = $2"  # noqa: S608
     async with database.reading() as connection:
-        found = await connection.scalar(select(events.c.at).where(events.c.context == context, events.c.seq == seq))
+        found = await connection.fetchval(sql, context, seq)
     return found if isinstance(found, datetime) else None
 
 
 async def first_since(database: Database, context: str, at: datetime) -> int:
     """Returns the first event appended at an instant or later; 0 when there is none. Reads every row of the log."""
-    events = log_of(context)
-    query = select(func.min(events.c.seq)).where(events.c.context == context, events.c.at >= at)
+    sql = f"select min(seq) from {table_of(context)} where context = $1 and at >= $2"  # noqa: S608
     async with database.reading() as connection:
-        return await connection.scalar(query) or 0
+        return await connection.fetchval(sql, context, at) or 0
 
 
 async def newest_within(
@@ -106,21 +111,13 @@ async def newest_within(
     Args:
         beside: bytes that an event takes besides its data and three times its key.
     """
-    events = log_of(context)
+    sql = _WITHIN_SQL.format(table=table_of(context))
     oldest = max(await first_kept(database, context), 1)
     start, left = head, most_bytes
     while start >= oldest:
         low = max(start - PAGE, oldest - 1)
-        costs = func.octet_length(events.c.data) + 3 * func.octet_length(events.c.key) + beside
-        page = (
-            select(events.c.seq, events.c.at, func.sum(costs).over(order_by=events.c.seq.desc()).label("size"))
-            .where(events.c.context == context, events.c.seq > low, events.c.seq <= start)
-            .subquery()
-        )
-        fits = (page.c.size <= left) & (page.c.at >= since)
-        query = select(func.min(page.c.seq).filter(fits), func.max(page.c.size))
         async with database.reading() as connection:
-            first, size = (await connection.execute(query)).one()
+            first, size = await connection.fetchrow(sql, context, low, start, left, since, beside)
         if first is None:
             break
         start = first - 1

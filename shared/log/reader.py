@@ -13,15 +13,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import func, literal, select
 
 from shared.errors import KoordError
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.log import CarriedForward, WriterStarted
 from shared.log.codec import Codec, Unreadable
-from shared.log.database import Database, driver
+from shared.log.database import Database
 from shared.log.position import UNKNOWN, LogRewound, Position
-from shared.log.tables import contexts, log_of, table_of
+from shared.log.table_names import table_of
 
 PAGE = 5_000
 """Seqs of one statement."""
@@ -73,6 +72,10 @@ class Row(NamedTuple):
     digest: bytes
 
 
+COLUMNS = ", ".join(Row._fields)
+"""The columns of a row, in its order."""
+
+
 class _Basis(msgspec.Struct):
     """The positions that an append rests on, from its first event."""
 
@@ -119,23 +122,23 @@ class LogReader:
     async def contexts(self) -> list[str]:
         """Returns all declared contexts, in order."""
         async with self.database.reading() as connection:
-            return list(await connection.scalars(select(contexts.c.context).order_by(contexts.c.context)))
+            return [name for (name,) in await connection.fetch("select context from contexts order by context")]
 
     async def head(self, context: str) -> Position:
         """Returns the last event of a context; seq 0 for an empty one."""
-        events = log_of(context)
+        sql = f"select seq, digest from {table_of(context)} where context = $1 order by seq desc limit 1"  # noqa: S608
         async with self.database.reading() as connection:
-            query = select(events.c.seq, events.c.digest).where(events.c.context == context)
-            row = (await connection.execute(query.order_by(events.c.seq.desc()).limit(1))).first()
-        return Position(row.seq, row.digest) if row else Position()
+            row = await connection.fetchrow(sql, context)
+        return Position(*row) if row else Position()
 
     async def epoch(self, context: str) -> int:
         """Returns the epoch of the newest writer that has begun; 0 before the first."""
-        events = log_of(context)
-        query = select(events.c.data).where(events.c.context == context, events.c.key == "writer")
-        query = query.where(events.c.type == WriterStarted.type_name()).order_by(events.c.seq.desc()).limit(1)
+        sql = (
+            f"select data from {table_of(context)} "  # noqa: S608
+            "where context = $1 and key = 'writer' and type = $2 order by seq desc limit 1"
+        )
         async with self.database.reading() as connection:
-            data = (await connection.execute(query)).scalar()
+            data = await connection.fetchval(sql, context, WriterStarted.type_name())
         return msgspec.json.decode(data, type=WriterStarted).epoch if data else 0
 
     async def announced_digest(self, context: str, seq: int) -> bytes | None:
@@ -148,10 +151,10 @@ class LogReader:
         """Returns the digest of a row, None when there is none; 32 zero bytes at seq 0."""
         if seq == 0:
             return Position().digest
-        events = log_of(context)
+        sql = f"select digest from {table_of(context)} where context = $1 and seq = $2"  # noqa: S608
         async with self.database.reading() as connection:
-            query = select(events.c.digest).where(events.c.context == context, events.c.seq == seq)
-            return (await connection.execute(query)).scalar()
+            digest: bytes | None = await connection.fetchval(sql, context, seq)
+        return digest
 
     async def oldest(self, context: str) -> Position | None:
         """Returns the position before the first kept event, where an empty fold begins. None when that is not a
@@ -160,13 +163,10 @@ class LogReader:
         Retention drops whole partitions; any other hole at the beginning has another cause. The digest there is not
         known.
         """
-        events = log_of(context)
+        sql = f"select seq from {table_of(context)} where context = $1 order by seq limit 1"  # noqa: S608
         async with self.database.reading() as connection:
-            query = select(events.c.seq).where(events.c.context == context).order_by(events.c.seq).limit(1)
-            first = (await connection.execute(query)).scalar()
-            rows = (
-                await connection.execute(select(contexts.c.partition_rows).where(contexts.c.context == context))
-            ).scalar()
+            first = await connection.fetchval(sql, context)
+            rows = await connection.fetchval("select partition_rows from contexts where context = $1", context)
         if first is None or first == 1:
             return Position()
         return Position(first - 1, UNKNOWN) if rows and first % rows == 0 else None
@@ -196,26 +196,23 @@ class LogReader:
 
     async def _copies(self, context: str, after: int) -> Sequence[tuple[int, bytes]]:
         """Returns a page of the CarriedForward rows behind a seq, by the index over the rare types."""
-        events = log_of(context)
-        kind = literal(CarriedForward.type_name(), literal_execute=True)  # a constant, so that the index is seen to fit
-        query = select(events.c.seq, events.c.data).where(events.c.type == kind, events.c.seq > after)
+        # As a constant, so that the index is seen to fit.
+        kind = f"type = '{CarriedForward.type_name()}'"
+        sql = f"select seq, data from {table_of(context)} where {kind} and seq > $1 order by seq limit {PAGE}"  # noqa: S608
         async with self.database.reading() as connection:
-            rows = (await connection.execute(query.order_by(events.c.seq).limit(PAGE))).all()
-        return [(row.seq, row.data) for row in rows]
+            return [(seq, data) for seq, data in await connection.fetch(sql, after)]
 
     async def last_seen(self, context: str) -> dict[str, int]:
         """Returns the positions that the last append of a context rested on: context -> seq. Empty when nothing was
         appended yet.
         """
-        events = log_of(context)
-        query = (
-            select(events.c.data)
-            .where(events.c.context == context, func.convert_from(events.c.data, "UTF8").like('%"seen":{%'))
-            .order_by(events.c.seq.desc())
-            .limit(50)  # an object may have a member of that name too
+        # An object may have a member of that name too.
+        sql = (
+            f"select data from {table_of(context)} "  # noqa: S608
+            """where context = $1 and convert_from(data, 'UTF8') like '%"seen":{%' order by seq desc limit 50"""
         )
         async with self.database.reading() as connection:
-            for data in await connection.scalars(query):
+            for (data,) in await connection.fetch(sql, context):
                 basis = msgspec.json.decode(data, type=_Basis).seen
                 if basis is not None:
                     return basis
@@ -239,13 +236,12 @@ class LogReader:
         """
         sql = _PAGE_SQL.format(table=table_of(context), context=context, slice=SLICE)
         async with self.database.reading() as connection:
-            postgres = await driver(connection)
 
             def fetch(start: int) -> asyncio.Future[Any]:
                 end = min(upto, start + PAGE)
                 inside = [seq for seq in skipped if start < seq <= end]
                 query: asyncio.Future[Any] = asyncio.ensure_future(
-                    postgres.fetchrow(sql, start, end, codec.names, inside)
+                    connection.fetchrow(sql, start, end, codec.names, inside)
                 )
                 return query
 
@@ -327,70 +323,81 @@ class LogReader:
         """
         names = [context] if context else await self.contexts()
         for name in names:
-            events = log_of(name)
-            query = select(events).where(events.c.context == name)
+            query = _Rows(name)
             if key is not None:
-                query = query.where(events.c.key == key)
+                query.where("key = {}", key)
             if correlation is not None:
-                query = query.where(events.c.correlation == correlation)
+                query.where("correlation = {}", correlation)
             begin = after
             if since is not None:
-                query = query.where(events.c.at >= since)
+                query.where("at >= {}", since)
                 begin = max(after, await self._before(name, since - _CLOCK_STEP))
             if kind is not None:
                 stem = kind.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
-                query = query.where(events.c.type.like(f"%{stem}") | events.c.type.like(f"%.{stem}.v%"))
+                query.where("(type like {} or type like {})", f"%{stem}", f"%.{stem}.v%")
             if newest is not None:
-                pages = self._newest(query, name, begin, upto, newest)
+                pages = self._newest(query, begin, upto, newest)
             elif key is not None:
-                pages = self._newest(query, name, begin, upto, None)
+                pages = self._newest(query, begin, upto, None)
             else:
-                pages = self._pages(query, name, begin, upto)
+                pages = self._pages(query, begin, upto)
             async for row in pages:
                 yield row
 
     async def _before(self, context: str, at: datetime) -> int:
         """Returns a seq before all events that were appended at least `_CLOCK_STEP` after an instant, by bisection."""
-        events = log_of(context)
+        sql = f"select seq, at from {table_of(context)} where context = $1 and seq > $2 order by seq limit 1"  # noqa: S608
         low, high = 0, (await self.head(context)).seq
         async with self.database.reading() as connection:
             while low < high:
                 middle = (low + high) // 2
-                query = select(events.c.seq, events.c.at).where(events.c.context == context, events.c.seq > middle)
-                row = (await connection.execute(query.order_by(events.c.seq).limit(1))).one()
-                if row.at < at:
-                    low = row.seq
+                seq, appended = await connection.fetchrow(sql, context, middle)
+                if appended < at:
+                    low = seq
                 else:
                     high = middle
         return low
 
-    async def _newest(
-        self, query: Any, context: str, after: int, upto: int | None, count: int | None
-    ) -> AsyncIterator[Row]:
+    async def _newest(self, query: "_Rows", after: int, upto: int | None, count: int | None) -> AsyncIterator[Row]:
         """Reads in one statement: few rows, or those of one key, which have an index."""
-        events = log_of(context)
-        query = query.where(events.c.seq > after)
+        query.where("seq > {}", after)
         if upto is not None:
-            query = query.where(events.c.seq <= upto)
+            query.where("seq <= {}", upto)
         async with self.database.reading() as connection:
-            found = (await connection.execute(query.order_by(events.c.seq.desc()).limit(count))).all()
+            found = await connection.fetch(f"{query.sql} order by seq desc limit {count or 'all'}", *query.values)
         for row in reversed(found):
             yield Row(*row)
 
-    async def _pages(self, query: Any, context: str, after: int, upto: int | None) -> AsyncIterator[Row]:
+    async def _pages(self, query: "_Rows", after: int, upto: int | None) -> AsyncIterator[Row]:
         """Reads by ranges of seq: a LIMIT makes the server read everything behind `after` while it has no statistics."""
-        events = log_of(context)
         async with self.database.reading() as connection:
-            oldest = await connection.scalar(select(func.min(events.c.seq)).where(events.c.context == context))
-        head = (await self.head(context)).seq
+            sql = f"select min(seq) from {table_of(query.context)} where context = $1"  # noqa: S608
+            oldest = await connection.fetchval(sql, query.context)
+        head = (await self.head(query.context)).seq
         start, end = max(after, (oldest or 1) - 1), head if upto is None else min(upto, head)
+        places = len(query.values)
+        sql = f"{query.sql} and seq > ${places + 1} and seq <= ${places + 2} order by seq"
         while start < end:
-            page = query.where(events.c.seq > start, events.c.seq <= min(start + PAGE, end))
             async with self.database.reading() as connection:
-                found = (await connection.execute(page.order_by(events.c.seq))).all()
+                found = await connection.fetch(sql, *query.values, start, min(start + PAGE, end))
             for row in found:
                 yield Row(*row)
             start += PAGE
+
+
+class _Rows:
+    """A selection of a context's rows; conditions are added."""
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+        self.sql = f"select {COLUMNS} from {table_of(context)} where context = $1"  # noqa: S608
+        self.values: list[object] = [context]
+
+    def where(self, condition: str, *values: object) -> None:
+        """Adds a condition; each `{}` of it is a value."""
+        first = len(self.values) + 1
+        self.values += values
+        self.sql += " and " + condition.format(*(f"${first + number}" for number in range(len(values))))
 
 
 def recorded(row: Row, event: Event) -> RecordedEvent:

@@ -11,14 +11,13 @@ from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from sqlalchemy import func, select
 
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.log import CarriedForward
 from shared.log.codec import Codec
 from shared.log.position import UNKNOWN, Position
-from shared.log.reader import PAGE, LogReader, Row, at_us, read_record
-from shared.log.tables import log_of
+from shared.log.reader import COLUMNS, PAGE, LogReader, Row, at_us, read_record
+from shared.log.table_names import table_of
 
 
 class Kept(NamedTuple):
@@ -207,15 +206,14 @@ async def kept_events(reader: LogReader, contexts: Sequence[str]) -> Kept:
     since_us: list[int] = []
     originals: set[str] = set()
     for context in contexts:
-        events = log_of(context)
-        original = func.convert_from(events.c.data, "UTF8").op("::json ->>")("original")
+        table = table_of(context)
         async with reader.database.reading() as connection:
-            first = select(events.c.seq, events.c.at).where(events.c.context == context).order_by(events.c.seq).limit(1)
-            if (row := (await connection.execute(first)).first()) is not None:
-                oldest[context] = row.seq
-                since_us.append(at_us(row.at))
-            copied = select(original).where(events.c.type == CarriedForward.type_name())
-            originals.update(await connection.scalars(copied))
+            first = f"select seq, at from {table} where context = $1 order by seq limit 1"  # noqa: S608
+            if (row := await connection.fetchrow(first, context)) is not None:
+                oldest[context] = row["seq"]
+                since_us.append(at_us(row["at"]))
+            copied = f"select convert_from(data, 'UTF8')::json ->> 'original' from {table} where type = $1"  # noqa: S608
+            originals.update(original for (original,) in await connection.fetch(copied, CarriedForward.type_name()))
     return Kept(
         has=lambda cause: cause.seq >= oldest.get(cause.context, 0) or str(cause) in originals,
         since_ns=min(since_us, default=2**62) * 1000,
@@ -223,8 +221,9 @@ async def kept_events(reader: LogReader, contexts: Sequence[str]) -> Kept:
 
 
 async def _page(reader: LogReader, context: str, after: int, upto: int, kinds: list[str]) -> list[Row]:
-    events = log_of(context)
-    inside = (events.c.context == context, events.c.seq > after, events.c.seq <= upto)
-    query = select(events).where(*inside, events.c.type.in_(kinds)).order_by(events.c.seq)
+    sql = (
+        f"select {COLUMNS} from {table_of(context)} "  # noqa: S608
+        "where context = $1 and seq > $2 and seq <= $3 and type = any($4) order by seq"
+    )
     async with reader.database.reading() as connection:
-        return [Row(*row) for row in await connection.execute(query)]
+        return [Row(*row) for row in await connection.fetch(sql, context, after, upto, kinds)]

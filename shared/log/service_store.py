@@ -4,17 +4,14 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import zstandard
-from sqlalchemy import BigInteger, delete, func, insert, select
-from sqlalchemy.dialects.postgresql import insert as upsert
+import msgspec
 
 from shared.errors import KoordError
 from shared.log.database import Database
 from shared.log.position import Position
 from shared.log.reader import LogReader
-from shared.log.tables import events, followers, parked, skips, snapshots
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +68,8 @@ class ServiceStore:
     async def skips(self) -> frozenset[tuple[str, int]]:
         """Returns the events that this service skips, by a person's decision."""
         async with self._database.reading() as connection:
-            rows = await connection.execute(
-                select(skips.c.context, skips.c.seq).where(skips.c.service == self._service)
-            )
-            return frozenset((row.context, row.seq) for row in rows)
+            rows = await connection.fetch("select context, seq from skips where service = $1", self._service)
+        return frozenset((context, seq) for context, seq in rows)
 
     async def skip(self, context: str, seq: int, *, reason: str, by: str) -> None:
         """Skips an event from the next start on; it is no longer parked.
@@ -84,22 +79,27 @@ class ServiceStore:
         Raises:
             NoSuchEvent: the log has none at that seq.
         """
-        async with self._database.engine.begin() as connection:
-            found = select(events.c.seq).where(events.c.context == context, events.c.seq == seq)
-            if await connection.scalar(found) is None:
+        event = (self._service, context, seq)
+        async with self._database.transaction() as connection:
+            found = await connection.fetchval("select seq from events where context = $1 and seq = $2", context, seq)
+            if found is None:
                 raise NoSuchEvent(context, seq)
-            values = {"service": self._service, "context": context, "seq": seq, "reason": reason, "by": by}
-            await connection.execute(upsert(skips).values(values).on_conflict_do_nothing())
-            key = (parked.c.service == self._service, parked.c.context == context, parked.c.seq == seq)
-            await connection.execute(delete(parked).where(*key))
-            folded_to = snapshots.c.positions[(context, "0")].astext.cast(BigInteger)
-            await connection.execute(delete(snapshots).where(snapshots.c.service == self._service, folded_to >= seq))
+            await connection.execute(
+                "insert into skips (service, context, seq, reason, by) values ($1, $2, $3, $4, $5) on conflict do nothing",
+                *event,
+                reason,
+                by,
+            )
+            await connection.execute("delete from parked where service = $1 and context = $2 and seq = $3", *event)
+            await connection.execute(
+                "delete from snapshots where service = $1 and (positions -> $2::text ->> 0)::bigint >= $3", *event
+            )
 
     async def park(self, context: str, seq: int, error: str) -> None:
         """Records an event that could not be folded."""
-        async with self._database.engine.begin() as connection:
-            values = {"service": self._service, "context": context, "seq": seq, "error": error}
-            await connection.execute(upsert(parked).values(values).on_conflict_do_nothing())
+        sql = "insert into parked (service, context, seq, error) values ($1, $2, $3, $4) on conflict do nothing"
+        async with self._database.transaction() as connection:
+            await connection.execute(sql, self._service, context, seq, error)
 
     async def write_snapshot(
         self,
@@ -112,35 +112,37 @@ class ServiceStore:
     ) -> None:
         """Stores a snapshot (`packed`: zstd) and drops those that are no longer needed; `keep` names some that are."""
         where = {name: [position.seq, position.digest.hex()] for name, position in sorted(positions.items())}
-        async with self._database.engine.begin() as connection:
-            values = {
-                "service": self._service,
-                "positions": where,
-                "schema": schema,
-                "code": code,
-                "data": packed,
-                "digest": digest,
-            }
-            await connection.execute(insert(snapshots).values(values))
-            mine = snapshots.c.service == self._service
-            kept = select(snapshots.c.at).where(mine).order_by(snapshots.c.at.desc()).limit(KEPT_SNAPSHOTS)
+        values = (self._service, _text(where), schema, code, packed, digest)
+        async with self._database.transaction() as connection:
             await connection.execute(
-                delete(snapshots).where(mine, snapshots.c.at.not_in(kept), snapshots.c.at.not_in(keep))
+                "insert into snapshots (service, positions, schema, code, data, digest) values ($1, $2::jsonb, $3, $4, $5, $6)",
+                *values,
+            )
+            await connection.execute(
+                "delete from snapshots where service = $1 and at <> all($3) and at not in "
+                "(select at from snapshots where service = $1 order by at desc limit $2)",
+                self._service,
+                KEPT_SNAPSHOTS,
+                list(keep),
             )
 
     async def snapshots(self, schema: int) -> list[Snapshot]:
         """Returns the stored snapshots of this schema, newest first, unpacked; a damaged one is left out."""
         async with self._database.reading() as connection:
-            query = select(snapshots).where(snapshots.c.service == self._service, snapshots.c.schema == schema)
-            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
-        return [snapshot for row in rows if (snapshot := _unpacked(row)) is not None]
+            rows = await connection.fetch(
+                "select at, positions, data, digest from snapshots where service = $1 and schema = $2 order by at desc",
+                self._service,
+                schema,
+            )
+        return [snapshot for row in rows if (snapshot := self._unpacked(*row)) is not None]
 
     async def snapshot_names(self, schema: int) -> list[datetime]:
         """Returns the names of the kept snapshots, the oldest first."""
         async with self._database.reading() as connection:
-            mine = (snapshots.c.service == self._service, snapshots.c.schema == schema)
-            found = await connection.scalars(select(snapshots.c.at).where(*mine).order_by(snapshots.c.at))
-            return list(found)
+            rows = await connection.fetch(
+                "select at from snapshots where service = $1 and schema = $2 order by at", self._service, schema
+            )
+        return [at for (at,) in rows]
 
     async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:
         """Returns the newest snapshot whose positions agree with the log.
@@ -148,16 +150,17 @@ class ServiceStore:
         Raises:
             NewerState: a release with a higher schema has written one.
         """
-        mine = snapshots.c.service == self._service
         async with self._database.reading() as connection:
-            latest = (
-                select(snapshots.c.schema, snapshots.c.code).where(mine).order_by(snapshots.c.schema.desc()).limit(1)
+            latest = await connection.fetchrow(
+                "select schema, code from snapshots where service = $1 order by schema desc limit 1", self._service
             )
-            row = (await connection.execute(latest)).first()
-            if row is not None and row.schema > schema:
-                raise NewerState(self._service, schema, row.schema, row.code)
-            query = select(snapshots.c.at, snapshots.c.positions).where(mine, snapshots.c.schema == schema)
-            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
+            if latest is not None and latest["schema"] > schema:
+                raise NewerState(self._service, schema, latest["schema"], latest["code"])
+            rows = await connection.fetch(
+                "select at, positions from snapshots where service = $1 and schema = $2 order by at desc",
+                self._service,
+                schema,
+            )
         for at, positions in rows:
             agrees = [
                 await reader.digest_at(context, position.seq) == position.digest
@@ -167,24 +170,28 @@ class ServiceStore:
                 log.warning("a snapshot does not fit the log and is left out", extra={"at": at})
                 continue
             async with self._database.reading() as connection:
-                stored = (await connection.execute(select(snapshots).where(mine, snapshots.c.at == at))).first()
-            if stored is not None and (snapshot := _unpacked(stored)) is not None:
+                stored = await connection.fetchrow(
+                    "select at, positions, data, digest from snapshots where service = $1 and at = $2",
+                    self._service,
+                    at,
+                )
+            if stored is not None and (snapshot := self._unpacked(*stored)) is not None:
                 return snapshot
         return None
 
     async def register(self, positions: Mapping[str, int], reads: Mapping[str, Sequence[str]]) -> None:
         """Records the positions of this service and the types that it can read."""
-        values = {
-            "service": self._service,
-            "positions": dict(positions),
-            "reads": {name: list(kinds) for name, kinds in reads.items()},
-        }
-        query = upsert(followers).values(values)
-        changes = {**{name: query.excluded[name] for name in ("positions", "reads")}, "seen_at": func.clock_timestamp()}
-        async with self._database.engine.begin() as connection:
-            await connection.execute(query.on_conflict_do_update(index_elements=["service"], set_=changes))
+        folds = {name: list(kinds) for name, kinds in reads.items()}
+        async with self._database.transaction() as connection:
             await connection.execute(
-                delete(followers).where(followers.c.seen_at < func.clock_timestamp() - FORGOTTEN_AFTER)
+                "insert into followers (service, positions, reads) values ($1, $2::jsonb, $3::jsonb) on conflict (service) "
+                "do update set positions = excluded.positions, reads = excluded.reads, seen_at = clock_timestamp()",
+                self._service,
+                _text(dict(positions)),
+                _text(folds),
+            )
+            await connection.execute(
+                "delete from followers where seen_at < clock_timestamp() - $1::interval", FORGOTTEN_AFTER
             )
 
     async def check_readers(self, context: str, emits: Sequence[str]) -> None:
@@ -196,9 +203,12 @@ class ServiceStore:
             UnreadableByFollowers: names the follower and the types.
         """
         async with self._database.reading() as connection:
-            known = followers.c.seen_at >= func.clock_timestamp() - FORGOTTEN_AFTER
-            rows = (await connection.execute(select(followers.c.service, followers.c.reads).where(known))).all()
-        for service, reads in rows:
+            rows = await connection.fetch(
+                "select service, reads from followers where seen_at >= clock_timestamp() - $1::interval",
+                FORGOTTEN_AFTER,
+            )
+        for service, folds in rows:
+            reads = msgspec.json.decode(folds, type=dict[str, list[str]])
             declared = set(reads.get(context, ()))
             stems = {name.rpartition(".v")[0] for name in declared}
             unreadable = [name for name in sorted(emits) if name not in declared and name.rpartition(".v")[0] in stems]
@@ -207,23 +217,28 @@ class ServiceStore:
 
     async def forget(self) -> bool:
         """Drops the registration. Returns whether there was one."""
-        async with self._database.engine.begin() as connection:
-            return (
-                await connection.execute(delete(followers).where(followers.c.service == self._service))
-            ).rowcount > 0
+        async with self._database.transaction() as connection:
+            sql = "delete from followers where service = $1 returning service"
+            return await connection.fetchval(sql, self._service) is not None
+
+    def _unpacked(self, at: datetime, positions: str, packed: bytes, digest: bytes) -> Snapshot | None:
+        """Returns a stored snapshot, None when it is not what was written."""
+        import zstandard  # a command that reads rows has no snapshot
+
+        try:
+            data = zstandard.ZstdDecompressor().decompress(packed)
+        except zstandard.ZstdError:
+            data = b""
+        if sha256(data).digest() != digest:
+            log.warning("a snapshot is damaged and is left out", extra={"service": self._service, "at": at})
+            return None
+        return Snapshot(at, _positions(positions), data, digest)
 
 
-def _positions(stored: Mapping[str, tuple[int, str]]) -> dict[str, Position]:
-    return {context: Position(seq, bytes.fromhex(digest)) for context, (seq, digest) in stored.items()}
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
-def _unpacked(row: Any) -> Snapshot | None:
-    """A stored snapshot, None when it is not what was written."""
-    try:
-        data = zstandard.ZstdDecompressor().decompress(row.data)
-    except zstandard.ZstdError:
-        data = b""
-    if sha256(data).digest() != row.digest:
-        log.warning("a snapshot is damaged and is left out", extra={"service": row.service, "at": row.at})
-        return None
-    return Snapshot(row.at, _positions(row.positions), data, row.digest)
+def _positions(stored: str) -> dict[str, Position]:
+    found = msgspec.json.decode(stored, type=dict[str, tuple[int, str]])
+    return {context: Position(seq, bytes.fromhex(digest)) for context, (seq, digest) in found.items()}

@@ -1,6 +1,7 @@
-"""The tables of the log, as SQLAlchemy Core sees them. Partitions of `events` come and go by function (migrations)."""
+"""The tables of the log as Alembic compares them with the migrations. Partitions of `events` come and go by function.
 
-from functools import cache
+A process that reads or writes the log does not import this: SQLAlchemy takes half a second.
+"""
 
 from sqlalchemy import BigInteger, Column, Index, Interval, LargeBinary, MetaData, SmallInteger, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
@@ -120,16 +121,3 @@ def partition_of_events(name: str) -> bool:
     migration.
     """
     return name.startswith("events_")
-
-
-def table_of(context: str) -> str:
-    """Returns the partition of `events` that holds a context: `metrics-0` -> `events_metrics_0`."""
-    return "events_" + context.replace("-", "_")
-
-
-@cache
-def log_of(context: str) -> Table:
-    """Returns the table of one context: a role may read those of the contexts it follows, and `events` only when it may
-    read all.
-    """
-    return events.to_metadata(MetaData(), name=table_of(context))

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.bus import Bus
 from shared.errors import KoordError
@@ -21,9 +19,9 @@ from shared.events.log import CarriedForward, WriterStarted
 from shared.log import announcements
 from shared.log.announcements import Batch, Beacon
 from shared.log.copy_encoding import COLUMNS, RowWriter
-from shared.log.database import FAILURES, UNREACHABLE, Database, DatabaseDenied, driver
+from shared.log.database import FAILURES, UNREACHABLE, Database, DatabaseDenied
 from shared.log.position import Position
-from shared.log.tables import table_of
+from shared.log.table_names import table_of
 from shared.runtime import failpoints
 from shared.runtime.task_cancellation import cancel_and_wait
 
@@ -67,8 +65,7 @@ class LogWriter:
         self._bus = bus
         self._rows = RowWriter(context, actor)
         self._table = table_of(context)
-        self._connection: AsyncConnection | None = None
-        self._driver: Any = None
+        self._connection: Any = None
         self._serial = asyncio.Lock()  # one statement at a time on the one connection
         self._room = 0  # the first seq without a partition
         self._half = 0  # the seq from which more are made ahead
@@ -104,7 +101,7 @@ class LogWriter:
     ) -> RecordedEvent:
         """Appends `WriterStarted`; from its commit on this replica decides, responds and carries out effects."""
         try:
-            found = await self._driver.fetchrow(
+            found = await self._connection.fetchrow(
                 f"select (extract(epoch from clock_timestamp()) * 1000)::bigint as clock, "  # noqa: S608
                 f"(select data from {self._table} where key = 'writer' and type = any($1) order by seq desc limit 1) as last",
                 [WriterStarted.type_name(), CarriedForward.type_name()],
@@ -145,7 +142,7 @@ class LogWriter:
                 if batch.last >= self._room:
                     await self._extend(batch.last)
                 failpoints.hit("log.before-commit")
-                await self._driver.copy_to_table(
+                await self._connection.copy_to_table(
                     self._table, source=memoryview(rows.copy), columns=COLUMNS, format="binary"
                 )
                 failpoints.hit("log.after-commit-before-announce")
@@ -182,7 +179,7 @@ class LogWriter:
         async with self._serial:
             try:
                 async with asyncio.timeout(HOLD_DEADLINE_S):
-                    await self._driver.fetchval("select 1")
+                    await self._connection.fetchval("select 1")
             except FAILURES as error:
                 raise self._lose(error) from error
 
@@ -193,13 +190,12 @@ class LogWriter:
 
     async def _take_lock(self) -> Position:
         self._connection = await self._database.dedicated()
-        self._driver = await driver(self._connection)
         watch = asyncio.create_task(self._end_silent_holder())
         try:
-            await self._driver.execute("select koord_writer($1)", self.context)
-            found = await self._driver.fetchrow(f"select seq, digest from {self._table} order by seq desc limit 1")  # noqa: S608
+            await self._connection.execute("select koord_writer($1)", self.context)
+            found = await self._connection.fetchrow(f"select seq, digest from {self._table} order by seq desc limit 1")  # noqa: S608
             head = Position(found["seq"], found["digest"]) if found else Position()
-            self._made(head.seq, await self._driver.fetchval("select koord_extend($1, 0)", self.context))
+            self._made(head.seq, await self._connection.fetchval("select koord_extend($1, 0)", self.context))
         finally:
             watch.cancel()
         return head
@@ -212,7 +208,7 @@ class LogWriter:
             async with asyncio.timeout(HOLD_DEADLINE_S):
                 await connection.close()
         except FAILURES:  # a server that hangs is not waited for: the lock ends with the socket
-            self._driver.terminate()
+            connection.terminate()
 
     async def _announce(self, batch: Batch) -> None:
         if self._bus is not None:
@@ -223,7 +219,7 @@ class LogWriter:
 
     async def _extend(self, upto: int) -> None:
         """Makes the partitions that an append needs and two more; needed only when `_partitions` was too slow."""
-        self._made(upto, await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto))
+        self._made(upto, await self._connection.fetchval("select koord_extend($1, $2)", self.context, upto))
 
     def _made(self, upto: int, room: int) -> None:
         self._room = max(self._room, room)
@@ -245,7 +241,6 @@ class LogWriter:
         """Makes partitions before they are needed, on another connection: a DDL statement may wait, the writer must
         not.
         """
-        query = text("select koord_extend(:context, :upto)")
         while True:
             await asyncio.sleep(HOLD_INTERVAL_S)
             if self.head.seq < self._half:
@@ -253,7 +248,7 @@ class LogWriter:
             try:
                 async with self._database.reading() as connection:
                     upto = self.head.seq
-                    self._made(upto, await connection.scalar(query, {"context": self.context, "upto": upto}))
+                    self._made(upto, await connection.fetchval("select koord_extend($1, $2)", self.context, upto))
             except (DatabaseDenied, *FAILURES) as error:
                 log.warning("cannot make partitions ahead", extra={"context": self.context, "error": repr(error)})
 
@@ -270,8 +265,8 @@ class LogWriter:
             await asyncio.sleep(1)
             try:
                 async with self._database.reading() as connection:
-                    query = text("select koord_end_silent_writer(:context, make_interval(secs => :idle))")
-                    ended = await connection.scalar(query, {"context": self.context, "idle": SILENT_HOLDER_S})
+                    query = "select koord_end_silent_writer($1, make_interval(secs => $2))"
+                    ended = await connection.fetchval(query, self.context, SILENT_HOLDER_S)
                 if ended:
                     log.warning(
                         "ended a silent writer", extra={"context": self.context, "stale_after_s": SILENT_HOLDER_S}

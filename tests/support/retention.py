@@ -4,13 +4,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import text
-
 from shared.events import Draft, Event, RecordedEvent
 from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
-from shared.log.tables import table_of
+from shared.log.table_names import table_of
 from shared.log.writer import LogWriter
 from shared.runtime.retention import Retention, retain
 from shared.runtime.service import Environment, Runtime, Service
@@ -21,22 +19,18 @@ DAY_NS = 86_400 * 10**9
 async def narrow(database: Database, context: str, rows: int) -> None:
     """Gives a context that is still empty partitions of a few rows."""
     table = table_of(context)
-    async with database.engine.begin() as connection:
-        await connection.execute(
-            text("update contexts set partition_rows = :rows where context = :context"),
-            {"rows": rows, "context": context},
-        )
-        await connection.execute(text(f"drop table {table}_p0, {table}_p1, {table}_p2"))
-        await connection.execute(text("select koord_extend(:context, 0)"), {"context": context})
+    async with database.transaction() as connection:
+        await connection.execute("update contexts set partition_rows = $1 where context = $2", rows, context)
+        await connection.execute(f"drop table {table}_p0, {table}_p1, {table}_p2")
+        await connection.fetchval("select koord_extend($1, 0)", context)
 
 
 async def grow_old(database: Database, context: str, days: float = 100.0) -> None:
     """Lets the server have found the full partitions of a context so long ago."""
-    async with database.engine.begin() as connection:
-        await connection.execute(text("select koord_extend(:context, 0)"), {"context": context})
+    async with database.transaction() as connection:
+        await connection.fetchval("select koord_extend($1, 0)", context)
         await connection.execute(
-            text("update full_partitions set at = at - make_interval(secs => :secs) where context = :context"),
-            {"secs": days * 86_400, "context": context},
+            "update full_partitions set at = at - make_interval(secs => $1) where context = $2", days * 86_400, context
         )
 
 
@@ -44,7 +38,7 @@ async def partitions(database: Database, context: str) -> list[str]:
     """Returns the names of a context's partitions that have events, the oldest first."""
     table = table_of(context)
     async with database.reading() as connection:
-        found = await connection.scalars(text(f"select distinct tableoid::regclass::text from {table}"))
+        found = [name for (name,) in await connection.fetch(f"select distinct tableoid::regclass::text from {table}")]
         return sorted(found, key=lambda name: int(name.rpartition("_p")[2]))
 
 

@@ -51,6 +51,9 @@ class Driver:
         if sql.startswith("select koord_extend("):
             upto = arguments[1] if len(arguments) > 1 else 0
             return await postgres.execute(session, lambda: postgres.extend(arguments[0], upto))
+        if sql.startswith("select koord_end_silent_writer("):
+            context, idle_s = arguments
+            return await postgres.execute(session, lambda: postgres.end_silent_writer(context, idle_s))
         raise UnknownStatement(sql)
 
     async def fetchrow(self, sql: str, *arguments: Any) -> Any:
@@ -71,6 +74,10 @@ class Driver:
         postgres, context, data = self._postgres, _context(table), bytes(source)
         await postgres.execute(self.session, lambda: postgres.copy(self.session, context, data))
 
+    async def close(self) -> None:
+        """Ends the session."""
+        self.terminate()
+
     def terminate(self) -> None:
         """Closes the socket."""
         self._postgres.end(self.session)
@@ -83,48 +90,22 @@ def _context(sql: str) -> str:
     return re.sub(r"_(\d+)$", r"-\1", found[1])
 
 
-class Connection:
-    """SQLAlchemy's connection, as far as the log uses it."""
-
-    def __init__(self, postgres: MemoryPostgres, session: Session) -> None:
-        self._postgres = postgres
-        self.driver_connection = Driver(postgres, session)
-
-    async def get_raw_connection(self) -> "Connection":
-        """Returns the holder of the driver's connection."""
-        return self
-
-    async def close(self) -> None:
-        """Ends the session."""
-        self.driver_connection.terminate()
-
-    async def scalar(self, query: Any, parameters: Mapping[str, Any]) -> Any:
-        """Returns the value of a function of the database."""
-        postgres, driver, sql = self._postgres, self.driver_connection, str(query)
-        if "koord_extend(" in sql:
-            return await driver.fetchval("select koord_extend($1, $2)", parameters["context"], parameters["upto"])
-        if "koord_end_silent_writer(" in sql:
-            context, idle_s = parameters["context"], parameters["idle"]
-            return await postgres.execute(driver.session, lambda: postgres.end_silent_writer(context, idle_s))
-        raise UnknownStatement(sql)
-
-
 class MemoryDatabase(Database):
     """The connections of one process."""
 
     def __init__(self, postgres: MemoryPostgres) -> None:
         self.postgres = postgres
-        self._pooled: list[Connection] = []
+        self._pooled: list[Driver] = []
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Any]:
         """Yields a pooled connection; one whose session has ended is replaced."""
         while self._pooled:
             connection = self._pooled.pop()
-            if not connection.driver_connection.session.ended:
+            if not connection.session.ended:
                 break
         else:
-            connection = Connection(self.postgres, await self.postgres.connect())
+            connection = Driver(self.postgres, await self.postgres.connect())
         try:
             yield connection
         finally:
@@ -133,16 +114,16 @@ class MemoryDatabase(Database):
     async def query(self, statement: Callable[[], Any]) -> Any:
         """Executes a statement on a pooled connection."""
         async with self.reading() as connection:
-            return await self.postgres.execute(connection.driver_connection.session, statement)
+            return await self.postgres.execute(connection.session, statement)
 
     async def dedicated(self) -> Any:
         """Opens a connection of the caller's own."""
-        return Connection(self.postgres, await self.postgres.connect())
+        return Driver(self.postgres, await self.postgres.connect())
 
     async def close(self) -> None:
         """Ends the pooled sessions."""
         for connection in self._pooled:
-            self.postgres.end(connection.driver_connection.session)
+            self.postgres.end(connection.session)
 
 
 class MemoryReader(LogReader):

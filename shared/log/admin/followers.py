@@ -3,10 +3,9 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import select
+import msgspec
 
 from shared.log.database import Database
-from shared.log.tables import followers, parked, skips
 
 
 class FollowerSeen(NamedTuple):
@@ -44,20 +43,23 @@ class Skipped(NamedTuple):
 
 async def list_followers(database: Database) -> list[FollowerSeen]:
     """Returns all registered followers, by name."""
-    query = select(followers.c.service, followers.c.positions, followers.c.seen_at).order_by(followers.c.service)
     async with database.reading() as connection:
-        return [FollowerSeen(*row) for row in await connection.execute(query)]
+        rows = await connection.fetch("select service, positions, seen_at from followers order by service")
+    return [
+        FollowerSeen(service, msgspec.json.decode(positions, type=dict[str, int]), seen_at)
+        for service, positions, seen_at in rows
+    ]
 
 
 async def list_parked(database: Database) -> list[Parked]:
     """Returns all parked events, the oldest first."""
-    columns = (parked.c.service, parked.c.context, parked.c.seq, parked.c.error, parked.c.at)
     async with database.reading() as connection:
-        return [Parked(*row) for row in await connection.execute(select(*columns).order_by(parked.c.at))]
+        rows = await connection.fetch("select service, context, seq, error, at from parked order by at")
+    return [Parked(*row) for row in rows]
 
 
 async def list_skips(database: Database) -> list[Skipped]:
     """Returns all skipped events, in the order in which that was decided."""
-    columns = (skips.c.service, skips.c.context, skips.c.seq, skips.c.reason, skips.c.by, skips.c.at)
     async with database.reading() as connection:
-        return [Skipped(*row) for row in await connection.execute(select(*columns).order_by(skips.c.at))]
+        rows = await connection.fetch("select service, context, seq, reason, by, at from skips order by at")
+    return [Skipped(*row) for row in rows]

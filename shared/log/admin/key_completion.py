@@ -2,22 +2,20 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import text
-
 from shared.log.database import Database
-from shared.log.tables import table_of
+from shared.log.table_names import table_of
 
 # A loose scan of the index (key, seq): each step jumps to the next key, however many events a key has.
 _KEYS_SQL = """
 with recursive found(key, number) as (
-    (select key, 1 from {table} where key >= :prefix order by key limit 1)
+    (select key, 1 from {table} where key >= $1 order by key limit 1)
     union all
     select (select e.key from {table} e where e.key > found.key order by e.key limit 1), number + 1
-    from found where found.key is not null and number < :most
+    from found where found.key is not null and number < $2
 )
-select key from found where starts_with(key, :prefix)
+select key from found where starts_with(key, $1)
 """
-_OF_TYPE = " and exists (select from {table} e where e.key = found.key and e.type = any(:kinds))"
+_OF_TYPE = " and exists (select from {table} e where e.key = found.key and e.type = any($3))"
 
 
 async def keys_like(database: Database, context: str, prefix: str, most: int, kinds: Sequence[str] = ()) -> list[str]:
@@ -27,6 +25,6 @@ async def keys_like(database: Database, context: str, prefix: str, most: int, ki
         kinds: only keys that have an event of one of these types.
     """
     sql = (_KEYS_SQL + (_OF_TYPE if kinds else "")).format(table=table_of(context))
-    values = {"prefix": prefix, "most": most} | ({"kinds": list(kinds)} if kinds else {})
+    values = (prefix, most, list(kinds)) if kinds else (prefix, most)
     async with database.reading() as connection:
-        return [str(key) for key in await connection.scalars(text(sql), values)]
+        return [key for (key,) in await connection.fetch(sql, *values)]

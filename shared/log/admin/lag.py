@@ -3,15 +3,13 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import text
-
 from shared.events.cluster import NodeDeleted, NodeObserved
 from shared.events.log import CarriedForward
 from shared.events.metrics import NodeReported
 from shared.log.admin.followers import list_followers
 from shared.log.database import Database
 from shared.log.reader import LogReader
-from shared.log.tables import table_of
+from shared.log.table_names import table_of
 
 
 class Behind(NamedTuple):
@@ -51,15 +49,15 @@ async def behind(database: Database) -> list[Behind]:
     followers = await list_followers(database)
     heads = {context: (await reader.head(context)).seq for context in await reader.contexts()}
     async with database.reading() as connection:
-        now: datetime = (await connection.execute(text("select clock_timestamp()"))).scalar_one()
+        now: datetime = await connection.fetchval("select clock_timestamp()")
         found = []
         for one in followers:
             for context, seq in sorted(one.positions.items()):
                 events = max(heads.get(context, 0) - seq, 0)
                 first = None
                 if events:
-                    sql = f'select at from "{table_of(context)}" where context = :context and seq > :seq order by seq limit 1'  # noqa: S608
-                    first = await connection.scalar(text(sql), {"context": context, "seq": seq})
+                    sql = f'select at from "{table_of(context)}" where context = $1 and seq > $2 order by seq limit 1'  # noqa: S608
+                    first = await connection.fetchval(sql, context, seq)
                 oldest_s = (now - first).total_seconds() if first else 0.0
                 unseen_s = (now - one.seen_at).total_seconds()
                 found.append(Behind(one.service, context, events, oldest_s, unseen_s))
@@ -71,7 +69,7 @@ async def node_reports(database: Database) -> list[NodeReport]:
     reader = LogReader(database)
     metrics = [context for context in await reader.contexts() if context.startswith("metrics-")]
     last = " union all ".join(
-        f"(select at, data from {table_of(context)} where context = '{context}' and key = nodes.key and type = :reported "  # noqa: S608
+        f"(select at, data from {table_of(context)} where context = '{context}' and key = nodes.key and type = $1 "  # noqa: S608
         "order by seq desc limit 1)"
         for context in metrics
     )
@@ -85,14 +83,13 @@ async def node_reports(database: Database) -> list[NodeReport]:
             select key, '{NodeObserved.type_name()}', seq from events_cluster where type = '{CarriedForward.type_name()}'
             and convert_from(data, 'UTF8') like '%"type":"{NodeObserved.type_name()}"%'),
         latest as (select distinct on (key) key, type from recorded order by key, seq desc),
-        nodes as (select key from latest where type <> :deleted)
+        nodes as (select key from latest where type <> $2)
         select nodes.key as node, extract(epoch from clock_timestamp() - report.at)::float8 as age_s,
                (convert_from(report.data, 'UTF8')::jsonb ->> 'interval_s')::integer as interval_s,
                ((convert_from(report.data, 'UTF8')::jsonb ->> 'at_ns')::numeric / 1e9 - extract(epoch from report.at))::float8
                    as ahead_s
         from nodes left join lateral (select * from ({last}) found order by at desc limit 1) report on true
         order by nodes.key"""  # noqa: S608
-    values = {"reported": NodeReported.type_name(), "deleted": NodeDeleted.type_name()}
     async with database.reading() as connection:
-        rows = (await connection.execute(text(sql), values)).all()
-    return [NodeReport(row.node, row.age_s, row.interval_s or 0, row.ahead_s or 0.0) for row in rows]
+        rows = await connection.fetch(sql, NodeReported.type_name(), NodeDeleted.type_name())
+    return [NodeReport(node, age_s, interval_s or 0, ahead_s or 0.0) for node, age_s, interval_s, ahead_s in rows]

@@ -5,14 +5,12 @@ pages (reader.py).
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import and_, func, literal, or_, select
-
 from shared.events import Event, RecordedEvent
 from shared.events.log import CarriedForward, WriterStarted
 from shared.log.codec import Codec
 from shared.log.database import Database
-from shared.log.reader import Row, read_record
-from shared.log.tables import log_of
+from shared.log.reader import COLUMNS, Row, read_record
+from shared.log.table_names import table_of
 
 WRITER_KEY = "writer"
 """The key of every WriterStarted: found by the index."""
@@ -33,18 +31,18 @@ async def newest(
 
     Without a key, types that are not in tables.RARE are searched backwards from the head.
     """
-    codec, events = Codec(kinds), log_of(context)
+    codec = Codec(kinds)
     # As constants, so that the planner sees that an index over the rare types covers them.
-    names = [literal(kind.type_name(), literal_execute=True) for kind in kinds]
-    # The table holds this context alone. A condition on it would draw the planner to the index that it reads backwards.
-    inside = [] if key is None else [events.c.key == key]
-    carried_forward = or_(
-        *(func.convert_from(events.c.data, "UTF8").like(f'%"type":"{kind.type_name()}"%') for kind in kinds)
+    names = ", ".join(f"'{kind.type_name()}'" for kind in kinds)
+    carried_forward = " or ".join(
+        f"""convert_from(data, 'UTF8') like '%"type":"{kind.type_name()}"%'""" for kind in kinds
     )
-    for kind_of in (events.c.type.in_(names), and_(events.c.type == CarriedForward.type_name(), carried_forward)):
-        query = select(events).where(*inside, kind_of).order_by(events.c.seq.desc()).limit(count)
+    # The table holds this context alone. A condition on it would draw the planner to the index that it reads backwards.
+    inside, values = ("", ()) if key is None else ("key = $1 and ", (key,))
+    for kind_of in (f"type in ({names})", f"type = '{CarriedForward.type_name()}' and ({carried_forward})"):
+        sql = f"select {COLUMNS} from {table_of(context)} where {inside}{kind_of} order by seq desc limit {count}"  # noqa: S608
         async with database.reading() as connection:
-            rows = [Row(*row) for row in await connection.execute(query)]
+            rows = [Row(*row) for row in await connection.fetch(sql, *values)]
         if rows:
             break  # an event is carried forward only if no newer one of its object exists
     return [Found(record, row.actor) for row in rows if (record := read_record(row, codec)) is not None]

@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-from sqlalchemy import text
+from shared.log.database import Database
 
-from shared.log.database import Database, driver
-
-_LOCK = text("select pg_advisory_xact_lock(hashtextextended('koordstream migrations', 0))")
+_LOCK = "select pg_advisory_xact_lock(hashtextextended('koordstream migrations', 0))"
 
 
 class Existing(NamedTuple):
@@ -19,16 +17,15 @@ class Existing(NamedTuple):
 
 async def run_script(database: Database, sql: str) -> None:
     """Runs statements in one transaction."""
-    with database.denials():
-        async with database.engine.begin() as connection:
-            await connection.execute(_LOCK)
-            await (await driver(connection)).execute(sql)
+    async with database.transaction() as connection:
+        await connection.execute(_LOCK)
+        await connection.execute(sql)
 
 
 async def existing_roles(database: Database) -> Existing:
     """Returns the existing roles and contexts."""
     async with database.reading() as connection:
-        roles = await connection.scalars(text(r"select rolname from pg_roles where rolname like 'koord\_%' order by 1"))
-        contexts = await connection.scalars(text("select context from contexts order by context"))
-        name = await connection.scalar(text("select current_database()"))
-        return Existing(list(roles), list(contexts), str(name))
+        roles = await connection.fetch(r"select rolname from pg_roles where rolname like 'koord\_%' order by 1")
+        contexts = await connection.fetch("select context from contexts order by context")
+        name = await connection.fetchval("select current_database()")
+        return Existing([role for (role,) in roles], [context for (context,) in contexts], str(name))

@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from asyncpg import PostgresError
 
 from shared.log.database import MIGRATIONS, SERVER_SETTINGS, Database, sqlstate
-from shared.log.tables import table_of
+from shared.log.table_names import table_of
 
 LOOKED_AT = (
     "client_connection_check_interval",
@@ -100,36 +98,34 @@ select current_setting('server_version_num')::integer as version, current_user a
 _SIZES_SQL = """
 select count(*) as partitions, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes,
        coalesce(max(substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \\(''?([0-9]+)')::bigint), 0) as upto
-from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = to_regclass(:parent)
+from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = to_regclass($1)
 """
 
 
 async def look(database: Database) -> Server:
     """Reads version, settings, clock and connections of the server."""
     async with database.reading() as connection:
-        row = (await connection.execute(text(_SERVER_SQL))).one()
+        row = await connection.fetchrow(_SERVER_SQL)
         ahead_s, round_trip_s = min([await _clock(connection) for _ in range(LOOKS_AT_CLOCK)], key=lambda look: look[1])
-        rows = await connection.execute(
-            text("select name, setting from pg_settings where name = any(:names)"), {"names": list(LOOKED_AT)}
-        )
-        settings = {row.name: row.setting for row in rows}
+        rows = await connection.fetch("select name, setting from pg_settings where name = any($1)", list(LOOKED_AT))
+        settings = dict(rows)
     return Server(
-        version=row.version,
-        user=row.login,
-        superuser=bool(row.superuser),
-        standby=row.standby,
+        version=row["version"],
+        user=row["login"],
+        superuser=bool(row["superuser"]),
+        standby=row["standby"],
         settings=settings,
         ahead_s=ahead_s,
         round_trip_s=round_trip_s,
-        connections=(row.connections, row.most),
-        encrypted=bool(row.encrypted),
+        connections=(row["connections"], row["most"]),
+        encrypted=bool(row["encrypted"]),
     )
 
 
-async def _clock(connection: AsyncConnection) -> tuple[float, float]:
+async def _clock(connection: Any) -> tuple[float, float]:
     """Returns how far the server's clock is ahead, and the round trip, half of which is uncertainty; seconds."""
     sent = time.time_ns()
-    now_us = await connection.scalar(text("select (extract(epoch from clock_timestamp()) * 1000000)::bigint"))
+    now_us = await connection.fetchval("select (extract(epoch from clock_timestamp()) * 1000000)::bigint")
     received = time.time_ns()
     return (now_us * 1000 - (sent + received) // 2) / 1e9, (received - sent) / 1e9
 
@@ -150,8 +146,8 @@ async def schema(database: Database) -> Schema:
         async with database.reading() as connection:
             # By its whole name: a login without rights to the schema gets that error, and not that there is no such
             # table.
-            found = await connection.scalar(text("select version_num from public.alembic_version"))
-    except DBAPIError as error:
+            found = await connection.fetchval("select version_num from public.alembic_version")
+    except PostgresError as error:
         if sqlstate(error) != UNDEFINED_TABLE:
             raise
         found = None
@@ -162,37 +158,32 @@ async def schema(database: Database) -> Schema:
 async def declared(database: Database) -> Mapping[str, int]:
     """Returns the contexts that the database has a log for -> events that one of its partitions holds."""
     async with database.reading() as connection:
-        rows = await connection.execute(text("select context, partition_rows from contexts order by context"))
-        return {row.context: row.partition_rows for row in rows}
+        return dict(await connection.fetch("select context, partition_rows from contexts order by context"))
 
 
 async def size_of(database: Database, context: str) -> ContextSize:
     """Returns the size of a context."""
     table = table_of(context)
     async with database.reading() as connection:
-        head = (
-            await connection.execute(
-                text(
-                    f'select seq, (extract(epoch from at) * 1000000)::bigint as at_us from "{table}" '  # noqa: S608
-                    "where context = :context order by seq desc limit 1"
-                ),
-                {"context": context},
-            )
-        ).first()
-        oldest = await connection.scalar(
-            text(f'select seq from "{table}" where context = :context order by seq limit 1'),  # noqa: S608
-            {"context": context},
+        head = await connection.fetchrow(
+            f'select seq, (extract(epoch from at) * 1000000)::bigint as at_us from "{table}" '  # noqa: S608
+            "where context = $1 order by seq desc limit 1",
+            context,
         )
-        row = (await connection.execute(text(_SIZES_SQL), {"parent": table})).one()
-    seq = head.seq if head else 0
+        oldest = await connection.fetchval(
+            f'select seq from "{table}" where context = $1 order by seq limit 1',  # noqa: S608
+            context,
+        )
+        row = await connection.fetchrow(_SIZES_SQL, table)
+    seq = head["seq"] if head else 0
     return ContextSize(
         context=context,
         head=seq,
-        head_at_ns=head.at_us * 1000 if head else 0,
+        head_at_ns=head["at_us"] * 1000 if head else 0,
         oldest=oldest or 0,
-        partitions=row.partitions,
-        room=row.upto - 1 - seq,
-        size_bytes=row.bytes,
+        partitions=row["partitions"],
+        room=row["upto"] - 1 - seq,
+        size_bytes=row["bytes"],
     )
 
 

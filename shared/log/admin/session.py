@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from asyncpg import PostgresError
-from sqlalchemy.exc import DBAPIError
 
 from shared.errors import KoordError
 from shared.log.database import Database, without_password
@@ -34,7 +33,7 @@ async def opened(dsn: str) -> AsyncIterator[Database]:
         raise
     except (OSError, TimeoutError) as error:
         raise DatabaseUnreachable(f"Postgres at {without_password(dsn)} cannot be reached: {error}") from error
-    except (PostgresError, DBAPIError) as error:
+    except PostgresError as error:
         reason = str(error).partition("\n")[0]
         raise DatabaseRefused(
             f"Postgres at {without_password(dsn)} refused: {reason}; `koord migrate` makes the tables"

@@ -7,7 +7,6 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
 from cli.embedded import EmbeddedNats
 from services.audit.settings import AuditSettings
@@ -131,8 +130,8 @@ async def test_a_restored_log_rebuilds_its_stream(relaying: Relaying, database: 
     await relaying.stop()
     await writer.close()
     opened = Database(database)
-    async with opened.engine.begin() as connection:
-        await connection.execute(text("delete from events_cluster where seq > 150"))
+    async with opened.transaction() as connection:
+        await connection.execute("delete from events_cluster where seq > 150")
     await opened.close()
     again = await Writer(database, None, context="cluster").start()
     relaying._writer = again
@@ -171,11 +170,9 @@ async def test_an_empty_stream_begins_at_the_oldest_event_within_its_age(relayin
     await relaying._writer.log.append([], now_ns=old)
     await relaying.append(100)
     opened = Database(database)
-    async with opened.engine.begin() as connection:
+    async with opened.transaction() as connection:
         then = datetime.now(UTC) - timedelta(days=8)
-        await connection.execute(
-            text("update events set at = :at where context = 'cluster' and seq <= 40"), {"at": then}
-        )
+        await connection.execute("update events set at = $1 where context = 'cluster' and seq <= 40", then)
     await opened.close()
     relaying.start()
     await relaying.wait_for_head()

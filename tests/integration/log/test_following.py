@@ -215,7 +215,7 @@ async def test_types_that_are_not_declared_are_skipped(writer: Writer, following
     await writer.append(Passed(name="a"), Seen(name="b"), Passed(name="c"))
     await until(lambda: following.follower.positions["source"] == writer.log.head)
     assert list(following.state.seen.values()) == ["b"]
-    read = await Following(following.database.engine.url.render_as_string(False).replace("+asyncpg", "")).start()
+    read = await Following(following.database.dsn).start()
     assert read.state.seen == following.state.seen
     assert read.follower.positions["source"] == writer.log.head
     await read.close()

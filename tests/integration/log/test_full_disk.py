@@ -19,8 +19,9 @@ from services.metrics_ingest.agent_reports.service import SERVICE as METRICS
 from services.scheduler.service import SERVICE as SCHEDULER
 from shared.events.log import CarriedForward
 from shared.events.metrics import ClassReported, NodeReported, PodReported
-from shared.log.database import Database, migrate
+from shared.log.database import Database
 from shared.log.disk_space import free_share_at
+from shared.log.migration import migrate
 from shared.runtime import health
 from shared.runtime.retention import watch_disk
 from shared.runtime.service import Environment, Runtime
@@ -121,7 +122,7 @@ async def test_writers_whose_events_do_not_yield_reserve_nothing(database: str, 
     one.environment = Environment(postgres=database, disk_path=str(tmp_path))
     await watch_disk(cast("Runtime", one))
     async with one.database.reading() as connection:
-        assert (await connection.exec_driver_sql("select pg_relation_size('reserved_space')")).scalar_one() == 0
+        assert await connection.fetchval("select pg_relation_size('reserved_space')") == 0
     assert one.disk_free == pytest.approx(await free_share_at(str(tmp_path)), abs=0.05)
     await one.close()
 
@@ -131,7 +132,7 @@ async def test_a_disk_that_is_nearly_full_is_warned_of_and_shown(
 ) -> None:
     one = Retaining(database, METRICS, METRICS.retention)
     async with one.database.reading() as connection:
-        size = (await connection.exec_driver_sql("select pg_database_size(current_database())")).scalar_one()
+        size = await connection.fetchval("select pg_database_size(current_database())")
     one.environment = Environment(postgres=database, disk_gb=size / 0.85 / 10**9)
     with caplog.at_level(logging.WARNING):
         await watch_disk(cast("Runtime", one))

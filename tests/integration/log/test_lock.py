@@ -94,7 +94,7 @@ async def test_a_writer_that_stopped_in_the_middle_of_a_copy_is_ended(url: str, 
         sent.set()
         await asyncio.Event().wait()
 
-    copying = asyncio.create_task(hung.log._driver.copy_to_table("events_source", source=rows()))
+    copying = asyncio.create_task(hung.log._connection.copy_to_table("events_source", source=rows()))
     await sent.wait()
     began = time.monotonic()
     second = await asyncio.wait_for(Writer(url, actor="test@2").start(), 240)
@@ -110,7 +110,7 @@ async def test_a_busy_writer_is_not_silent(url: str, admin: asyncpg.Connection) 
     busy = await Writer(url).start()
     for task in busy.log._keepers:
         task.cancel()
-    working = asyncio.create_task(busy.log._driver.execute("select pg_sleep(8)"))
+    working = asyncio.create_task(busy.log._connection.execute("select pg_sleep(8)"))
     second = Writer(url, actor="test@2")
     waiting = asyncio.create_task(second.start())
     await working
@@ -145,7 +145,6 @@ async def test_of_two_concurrent_writers_one_continues(url: str, admin: asyncpg.
     await first.see(3)
     second = Writer(url, actor="test@2")
     second.log._connection = await second.database.dedicated()
-    second.log._driver = (await second.log._connection.get_raw_connection()).driver_connection
     second.log.head, second.log._room = first.log.head, 1_000_000
     outcomes = await asyncio.gather(first.see(5, size=5), second.see(5, size=5), return_exceptions=True)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["LostHead", "list"]

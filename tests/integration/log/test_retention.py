@@ -30,7 +30,7 @@ from shared.log.admin.newest_events import newest
 from shared.log.admin.verify import verify
 from shared.log.database import Database
 from shared.log.partition_retention import drop, expired
-from shared.log.tables import table_of
+from shared.log.table_names import table_of
 from shared.log.writer import LogWriter
 from shared.runtime.retention import Retention, RetentionSettings
 from shared.settings import BadSetting
@@ -228,7 +228,7 @@ async def test_a_context_beyond_its_size_loses_its_oldest_partitions(opened: Dat
         size = (
             "select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'events_cluster'::regclass"
         )
-        total = int((await connection.exec_driver_sql(size)).scalar_one())
+        total = int(await connection.fetchval(size))
     assert await expired(opened, "cluster", MONTH, total) is None
     found = await expired(opened, "cluster", MONTH, total - 1)
     assert found is not None

@@ -11,7 +11,8 @@ import pytest
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.service_list import contexts
 from shared.bus import Bus
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import migrate
 from shared.log.writer import LostHead
 from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.log_system import (

@@ -24,7 +24,8 @@ from shared.events.metrics import ClassReported, NodeReported, NodeReportsExpire
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import AggregatePolicy, MetricCollectPolicy, NodeMetric, NodeMetricSpec
-from shared.log.database import Database, migrate
+from shared.log.database import Database
+from shared.log.migration import migrate
 from shared.runtime.sharding import shard_of
 from tests.support.ingest_process import CORE, report, stage
 from tests.support.scheduling_world import node, pod

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from asyncpg import PostgresError
 from click.testing import CliRunner
-from sqlalchemy.exc import DBAPIError
 
 from cli.credentials import secrets_file as books
 from cli.credentials.postgres_roles import roles
@@ -47,7 +47,7 @@ async def test_only_advisory_locks_stay_open_without_a_superuser(tmp_path: Path)
                 slo_informer.cancel()  # sends nothing from now on, as on a machine that hangs
             await second.acquire()  # which ends it, although no role here may see or end another role's session
             assert second.head.seq == first.head.seq
-            with pytest.raises(DBAPIError, match=r"is no partition|being written"):
+            with pytest.raises(PostgresError, match=r"is no partition|being written"):
                 await drop(one, "scheduling", Partition("events_scheduling_p9", 0, 1))
             await first.close()
             await second.close()

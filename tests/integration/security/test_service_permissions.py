@@ -114,7 +114,7 @@ async def test_the_operator_skips_an_event_removes_a_follower_and_reads_everythi
             assert ("scheduling", 1) in await ServiceStore(scheduler.database, "scheduler").skips()
             with pytest.raises(KoordError):
                 async with operator.database.reading() as connection:
-                    await connection.exec_driver_sql("delete from skips")
+                    await connection.execute("delete from skips")
 
 
 async def test_retention_drops_a_partition_under_the_writers_role_beside_readers(secured: Secured) -> None:
@@ -172,7 +172,7 @@ async def test_a_wrong_password_and_a_missing_right_are_errors_that_name_the_cau
     assert "sesame" not in str(refused.value)
     with pytest.raises(DatabaseDenied, match="koord migrate") as denied:
         async with right.reading() as connection:
-            await connection.exec_driver_sql("select * from events")
+            await connection.execute("select * from events")
     assert password not in str(denied.value)
     with pytest.raises(DatabaseDenied):
         await LogWriter(wrong, None, "scheduling", "x@test").acquire()

@@ -73,7 +73,7 @@ def test_help_is_there_at_once_because_nothing_but_click_is_imported_for_it() ->
     assert imported == {"cli", "shared", "click"}
 
 
-SLOW_TO_IMPORT = {"aiohttp", "alembic", "nats", "numba", "prometheus_client", "rich", "yaml"}
+SLOW_TO_IMPORT = {"aiohttp", "alembic", "nats", "numba", "prometheus_client", "rich", "sqlalchemy", "yaml"}
 
 
 @pytest.mark.parametrize(
