@@ -57,6 +57,7 @@ class CycleSnapshot:
         self.pods: Int64 = table.pods[: self.size].copy()
         self.ports = HostPorts(table.ports)
         self.pod_changes = CyclePodChanges()
+        self._vectors: dict[PodClass, tuple[tuple[int, int], ...]] = {}
 
     def column(self, resource: str) -> int:
         """Returns the resource's column in the arrays; -1 when no node had it as the cycle began."""
@@ -74,9 +75,8 @@ class CycleSnapshot:
             self.requested.copy(order="F"),
             self.nonzero_requested.copy(order="F"),
         )
-        for column, size in self.table.vector(pod_class):
-            if column < fuller.requested.shape[1]:
-                fuller.requested[:, column] += size
+        for column, size in self._vector(pod_class):
+            fuller.requested[:, column] += size
         fuller.nonzero_requested[:, 0] += pod_class.nonzero_assigned.get("cpu", 0)
         fuller.nonzero_requested[:, 1] += pod_class.nonzero_assigned.get("memory", 0)
         fuller.pods = self.pods + 1
@@ -116,9 +116,8 @@ class CycleSnapshot:
     def place_all(self, pod_class: PodClass, rows: Sequence[int]) -> None:
         """Counts a pod on each of these nodes."""
         which = np.array(rows, np.intp)
-        for column, size in self.table.vector(pod_class):
-            if column < self.requested.shape[1]:
-                self.requested[which, column] += size
+        for column, size in self._vector(pod_class):
+            self.requested[which, column] += size
         self.nonzero_requested[which, 0] += pod_class.nonzero_assigned.get("cpu", 0)
         self.nonzero_requested[which, 1] += pod_class.nonzero_assigned.get("memory", 0)
         self.pods[which] += 1
@@ -136,10 +135,18 @@ class CycleSnapshot:
         self._count(pod_class, row, -sign)
         self.pod_changes.undo()
 
+    def _vector(self, pod_class: PodClass) -> tuple[tuple[int, int], ...]:
+        """Returns (column, amount) of each request of the class that a node had when the cycle began."""
+        vector = self._vectors.get(pod_class)
+        if vector is None:
+            columns = self.requested.shape[1]
+            vector = tuple(each for each in self.table.vector(pod_class) if each[0] < columns)
+            self._vectors[pod_class] = vector
+        return vector
+
     def _count(self, pod_class: PodClass, row: int, sign: int) -> None:
-        for column, size in self.table.vector(pod_class):
-            if column < self.requested.shape[1]:  # else no node had the resource when the cycle began
-                self.requested[row, column] += sign * size
+        for column, size in self._vector(pod_class):
+            self.requested[row, column] += sign * size
         self.nonzero_requested[row, 0] += sign * pod_class.nonzero_assigned.get("cpu", 0)
         self.nonzero_requested[row, 1] += sign * pod_class.nonzero_assigned.get("memory", 0)
         self.pods[row] += sign

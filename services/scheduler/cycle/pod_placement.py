@@ -1,0 +1,228 @@
+"""Places and refuses single pods within a cycle, and records the evaluations of their classes in its plan.
+
+Everything that one pod needs: its evaluated class, the best node, the resources below the node, what has to be
+prepared there, and, without a node, the evictions that make capacity for it.
+
+Source: spec/scheduler-core.md 1.5, 1.8, 2.7.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from services.scheduler.cycle.active_plugins import ActivePlugins
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.evaluated_class import EvaluatedClass
+from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.cycle.plan import PlacedPod, PlanInProgress, PlanMark, RefusedPod
+from services.scheduler.cycle.predicted_evaluation import MIN_PODS
+from services.scheduler.cycle.transaction import CycleTransaction
+from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination, least_first
+from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes
+from services.scheduler.framework.profile import Profile
+from services.scheduler.framework.writes_before_binding import Preparation
+from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
+from shared.events.scheduling import ClassEvaluated, Rejections
+
+
+class PlacementMark(NamedTuple):
+    """A point of the cycle to which it can be undone."""
+
+    transaction: Mark
+    plan: PlanMark
+    nominated: tuple[PodRecord, ...]
+
+
+class PodPlacement:
+    """The steps of a cycle for single pods.
+
+    Attributes:
+        plan: the decisions so far.
+        transaction: the nodes with the steps of the cycle.
+        classes: the classes that are evaluated at present.
+        remaining: class -> number of pods that are still to be tried.
+        evaluated: number of classes evaluated so far, against the budget of placements.
+    """
+
+    def __init__(self, cache: CycleInputs, now_ns: int) -> None:
+        self._cache = cache
+        self.plan = PlanInProgress()
+        self.transaction = CycleTransaction(cache, now_ns)
+        self.classes: dict[PodClass, EvaluatedClass] = {}
+        self.remaining: Counter[PodClass | None] = Counter()
+        self.evaluated = 0
+        self._preemptions = CyclePreemptions(cache, cache.nominated)
+        self._post_filters = PostFilters(
+            PostFilterCycle(cache, cache.nominated, self._preemptions, self.transaction.placed)
+        )
+        self._nominated: list[PodRecord] = []  # pods with victims that still run, lowest priority first
+
+    def expect_nominated(self, nominated: Iterable[PodRecord]) -> None:
+        """Keeps capacity for nominated pods that this cycle does not try, until it is counted on their nodes."""
+        self._nominated = least_first(nominated)
+
+    def mark(self) -> PlacementMark:
+        """Returns the present point of the cycle."""
+        return PlacementMark(self.transaction.mark(), self.plan.mark(), tuple(self._nominated))
+
+    def undo(self, mark: PlacementMark, pods: Iterable[PodRecord]) -> None:
+        """Undoes all steps and decisions behind the mark.
+
+        Args:
+            pods: those that were tried since; records of their classes may be undone.
+        """
+        self.transaction.undo(mark.transaction)
+        self.plan.undo(mark.plan)
+        self._nominated = list(mark.nominated)
+        for pod in pods:
+            if pod.pod_class in self.classes:
+                self.classes[pod.pod_class].forget_records()
+
+    # classes
+
+    def class_of(self, pod_class: PodClass) -> EvaluatedClass:
+        """Returns a class with its evaluation, which is made on the first call."""
+        class_ = self.classes.get(pod_class)
+        if class_ is None:
+            evaluation = self.transaction.evaluation(self.profile(pod_class), pod_class)
+            class_ = self.classes[pod_class] = EvaluatedClass(evaluation, is_prepared=self.is_prepared(pod_class))
+            self.evaluated += 1
+            if self.remaining[pod_class] >= MIN_PODS:
+                evaluation.look_ahead(self.transaction.snapshot)
+        return class_
+
+    def record_evaluation(self, class_: EvaluatedClass, row: int, pod_hash: np.uint64) -> None:
+        """Records the evaluation of a class, unless the last record still holds for a pod on the node."""
+        if class_.recorded_at < 0 or (class_.passed is not None and not class_.passed[row]):
+            # A placement of this cycle may have made nodes feasible since, as by a required pod affinity.
+            evaluation = class_.evaluation
+            class_.recorded_at = self.plan.evaluated(evaluation.record(pod_hash))
+            class_.passed = evaluation.by == FEASIBLE if self.remaining[evaluation.pod_class] > 1 else None
+
+    def _record_refusals(self, class_: EvaluatedClass, pod_hash: np.uint64) -> None:
+        """Records the rejections of all nodes for the class, unless the last record still holds."""
+        evaluation, recorded = class_.evaluation, class_.refused_by
+        if (
+            class_.refused_at >= 0
+            and recorded is not None
+            and np.array_equal(evaluation.by, recorded[0])
+            and np.array_equal(evaluation.result, recorded[1])
+        ):
+            return
+        class_.refused_at = self.plan.evaluated(evaluation.record(pod_hash))
+        class_.refused_by = evaluation.by.copy(), evaluation.result.copy()
+
+    def active_of(self, pod_class: PodClass) -> ActivePlugins:
+        """Returns the plugins that apply to a class and its request variants."""
+        return self.transaction.active(self.profile(pod_class)).of(pod_class)
+
+    def profile(self, pod_class: PodClass) -> Profile:
+        """Returns the profile of the class."""
+        return self._cache.profiles[pod_class.scheduler]
+
+    # nodes
+
+    def choose(self, evaluation: ClassEvaluation, pod: PodRecord, pod_hash: np.uint64) -> tuple[int, dict[str, str]]:
+        """Returns the row of the best node with the resources to reserve, and the allocation there; -1 without one.
+
+        The node that the pod is nominated for takes precedence over every score if it is feasible.
+        """
+        if pod.nominated:
+            row = self._cache.table.rows.get(self._preemptions.node_of(pod), -1)
+            if 0 <= row < self.transaction.snapshot.size and evaluation.total[row] >= 0:
+                allocation = self.transaction.reserve(evaluation, row)
+                if allocation is not None:
+                    return row, allocation
+        while (row := evaluation.choose(pod_hash)) >= 0:
+            allocation = self.transaction.reserve(evaluation, row)
+            if allocation is not None:
+                return row, allocation
+        return -1, {}
+
+    def place(
+        self,
+        pod: PodRecord,
+        pod_class: PodClass,
+        row: int,
+        score: int,
+        class_index: int,
+        allocation: dict[str, str],
+        *,
+        unit: int = 0,
+    ) -> None:
+        """Places a pod on the node of a row."""
+        node = self._cache.table.names[row]
+        self.plan.decisions.append(PlacedPod(pod, pod_class, node, score, class_index, allocation, unit))
+        self.transaction.place(pod, pod_class, row, allocation)
+
+    def refuse(self, pod: PodRecord, class_: EvaluatedClass, pod_hash: np.uint64) -> None:
+        """Refuses a pod that no node admits; others may be evicted for it."""
+        self._record_refusals(class_, pod_hash)
+        nomination = self._preempt(pod, class_.evaluation, pod_hash)
+        self.plan.decisions.append(RefusedPod(pod, class_.refused_at, nomination=nomination))
+
+    def alive(self) -> int:
+        """Returns the number of nodes."""
+        return int(self._cache.table.alive.sum())
+
+    def unreadable(self) -> ClassEvaluated:
+        """Returns the evaluation of a class that cannot be read."""
+        return ClassEvaluated(nodes=self.alive(), feasible=0)
+
+    # preparation
+
+    def is_prepared(self, pod_class: PodClass) -> bool:
+        """Returns True where a plugin may request something before pods of the class are bound, volumes for example."""
+        states = self.transaction.plugin_states
+        return any(states[plugin].applies_to(pod_class) for plugin in self.profile(pod_class).pre_bind)
+
+    def prepare(self, pod_class: PodClass, row: int, profile: Profile) -> Preparation | None:
+        """Returns the writes that a pod needs before it can be bound to the node; it is tried again afterwards."""
+        for plugin in profile.pre_bind:
+            preparation = self.transaction.prepare(plugin, pod_class, row)
+            if preparation is not None:
+                return preparation
+        return None
+
+    def wait_for(self, pod: PodRecord, preparation: Preparation) -> None:
+        """Refuses a pod until what it needs on the node is prepared."""
+        waits = Rejections(plugin=preparation.plugin, code=preparation.reason, nodes=1, detail=preparation.node)
+        index = self.plan.evaluated(ClassEvaluated(nodes=self.alive(), feasible=0, rejected=(waits,)))
+        self.plan.decisions.append(RefusedPod(pod, index, preparation))
+
+    # preemption
+
+    def count_nominated_before(self, pod_class: PodClass) -> None:
+        """Counts the nominated pods of the same or a higher priority on their nodes."""
+        while (
+            self._nominated
+            and (first := self._nominated[-1]).pod_class is not None
+            and first.pod_class.priority >= pod_class.priority
+        ):
+            self._nominated.pop()
+            self._count_nominated(first, first.pod_class, first.nominated)
+
+    def _count_nominated(self, pod: PodRecord, pod_class: PodClass, node: str) -> None:
+        """Counts a nominated pod on its node, with the allocation that it will get there."""
+        row = self._cache.table.rows.get(node, self.transaction.snapshot.size)
+        if row < self.transaction.snapshot.size:
+            leaving = self._preemptions.leaving_from(row, pod_class.priority)
+            self.transaction.nominate(pod, pod_class, self.profile(pod_class), row, leaving)
+
+    def _preempt(self, pod: PodRecord, evaluation: ClassEvaluation, pod_hash: np.uint64) -> Nomination | None:
+        """Runs the PostFilter plugins, and counts the pod on the node that it is nominated for."""
+        pod_class, profile = evaluation.pod_class, evaluation.profile
+        nomination = None
+        if profile.post_filters:
+            steps = self.transaction
+            fits = partial(steps.fits, profile, pod_class)
+            refused = RefusedByNodes(pod, pod_class, pod_hash, evaluation.resolvable, fits, steps)
+            nomination = self._post_filters.after_filters(profile.post_filters, refused)
+        if node := self._preemptions.node_of(pod):
+            self._count_nominated(pod, pod_class, node)
+        return nomination
