@@ -11,12 +11,11 @@ import click
 from msgspec.structs import replace
 
 from cli.quota import live_tree, render
-from cli.quota.rebuild_state import Folded, fold, newest
+from cli.quota.recorded_accounts import Accounts, accounts, verified, weigh_their_max
 from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
-from services.quota_ledger.accounting.verify import verify as verify_log
 from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
 from services.quota_ledger.explain.quota_overview import overview
@@ -44,9 +43,9 @@ def quota() -> None:
 def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
     """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
     if watch:
-        live_tree.watch(lambda: overview(_state(folder, at).state.projection), output)
+        live_tree.watch(lambda: overview(_accounts(folder, at).projection), output)
         return
-    found = overview(_state(folder, at).state.projection)
+    found = overview(_accounts(folder, at).projection)
     if output != "table":
         show(found, output)
     elif sys.stdout.isatty():
@@ -62,7 +61,7 @@ def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> N
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
     """Write out how a quota came to its runtime, and which pods hold it."""
-    found = explain_quota(_state(folder, at).state.projection, name)
+    found = explain_quota(_accounts(folder, at).projection, name)
     if output == "table":
         click.echo(render.explained(found), nl=False)
     else:
@@ -77,13 +76,13 @@ def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> 
 @folder_option
 def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder: Path) -> None:
     """Say which quota a pod is short of, who holds it, and who borrows it."""
-    folded = _state(folder, at)
-    projection = folded.state.projection
+    found_accounts = _accounts(folder, at)
+    projection = found_accounts.projection
     full = pod if "/" in pod else f"default/{pod}"
     uid = next((uid for uid in sorted(projection.pods) if projection.pods.name(uid) == full), None)
     if uid is None:
         raise KoordError(f"no quota knows a pod {full}; it has ended, or belongs to none")
-    rules = folded.settings.admission()
+    rules = found_accounts.settings.admission()
     found = explain_pod(projection, uid, replace(rules, parents=True) if parents else rules)
     if output == "table":
         click.echo(render.why_pod(found), nl=False)
@@ -100,8 +99,10 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
 
     Exits with 1 when something does not hold, and names the event.
     """
-    folded = _folded(folder, None)
-    report = verify_log(folded.own, folded.settings.new_state().projection)
+    with log_of(folder) as postgres:
+        report, is_computed = asyncio.run(verified(postgres))
+    if is_computed:
+        click.echo(COMPUTED, err=True)
     if output == "table":
         click.echo(
             f"{report.events} events to seq {report.seq}: {'balanced' if not report.findings else 'NOT balanced'}"
@@ -124,8 +125,11 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
 @folder_option
 def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, folder: Path) -> None:
     """Show whose runtime another min, max or weight would change."""
-    folded = _folded(folder, at)
-    found = changed_runtimes(folded.state.projection, parsed(changes), folded.weigh_their_max)
+    wanted = parsed(changes)
+    with log_of(folder) as postgres:
+        projection = _noted(asyncio.run(accounts(postgres, at))).projection
+        unweighted = asyncio.run(weigh_their_max(postgres, projection, wanted, at))
+    found = changed_runtimes(projection, wanted, unweighted)
     if output == "table":
         if not found:
             click.echo("No runtime would change.")
@@ -152,20 +156,12 @@ def parsed(changes: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _state(folder: Path, at: datetime | None) -> Folded:
-    """Returns the State for commands that need nothing else; at the log's head it comes from a snapshot."""
-    if at is not None:
-        return _folded(folder, at)
+def _accounts(folder: Path, at: datetime | None) -> Accounts:
     with log_of(folder) as postgres:
-        return _noted(asyncio.run(newest(postgres)))
+        return _noted(asyncio.run(accounts(postgres, at)))
 
 
-def _folded(folder: Path, at: datetime | None) -> Folded:
-    with log_of(folder) as postgres:
-        return _noted(asyncio.run(fold(postgres, at)))
-
-
-def _noted(folded: Folded) -> Folded:
-    if folded.is_computed:
+def _noted(found: Accounts) -> Accounts:
+    if found.is_computed:
         click.echo(COMPUTED, err=True)
-    return folded
+    return found

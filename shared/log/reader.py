@@ -344,6 +344,14 @@ class LogReader:
             async for row in pages:
                 yield row
 
+    async def last_until(self, context: str, at: datetime) -> int:
+        """Returns the last seq before the first event that was appended later than an instant; 0 when none is."""
+        begin = await self._before(context, at - _CLOCK_STEP)
+        sql = f"select seq from {table_of(context)} where context = $1 and seq > $2 and at > $3 order by seq limit 1"  # noqa: S608
+        async with self.database.reading() as connection:
+            later: int | None = await connection.fetchval(sql, context, begin, at)
+        return (await self.head(context)).seq if later is None else later - 1
+
     async def _before(self, context: str, at: datetime) -> int:
         """Returns a seq before all events that were appended at least `_CLOCK_STEP` after an instant, by bisection."""
         sql = f"select seq, at from {table_of(context)} where context = $1 and seq > $2 order by seq limit 1"  # noqa: S608

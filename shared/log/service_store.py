@@ -144,8 +144,13 @@ class ServiceStore:
             )
         return [at for (at,) in rows]
 
-    async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:
+    async def newest_snapshot(
+        self, schema: int, reader: LogReader, upto: Mapping[str, int] | None = None
+    ) -> Snapshot | None:
         """Returns the newest snapshot whose positions agree with the log.
+
+        Args:
+            upto: context -> seq behind which the snapshot must not be.
 
         Raises:
             NewerState: a release with a higher schema has written one.
@@ -161,10 +166,13 @@ class ServiceStore:
                 self._service,
                 schema,
             )
-        for at, positions in rows:
+        for at, stored_positions in rows:
+            positions = _positions(stored_positions)
+            if any(context in positions and positions[context].seq > seq for context, seq in (upto or {}).items()):
+                continue
             agrees = [
                 await reader.digest_at(context, position.seq) == position.digest
-                for context, position in _positions(positions).items()
+                for context, position in positions.items()
             ]
             if not all(agrees):
                 log.warning("a snapshot does not fit the log and is left out", extra={"at": at})

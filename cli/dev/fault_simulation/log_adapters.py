@@ -271,8 +271,14 @@ class MemoryStore(ServiceStore):
         """Returns the names of the kept snapshots, the oldest first."""
         return [snapshot.at for snapshot in reversed(await self.snapshots(schema))]
 
-    async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:  # noqa: ARG002
+    async def newest_snapshot(
+        self,
+        schema: int,
+        reader: LogReader,  # noqa: ARG002
+        upto: Mapping[str, int] | None = None,
+    ) -> Snapshot | None:
         """Returns the newest snapshot whose positions agree with the log."""
+        assert upto is None, "no service begins at an older snapshot"
         found = await self._database.query(lambda: dict(self._table("snapshots")))
         for theirs, code, _ in found.values():
             if theirs > schema:

@@ -1,5 +1,7 @@
 """The projection in a snapshot: declarations, pods and runtimes. Sums and balances follow from these."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from services.quota_ledger.accounting.double_entry import (
@@ -15,7 +17,7 @@ from services.quota_ledger.accounting.double_entry import (
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection, OveruseClock
 from services.quota_ledger.pods.attached_pod import AttachedPod
 from services.quota_ledger.tree.quota_tree import QuotaTree
-from shared.domain.amounts import Amounts, negated, sub, total
+from shared.domain.amounts import Amounts, negated, raise_clamped, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
 
@@ -64,15 +66,7 @@ def restore_into(projection: LedgerProjection, snapshot: ProjectionSnapshot) -> 
             projection.lookup.put(declared)
             projection.tree_of[quota] = name
             tree.add_quota(declared)
-    for uid, (name, pod) in snapshot.pods.items():
-        projection.table.attach(uid, name, pod)
-        np_request = {} if pod.preemptible else pod.request
-        tree = projection.tree(pod.tree)
-        tree.add_request(pod.quota, pod.request, np_request)
-        if pod.charged:
-            tree.add_used(pod.quota, pod.request, np_request)
-        account = used_account(pod.quota, preemptible=pod.preemptible) if pod.charged else pending_account(pod.quota)
-        projection.balances.post(transfer(pod.tree, CONSUMPTION, PODS, account, pod.request))
+    _restore_pods(projection, snapshot.pods)
     for name, stored in snapshot.trees.items():
         tree = projection.trees[name]
         tree.restore_runtimes({quota: (scaled, runtime) for quota, (_, scaled, runtime) in stored.quotas.items()})
@@ -81,6 +75,29 @@ def restore_into(projection: LedgerProjection, snapshot: ProjectionSnapshot) -> 
         projection.balances.post(_supply(name, tree))
     projection.overuse.update(snapshot.overuse)
     projection.rejected.update(snapshot.rejected)
+
+
+def _restore_pods(projection: LedgerProjection, pods: Mapping[str, tuple[str, AttachedPod]]) -> None:
+    """Attaches all pods, then raises the sums of each quota once: a pod's own way to the root takes ten times as long."""
+    requests: dict[tuple[str, str], tuple[Amounts, Amounts]] = {}
+    used: dict[tuple[str, str], tuple[Amounts, Amounts]] = {}
+    accounts: dict[tuple[str, str], Amounts] = {}
+    for uid, (name, pod) in pods.items():
+        projection.table.attach(uid, name, pod)
+        place = (pod.tree, pod.quota)
+        for sums in (requests, used) if pod.charged else (requests,):
+            every, non_preemptible = sums.setdefault(place, ({}, {}))
+            raise_clamped(every, pod.request)
+            if not pod.preemptible:
+                raise_clamped(non_preemptible, pod.request)
+        account = used_account(pod.quota, preemptible=pod.preemptible) if pod.charged else pending_account(pod.quota)
+        raise_clamped(accounts.setdefault((pod.tree, account), {}), pod.request)
+    for (tree, quota), (every, non_preemptible) in requests.items():
+        projection.tree(tree).add_request(quota, every, non_preemptible)
+    for (tree, quota), (every, non_preemptible) in used.items():
+        projection.tree(tree).add_used(quota, every, non_preemptible)
+    for (tree, account), total_of in accounts.items():
+        projection.balances.post(transfer(tree, CONSUMPTION, PODS, account, total_of))
 
 
 def _tree_snapshot(tree: QuotaTree) -> TreeSnapshot:

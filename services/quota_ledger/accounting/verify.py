@@ -63,31 +63,56 @@ class VerifyReport(NamedTuple):
     findings: list[Finding]
 
 
-def verify(
-    records: Iterable[RecordedEvent], projection: LedgerProjection | None = None, *, most: int = 20
-) -> VerifyReport:
-    """Folds a log and checks it after every event; stops after `most` findings.
+class Verification:
+    """A log that is folded and checked, one record after the other.
 
     After an event of pods the quota's accounts are checked, at a RuntimeRecomputed its runtimes, and at the end
     everything.
+
+    Attributes:
+        is_over: as many findings as are wanted were found.
     """
-    projection = projection or LedgerProjection()
-    findings: list[Finding] = []
-    events = seq = 0
+
+    def __init__(self, projection: LedgerProjection | None = None, *, most: int = 20) -> None:
+        self._projection = projection or LedgerProjection()
+        self._findings: list[Finding] = []
+        self._events = self._seq = 0
+        self._most = most
+
+    @property
+    def is_over(self) -> bool:
+        """Returns whether there are as many findings as a report has."""
+        return len(self._findings) >= self._most
+
+    def take(self, record: RecordedEvent) -> None:
+        """Folds and checks one event of the `quota` context."""
+        self._events += 1
+        is_opening = isinstance(record.event, BalancesOpened)
+        # Older opening balances come before the newest.
+        if self._seq and record.seq != self._seq + 1 and not is_opening:
+            self._findings.append(Finding(record.seq, "", "I19", f"the log goes from {self._seq} to {record.seq}"))
+        self._seq = record.seq
+        for rule, what in checked(self._projection, record):
+            self._findings.append(Finding(record.seq, type(record.event).__name__, rule, what))
+
+    def report(self) -> VerifyReport:
+        """Checks everything as it stands."""
+        found = self._findings + [Finding(self._seq, "", rule, what) for rule, what in holds(self._projection)]
+        return VerifyReport(self._events, self._seq, self._projection, found[: self._most])
+
+
+def verify(
+    records: Iterable[RecordedEvent], projection: LedgerProjection | None = None, *, most: int = 20
+) -> VerifyReport:
+    """Verifies the events of the `quota` context among these; stops after `most` findings."""
+    verification = Verification(projection, most=most)
     for record in records:
         if record.context != "quota":
             continue
-        events += 1
-        is_opening = isinstance(record.event, BalancesOpened)
-        if seq and record.seq != seq + 1 and not is_opening:  # older opening balances come before the newest
-            findings.append(Finding(record.seq, "", "I19", f"the log goes from {seq} to {record.seq}"))
-        seq = record.seq
-        for rule, what in checked(projection, record):
-            findings.append(Finding(seq, type(record.event).__name__, rule, what))
-        if len(findings) >= most:
+        verification.take(record)
+        if verification.is_over:
             break
-    findings += [Finding(seq, "", rule, what) for rule, what in holds(projection)]
-    return VerifyReport(events, seq, projection, findings[:most])
+    return verification.report()
 
 
 def checked(projection: LedgerProjection, record: RecordedEvent) -> Iterator[tuple[str, str]]:

@@ -3,17 +3,45 @@
 from datetime import timedelta
 
 from cli.bench.answers_history import make_log
-from cli.quota.rebuild_state import fold, newest
+from cli.quota.rebuild_state import fold_log
+from cli.quota.recorded_accounts import accounts_in, verified, weigh_their_max
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
+from services.quota_ledger.decide.admission import AdmissionRules
+from services.quota_ledger.explain.explain_pod import explain_pod
+from services.quota_ledger.explain.explain_runtime import explain
 from services.quota_ledger.explain.quota_overview import overview
+from services.quota_ledger.state.ledger_state import LedgerState
 from shared.log.admin.session import reading
+from shared.log.service_store import ServiceStore
 
 
-async def test_a_state_from_the_newest_snapshot_is_the_one_folded_from_the_beginning(database: str) -> None:
+def answers(projection: LedgerProjection) -> object:
+    """Returns what `quota tree`, `explain` and `why` print of everything that they are asked for."""
+    pods = sorted(projection.pods)
+    return (
+        overview(projection),
+        [explain(projection, quota) for quota in sorted(projection.tree_of)],
+        [explain_pod(projection, uid, AdmissionRules()) for uid in pods[:: len(pods) // 20 or 1]],
+    )
+
+
+async def test_accounts_from_a_snapshot_are_those_folded_from_the_beginning(database: str) -> None:
     await make_log(database, 8_000, lambda _: None)
-    read, folded = await newest(database), await fold(database)
-    assert not read.own, "the ledger's log is not read from its beginning"
-    assert not read.is_computed
-    assert overview(read.state.projection) == overview(folded.state.projection)
+    async with reading(database) as log:
+        snapshot = await ServiceStore(log.database, "quota-ledger").newest_snapshot(LedgerState.SCHEMA, log)
+        assert snapshot is not None
+        rows = [row async for row in log.rows(context="quota")]
+        of_snapshot = rows[snapshot.positions["quota"].seq - 1]
+        # Before the snapshot, at it, after it, at the head.
+        for at in (rows[len(rows) // 4].at, of_snapshot.at, rows[-2].at, None):
+            read, folded = await accounts_in(log, at), await fold_log(log, at)
+            assert not read.is_computed
+            assert answers(read.projection) == answers(folded.state.projection)
+        head = (await accounts_in(log)).projection
+    assert await weigh_their_max(database, head, ["team-3-4", "no-such-quota"], None) == {"team-3-4"}
+    report, is_computed = await verified(database)
+    assert (report.findings, report.seq, is_computed) == ([], rows[-1].seq, False)
+    assert overview(report.projection) == overview(head)
 
 
 async def test_events_since_an_instant_are_those_of_a_scan(database: str) -> None:
@@ -28,3 +56,12 @@ async def test_events_since_an_instant_are_those_of_a_scan(database: str) -> Non
         ):
             found = [row.seq async for row in log.rows(context="cluster", since=middle)]
             assert found == [row.seq for row in rows if row.at >= middle]
+
+
+async def test_the_last_event_until_an_instant_is_that_of_a_scan(database: str) -> None:
+    await make_log(database, 8_000, lambda _: None)
+    async with reading(database) as log:
+        rows = [row async for row in log.rows(context="slo")]
+        middle = rows[len(rows) // 2].at
+        for at in (rows[0].at - timedelta(days=1), rows[0].at, middle, rows[-1].at, rows[-1].at + timedelta(days=1)):
+            assert await log.last_until("slo", at) == max((row.seq for row in rows if row.at <= at), default=0)

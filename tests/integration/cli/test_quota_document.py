@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from cli.main import koord
-from cli.quota.rebuild_state import fold
+from cli.quota.rebuild_state import fold_log
 from services.quota_ledger.decide.next_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from shared.events import Draft
@@ -23,6 +23,7 @@ from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
+from shared.log.admin.session import reading
 from shared.log.database import Database
 from shared.log.writer import LogWriter
 from tests.support.pods import kept_pod, observed
@@ -113,7 +114,8 @@ async def test_the_victims_are_those_of_the_document(log: Log) -> None:
     before, after = parts()
     del before
     await log.report(after.pods())
-    state = (await fold(log.url)).state
+    async with reading(log.url) as whole:
+        state = (await fold_log(whole)).state
     settings = LedgerSettings(revoke=True)
     caught_up(state, settings, NOW_NS)
     late = caught_up(state, settings, NOW_NS + int(settings.revoke_after_s * SECOND) + 1)
