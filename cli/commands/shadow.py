@@ -11,6 +11,7 @@ import click
 from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
+from cli.terminal.progress import progress
 from cli.terminal.time_arguments import Since
 from services.scheduler.shadow.placement_history import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
@@ -23,6 +24,8 @@ from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.position import Position
 from shared.log.reader import LogReader, at_us
+
+CONTEXT = "scheduling"
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -48,7 +51,8 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
 
     From the log alone: no service needs to run. Each placement was evaluated on the cluster as it was just before its
     binding. For the requests on the nodes, all pods are decided again in their order, each with our earlier choices in
-    place of theirs: some 2 ms a pod. -o json has every node.
+    place of theirs: some 2 ms a pod. -o json has every node. Bindings that were not compared are counted where others
+    were.
     """
     since_ns = at_us(since) * 1000 if since else 0
     with log_of(folder) as postgres:
@@ -60,22 +64,35 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
 
 
 async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, worst: int) -> ShadowReport:
-    from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
-
-    history, configs = ShadowHistory(), []
+    history = ShadowHistory()
     async with reading(postgres) as log:
-        async for record in _records(log, "scheduling", (PlacementCompared, ConfigApplied)):
-            if isinstance(record.event, ConfigApplied):
-                configs.append(record)
-            else:
-                history.apply(record)
-        counterfactual = CounterfactualCluster([one.found for one in chosen(history, schedulers, since_ns)], configs)
+        configs = await _compared(log, history)
+        found = chosen(history, schedulers, since_ns)
+        if not found:
+            return report(ShadowHistory(), {}, schedulers or (DEFAULT_SCHEDULER,))
+        from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
+
+        counterfactual = CounterfactualCluster([one.found for one in found], configs)
         async for record in _observed(log):
             history.apply(record)
             counterfactual.apply(record)
-    if not schedulers and not history.compared:
-        schedulers = (DEFAULT_SCHEDULER,)
     return report(history, counterfactual.nodes, schedulers, since_ns, worst)
+
+
+async def _compared(log: LogReader, history: ShadowHistory) -> list[RecordedEvent]:
+    """Folds the comparisons; returns the configurations that were in force for them."""
+    configs: list[RecordedEvent] = []
+    if CONTEXT not in await log.contexts():
+        return configs
+    # A log without any, which is found at once, is not read.
+    if not [row async for row in log.rows(context=CONTEXT, kind=PlacementCompared.type_name(), newest=1)]:
+        return configs
+    async for record in _records(log, CONTEXT, (PlacementCompared, ConfigApplied)):
+        if isinstance(record.event, ConfigApplied):
+            configs.append(record)
+        else:
+            history.apply(record)
+    return configs
 
 
 async def _observed(log: LogReader) -> AsyncIterator[RecordedEvent]:
@@ -84,7 +101,9 @@ async def _observed(log: LogReader) -> AsyncIterator[RecordedEvent]:
 
     there = await log.contexts()
     follows = {name: kinds for name, kinds in SERVICE.member(0, len(there)).follows.items() if name in there}
+    kept = [((await log.head(name)).seq, (await log.oldest(name) or Position()).seq) for name in follows]
     async with AsyncExitStack() as open_:
+        advance = open_.enter_context(progress("reading the log", sum(head - first for head, first in kept)))
         sources = [
             await open_.enter_async_context(
                 aclosing(_records(log, name, (*kinds, InitialListCompleted, WriterStarted)))
@@ -93,10 +112,13 @@ async def _observed(log: LogReader) -> AsyncIterator[RecordedEvent]:
             if name != SERVICE.writes
         ]
         heads = [(record, source) for source in sources if (record := await anext(source, None)) is not None]
+        seqs: dict[str, int] = {}
         while heads:
             place = min(range(len(heads)), key=lambda place: heads[place][0].at_ns)
             record, source = heads[place]
             yield record
+            advance(record.seq - seqs.get(record.context, record.seq - 1))
+            seqs[record.context] = record.seq
             following = await anext(source, None)
             heads[place : place + 1] = [] if following is None else [(following, source)]
 

@@ -125,11 +125,11 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
 @folder_option
 def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, folder: Path) -> None:
     """Show whose runtime another min, max or weight would change."""
-    wanted = parsed(changes)
+    requested = parsed(changes)
     with log_of(folder) as postgres:
         projection = _noted(asyncio.run(accounts(postgres, at))).projection
-        unweighted = asyncio.run(weigh_their_max(postgres, projection, wanted, at))
-    found = changed_runtimes(projection, wanted, unweighted)
+        unweighted = asyncio.run(weigh_their_max(postgres, projection, requested, at))
+    found = changed_runtimes(projection, requested, unweighted)
     if output == "table":
         if not found:
             click.echo("No runtime would change.")

@@ -16,7 +16,7 @@ from shared.log.service_store import ServiceStore
 
 
 def answers(projection: LedgerProjection) -> object:
-    """Returns what `quota tree`, `explain` and `why` print of everything that they are asked for."""
+    """Returns what `quota tree`, `explain` and `why` print for every quota and some pods."""
     pods = sorted(projection.pods)
     return (
         overview(projection),
