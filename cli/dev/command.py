@@ -10,6 +10,8 @@ import click
 from cli.processes.child_process import Process, ProgramFailed
 from shared.errors import KoordError
 
+SYSTEM_NAMESPACES = ("default", "kube-system")
+
 
 @click.group()
 def dev() -> None:
@@ -30,9 +32,14 @@ def dev() -> None:
 @click.option("--controllers/--no-controllers", default=True, help="Run kube-controller-manager.", show_default=True)
 @click.option("--scheduler", is_flag=True, help="Run kube-scheduler.")
 def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bool) -> None:
-    """Run a Kubernetes control plane on 127.0.0.1 until Ctrl-C: etcd and kube-apiserver, with the CRDs of k8s/crds."""
+    """Run a Kubernetes control plane on 127.0.0.1 until Ctrl-C: etcd and kube-apiserver, with the CRDs of k8s/crds.
+
+    There is no kubelet and no container: a bound pod is shown as Running, and ends when it is deleted. Each node has a
+    NodeResourceTopology, two NUMA nodes of 16 CPUs, so that pods can get CPUs of their own.
+    """
     try:
-        from cli.dev.fake_nodes import create_nodes, node_object
+        from cli.dev.fake_kubelet import FakeKubelets
+        from cli.dev.fake_nodes import create_nodes, create_topologies, node_object
         from cli.dev.local_control_plane import Cluster
     except ModuleNotFoundError as error:
         raise KoordError(f"{error}: install the extra, `pip install 'koordstream[cli,dev]'`") from error
@@ -47,10 +54,18 @@ def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bo
             running.start_scheduler()
         have = {node["metadata"]["name"] for node in running.api.call("GET", "/api/v1/nodes")["items"]}
         names = [f"node-{number}" for number in range(nodes)]
-        create_nodes(running.api, [node_object(name) for name in names if name not in have])
+        missing = [name for name in names if name not in have]
+        create_nodes(running.api, [node_object(name) for name in missing])
+        create_topologies(running.api, missing)
+        for namespace in SYSTEM_NAMESPACES:
+            running.create_namespace(namespace)  # with its service account, which no controller may be there to create
+        FakeKubelets(running.api).start()
         click.echo(f"kube-apiserver listens on {running.url}; logs and data are in {running.folder}")
         click.echo(f"  export KUBECONFIG={running.kubeconfig()}")
         click.echo("  kubectl get nodes        koord up --kubeconfig $KUBECONFIG")
+        click.echo(
+            "There is no kubelet: pods on its nodes run no container, are shown as Running, and end when deleted"
+        )
         click.echo("Ctrl-C ends it" + ("" if folder else " and removes all of it"))
         parts = [part for part in (running.etcd, running.apiserver, running.controllers, running.scheduler) if part]
         while not ended.wait(1):

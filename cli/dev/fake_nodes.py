@@ -1,5 +1,6 @@
 """Nodes without a kubelet: objects that a scheduler takes for real ones."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -7,8 +8,12 @@ from typing import TypeVar
 
 from cli.dev.kube_client import Api, ApiRefused, Object
 
-CAPACITY = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+CPUS = 32
+MEMORY_GIB = 256
+CAPACITY = {"cpu": str(CPUS), "memory": f"{MEMORY_GIB}Gi", "pods": "110"}
+NUMA_NODES = 2
 CONNECTIONS = 8
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 
 Item = TypeVar("Item")
 
@@ -45,6 +50,46 @@ def node_object(
             "addresses": [{"type": "Hostname", "address": name}],
         },
     }
+
+
+def topology_object(node: str, *, cpus: int = CPUS, memory_gib: int = MEMORY_GIB, reserved: str = "") -> Object:
+    """The NodeResourceTopology of a node, as an agent reports it: NUMA nodes of one socket each, two threads a core.
+
+    Args:
+        node: its name.
+        cpus, memory_gib: of the node; NUMA nodes have equal shares.
+        reserved: CPUs that the kubelet keeps for itself, as `0-1`.
+    """
+    share = cpus // NUMA_NODES
+    detail = [{"id": cpu, "core": cpu // 2, "socket": cpu // share, "node": cpu // share} for cpu in range(cpus)]
+    amounts = [
+        {"name": name, "capacity": size, "allocatable": size, "available": size}
+        for name, size in (("cpu", str(share)), ("memory", f"{memory_gib // NUMA_NODES}Gi"))
+    ]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": node,
+            "annotations": {
+                "node.koordinator.sh/cpu-topology": json.dumps({"detail": detail}),
+                "kubelet.koordinator.sh/cpu-manager-policy": json.dumps({"policy": "none", "reservedCPUs": reserved}),
+            },
+        },
+        "topologyPolicies": ["None"],
+        "zones": [{"name": f"node-{zone}", "type": "Node", "resources": amounts} for zone in range(NUMA_NODES)],
+    }
+
+
+def create_topologies(api: Api, nodes: Iterable[str]) -> None:
+    """Creates the NodeResourceTopology of each node."""
+
+    def create(share: list[str]) -> None:
+        with api.session() as session:
+            for node in share:
+                session.call("POST", TOPOLOGIES, topology_object(node))
+
+    _spread(create, list(nodes))
 
 
 def create_nodes(api: Api, nodes: Iterable[Object], *, taints: Sequence[Mapping[str, str]] = ()) -> list[str]:

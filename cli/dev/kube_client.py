@@ -104,6 +104,20 @@ class Session:
             raise ApiRefused(method, path, status, answer)
         return msgspec.json.decode(answer, type=dict[str, Any])
 
+    def lines(self, path: str) -> Iterator[Object]:
+        """Yields the objects of a response with one a line, such as a watch, until the server ends it.
+
+        Raises:
+            ApiRefused: any status from 400 on.
+            OSError: the server is not there, or sent nothing for longer than the session's time-out.
+        """
+        self._connection.request("GET", path, None, self._headers)
+        with self._connection.getresponse() as answer:
+            if answer.status >= http.client.BAD_REQUEST:
+                raise ApiRefused("GET", path, answer.status, answer.read())
+            for line in answer:
+                yield msgspec.json.decode(line, type=dict[str, Any])
+
     def send(
         self, method: str, path: str, data: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:

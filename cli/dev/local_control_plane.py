@@ -6,8 +6,8 @@ scheduler.
         cluster.kubeconfig()                                        # the administrator's
         cluster.service_account_kubeconfig("koord", "gateway")      # only what RBAC grants
 
-No node runs: pods are objects only. etcd listens without authentication and nothing is synced to disk, so this is for
-development on a machine of one's own.
+No node runs: pods are objects only, which stay as they are unless fake_kubelet.py follows them. etcd listens without
+authentication and nothing is synced to disk, so this is for development on a machine of one's own.
 """
 
 import atexit
@@ -212,7 +212,7 @@ class Cluster:
     def apply_crds(self, path: Path = CRDS) -> None:
         """Applies the custom resource definitions and waits until they are served; a missing folder is none."""
         if path.is_dir():
-            self.apply(path, "--server-side")  # a large schema does not fit into apply's annotation
+            self.apply(path)  # as README does it: after a server-side apply its command warns of each definition
             self.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
 
     def _start_once(self, programs: dict[str, Path]) -> None:

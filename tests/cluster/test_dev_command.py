@@ -1,6 +1,6 @@
 """`koord dev cluster` is what a person gets."""
 
-import os
+import json
 import re
 import signal
 import subprocess
@@ -12,13 +12,15 @@ import pytest
 from cli.dev.binaries import provide
 from cli.processes.free_ports import is_free
 from tests.cluster.fixtures import require_programs
+from tests.support.pods import written_pod
 from tests.support.waiting import wait_until
 
+K8S = Path(__file__).parents[2] / "k8s"
 RUN = [sys.executable, "-c", "from cli.dev.command import dev; dev()", "cluster"]
 
 
 @pytest.mark.kube
-def test_it_prints_its_usage_and_is_gone_after_ctrl_c(pytestconfig: pytest.Config) -> None:
+def test_it_prints_its_usage_ends_deleted_pods_and_is_gone_after_ctrl_c(pytestconfig: pytest.Config) -> None:
     require_programs(pytestconfig)
     with subprocess.Popen(
         [*RUN, "--nodes", "3"], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True
@@ -31,12 +33,20 @@ def test_it_prints_its_usage_and_is_gone_after_ctrl_c(pytestconfig: pytest.Confi
                 break
         kubeconfig = re.search(r"export KUBECONFIG=(\S+)", reported)
         assert kubeconfig, reported
-        kubectl = provide("kubectl")["kubectl"]
-        command = [str(kubectl), "get", "nodes,crd", "-o", "name"]
-        environment = os.environ | {"KUBECONFIG": kubeconfig[1]}
-        names = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
-        assert {"node/node-0", "node/node-1", "node/node-2"} <= set(names)
-        assert any("noderesourcetopologies" in name for name in names)
+
+        def kubectl(*arguments: str | Path, stdin: str = "") -> tuple[str, str]:
+            command = [str(provide("kubectl")["kubectl"]), f"--kubeconfig={kubeconfig[1]}", *map(str, arguments)]
+            done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            return done.stdout, done.stderr
+
+        names = kubectl("get", "nodes,noderesourcetopologies", "-o", "name")[0].split()
+        assert {f"node/node-{number}" for number in range(3)} <= set(names)
+        assert {f"noderesourcetopology.topology.node.k8s.io/node-{number}" for number in range(3)} <= set(names)
+        assert kubectl("apply", "-k", K8S / "base")[1] == "", "warnings about objects that the command has applied"
+        kubectl("apply", "-f", "-", stdin=json.dumps(written_pod(nodeName="node-1")))
+        kubectl("wait", "--for=condition=Ready", "--timeout=60s", "pod/web")
+        kubectl("delete", "--timeout=60s", "pod/web")  # which waits until the pod is gone
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 0
     assert not Path(kubeconfig[1]).exists()

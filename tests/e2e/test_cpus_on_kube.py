@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cli.dev.fake_nodes import TOPOLOGIES, create_nodes, node_object, topology_object
 from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.topologies import TOPOLOGIES, topology
 from tests.support.kube_system import EXAMPLES, koord, running
 from tests.support.waiting import in_thread, until
 
@@ -19,13 +19,14 @@ STATUS = "scheduling.koordinator.sh/resource-status"
 async def test_a_pod_from_the_published_yaml_is_bound_with_exclusive_cpus(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:
-    from cli.dev.fake_nodes import create_nodes, node_object
-
     cluster: Cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "web")
     machine = {"cpu": "16", "memory": "32Gi"}
     await asyncio.to_thread(create_nodes, cluster.api, [node_object(name, capacity=machine) for name in ("a", "blind")])
-    await asyncio.to_thread(cluster.api.call, "POST", TOPOLOGIES, topology("a", reserved="0-1"))
+    topology = topology_object("a", cpus=16, memory_gib=32, reserved="0-1")
+    await asyncio.to_thread(cluster.api.call, "POST", TOPOLOGIES, topology)
+    # The other published object that `kubectl apply -f k8s/examples` brings along: it must not take the CPUs away.
+    await asyncio.to_thread(cluster.apply, EXAMPLES / "scheduler-config-loadaware.yaml")
     manifest = (EXAMPLES / "nginx-lsr.yaml").read_text()
 
     async with running(cluster, tmp_path) as system:

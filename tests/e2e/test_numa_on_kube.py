@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cli.dev.fake_nodes import TOPOLOGIES, topology_object
 from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.stage import BASE, Stage, pod, profiles
-from tests.e2e.topologies import TOPOLOGIES, topology
 from tests.support.kube_system import koord, running
 
 POLICY = "node.koordinator.sh/numa-topology-policy"
@@ -69,7 +69,7 @@ async def test_cpus_and_zones_are_allocated_as_in_the_examples(
     await asyncio.to_thread(kube_cluster.apply, BASE)
     for name, more in MACHINES.items():
         await asyncio.to_thread(kube_nodes, name, **{"capacity": {"cpu": "16", "memory": "32Gi"}, **more})
-        await stage.call("POST", TOPOLOGIES, topology(name, reserved=""))
+        await stage.call("POST", TOPOLOGIES, topology_object(name, cpus=16, memory_gib=32))
     config = tmp_path / "scheduler.yaml"
     config.write_text(profiles(MOST))
     settings = {"scheduler": {"KOORD_SCHEDULER_CONFIG": str(config)}}

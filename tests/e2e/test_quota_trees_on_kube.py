@@ -71,7 +71,7 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             return "shared-weight" in annotations(cluster.api.call("POST", f"{teams.quotas()}?dryRun=All", probe))
 
         await until(in_thread(is_requested), "webhook that is called")
-        await asyncio.to_thread(cluster.apply, EXAMPLES / "quota-trees.yaml")
+        await asyncio.to_thread(cluster.apply, EXAMPLES / "webhooks" / "quota-trees.yaml")
         await until(
             in_thread(lambda: {f"cn-hangzhou-{zone}-root-quota" for zone in TREES} <= quotas().keys()), "root quotas"
         )
@@ -88,7 +88,7 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             assert annotations(root)["shared-weight"] == UNBOUNDED
             assert annotations(root)["total-resource"].items() >= total.items()
 
-        await asyncio.to_thread(cluster.apply, EXAMPLES / "quota-trees-team.yaml")
+        await asyncio.to_thread(cluster.apply, EXAMPLES / "webhooks" / "quota-trees-team.yaml")
         assert await stage.placed("pod-example") in {"k-1", "k-2"}
         terms = stage.pod("pod-example")["spec"]["affinity"]["nodeAffinity"]
         assert terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [

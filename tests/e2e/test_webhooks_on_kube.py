@@ -212,7 +212,7 @@ def _a_batch_pod_is_translated(site: Site) -> None:
 def _the_published_profile_is_applied(site: Site) -> None:
     switch = {"koordinator.sh/enable-colocation": "true"}
     site.cluster.api.call("PATCH", "/api/v1/namespaces/bare", {"metadata": {"labels": switch}})
-    site.cluster.apply(K8S / "examples" / "colocation-profile.yaml")
+    site.cluster.apply(K8S / "examples" / "webhooks" / "colocation-profile.yaml")
     numbers = count()
     made = wait_until(  # a profile is applied once it is observed
         lambda: site.pod(f"published-{next(numbers)}", "bare", labels=switch),

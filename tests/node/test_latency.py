@@ -27,7 +27,7 @@ async def test_a_service_beside_suppressed_batch_pods_responds_as_if_it_were_alo
     Other load on this machine counts little, but it must leave cpu idle: else no turn is quiet.
     """
     real_node.cluster.create_namespace(SPACE, COLOCATED)
-    real_node.cluster.apply(EXAMPLES / "colocation-profile.yaml")
+    real_node.cluster.apply(EXAMPLES / "webhooks" / "colocation-profile.yaml")
     async with site(real_node, tmp_path) as there:
         service = await service_in(there, SPACE)
         (real_node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))
@@ -48,7 +48,7 @@ async def test_killed_services_do_not_slow_a_service_down(real_node: RealNode, t
     """Runs three turns of a quiet minute and a minute with batch pods and kills of services, the agent and NATS."""
     namespace = f"{SPACE}-kills"
     real_node.cluster.create_namespace(namespace, COLOCATED)
-    real_node.cluster.apply(EXAMPLES / "colocation-profile.yaml")
+    real_node.cluster.apply(EXAMPLES / "webhooks" / "colocation-profile.yaml")
     async with site(real_node, tmp_path) as there:
         service = await service_in(there, namespace)
         (real_node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))

@@ -35,7 +35,7 @@ async def there(real_node: RealNode, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("site")
     cluster = real_node.cluster
     cluster.create_namespace(SPACE, COLOCATED)
-    cluster.apply(EXAMPLES / "colocation-profile.yaml")
+    cluster.apply(EXAMPLES / "webhooks" / "colocation-profile.yaml")
     async with site(real_node, folder, {"FEATURES": "BEMemoryEvict=true,CoreSched=true"}) as running:
         yield running
 
