@@ -10,7 +10,7 @@ from cli.terminal import name_completion
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show
 from services.scheduler.explain.explain_pod import explain
-from services.scheduler.explain.explanation import Explanation, render
+from services.scheduler.explain.explanation_text import Explanation, render
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import PodPlaced, PodUnschedulable

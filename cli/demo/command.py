@@ -20,7 +20,7 @@ from cli.demo.profile_without_load_aware import without_load_awareness
 from cli.demo.run_progress import Progress
 from cli.supervisor.system_servers import Servers
 from cli.terminal.output import show_table
-from services.scheduler.explain.explanation import render
+from services.scheduler.explain.explanation_text import render
 from shared.errors import KoordError
 from shared.log.admin.session import reading
 from shared.log.admin.verify import Verified

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import stamina.instrumentation
 
-from services.gateway import permissions
+from services.gateway import rbac_permission_check
 from services.gateway.cluster_identity import confirm_cluster
 from services.gateway.effects import outcome_events, outcomes_from_state
 from services.gateway.effects.drift_tracker import DriftTracker
@@ -24,7 +24,7 @@ from services.gateway.watch.outages import Outages
 from services.gateway.watch.short_list_responder import ListRequests
 from services.gateway.watch.short_lists import ShortListLimits, ShortLists
 from services.gateway.watch.watcher import Watcher
-from services.gateway.webhooks.lifecycle import WebhookLifecycle, lifespan
+from services.gateway.webhooks.webhook_lifecycle import WebhookLifecycle, lifespan
 from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import (
@@ -300,7 +300,7 @@ SERVICE = Service(
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,
-    serves={SUBJECT: permissions.serve},
+    serves={SUBJECT: rbac_permission_check.serve},
     carry_forward=CARRY_FORWARD,
     lifespan=lifespan,
 )

@@ -21,7 +21,7 @@ import pytest
 from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
 from cli.processes.child_process import Process
-from services.gateway.permissions import check
+from services.gateway.rbac_permission_check import check
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster
 from tests.support.gateway_process import System, running

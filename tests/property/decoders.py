@@ -21,7 +21,7 @@ from services.simulator.api.resource_kinds import BY_NAME
 from services.simulator.decide import begin
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
-from services.slo_controller.overcommit.node_reservation import reserved_of
+from services.slo_controller.overcommit.node_capacity_and_reservation import reserved_of
 from services.slo_controller.overcommit.usage_sums import zones_of
 from shared.admission.rejection import AdmissionRejected
 from shared.agents import actions, node_pods, node_slo, receipt, report

@@ -10,7 +10,7 @@ from services.gateway import service
 from services.gateway.effects import outcome_events, pod_writes
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.effects.eviction_budget import EvictionBudget
-from services.gateway.effects.eviction_pauses import EvictionPauses
+from services.gateway.effects.paused_evictions import EvictionPauses
 from services.gateway.intent_index import IntentIndex
 from services.gateway.kube_api import api_errors, client
 from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Busy, Rejected

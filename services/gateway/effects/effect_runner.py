@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 import stamina
 
 from services.gateway.effects import desired_state_writes, outcome_events, outcomes_from_state, pod_writes
-from services.gateway.effects.confirmations import Confirmations
 from services.gateway.effects.drift_tracker import DriftTracker
-from services.gateway.effects.eviction_pauses import EvictionPauses, limits_of
 from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef, OneShot, object_ref
+from services.gateway.effects.paused_evictions import EvictionPauses, limits_of
+from services.gateway.effects.read_back_confirmations import Confirmations
 from services.gateway.effects.scheduled_events import ScheduledEvents
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden, Unconfirmed

@@ -13,10 +13,9 @@ The table covers desired_state_writes.py too (desired state).
 | 400, 422, other 4xx | rejected | rejected | rejected |
 | no response | read back | read back | read back |
 
-effect_runner.py implements the backoff, the number of tries and MissingPermission; confirmations.py reads a pod before
-a binding or an eviction counts as failed. Each function here is one try, and
-each may run twice, since a crash may come between the response and the append of the outcome: its docstring states why
-that is harmless.
+effect_runner.py implements the backoff, the number of tries and MissingPermission; read_back_confirmations.py reads a
+pod before a binding or an eviction counts as failed. Each function here is one try, and each may run twice, since a
+crash may come between the response and the append of the outcome: its docstring states why that is harmless.
 """
 
 from services.gateway.effects import outcome_events

@@ -15,7 +15,7 @@ from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
 from services.gateway.kube_api.http_pool import HttpPool
-from services.gateway.kube_api.lingering_sockets import LingeringSockets
+from services.gateway.kube_api.socket_closing import LingeringSockets
 from shared.errors import KoordError
 
 READ_BUFFER_BYTES = 2**18

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.collectors import pressure_stall, resctrl_monitor
-from services.node_agent.collectors.counter_files import number, read_once
+from services.node_agent.collectors.open_counter_files import number, read_once
 from services.node_agent.collectors.perf_events import CYCLES, INSTRUCTIONS, Counters, Event, PerfUnavailable
 from services.node_agent.collectors.usage_samples import SECOND_NS
 from services.node_agent.qos_manager.strategies.resctrl import GROUPS

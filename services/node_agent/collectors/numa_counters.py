@@ -1,6 +1,6 @@
 """Counters of NUMA zones, from /proc, sysfs and cgroup files. Source: spec/node-agent.md 1.2."""
 
-from services.node_agent.collectors.counter_files import CGROUP_BYTES, BadFile, OpenFile
+from services.node_agent.collectors.open_counter_files import CGROUP_BYTES, BadFile, OpenFile
 
 STAT_WHOLE_BYTES = 262_144
 """Enough for the lines of some thousand CPUs, which come first."""

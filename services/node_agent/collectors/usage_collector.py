@@ -12,10 +12,10 @@ from pathlib import Path
 
 from services.node_agent.cgroup import host_application_paths, kubepods_layout
 from services.node_agent.cgroup.kubepods_layout import Hierarchy, KubepodsLayout
-from services.node_agent.collectors import counter_files
-from services.node_agent.collectors.counter_files import BadFile, OpenFile
+from services.node_agent.collectors import open_counter_files
 from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.numa_usage import NumaUsageCollector
+from services.node_agent.collectors.open_counter_files import BadFile, OpenFile
 from services.node_agent.collectors.usage_meter import MemoryWithCache, Meter, Reading
 from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, UsageSnapshot
 from shared.kube.slo_config import HostApplication
@@ -133,11 +133,11 @@ class Collector:
         counted = None
         if meminfo and self._with_cache:
             counted = MemoryWithCache(
-                Reading(meminfo, counter_files.memory_with_cache), self._cold_of(self._root / "memory")
+                Reading(meminfo, open_counter_files.memory_with_cache), self._cold_of(self._root / "memory")
             )
         return Meter(
-            Reading(stat, counter_files.cpu_ticks) if stat else None,
-            Reading(meminfo, counter_files.memory_used) if meminfo else None,
+            Reading(stat, open_counter_files.cpu_ticks) if stat else None,
+            Reading(meminfo, open_counter_files.memory_used) if meminfo else None,
             self._tick_ns,
             counted,
         )
@@ -150,7 +150,7 @@ class Collector:
         """
         if self._policy != WITH_HOT_CACHE:
             return None
-        return Reading(OpenFile(folder / "memory.idle_page_stats"), counter_files.cold_bytes)
+        return Reading(OpenFile(folder / "memory.idle_page_stats"), open_counter_files.cold_bytes)
 
     def _mounted(self) -> Hierarchy:
         found = kubepods_layout.hierarchy(self._root, self._parent)
@@ -276,9 +276,9 @@ class Collector:
         """
         v1 = self.hierarchy.version == 1
         used, cached = (
-            (counter_files.cgroup_memory_v1, counter_files.cgroup_cached_v1)
+            (open_counter_files.cgroup_memory_v1, open_counter_files.cgroup_cached_v1)
             if v1
-            else (counter_files.cgroup_memory_v2, counter_files.cgroup_cached_v2)
+            else (open_counter_files.cgroup_memory_v2, open_counter_files.cgroup_cached_v2)
         )
         cpu_file = OpenFile(cpu / ("cpuacct.usage" if v1 else "cpu.stat")) if cpu else None
         memory_file = None
@@ -293,7 +293,9 @@ class Collector:
                     file.close()
             raise
         return Meter(
-            Reading(cpu_file, counter_files.cgroup_cpu_v1 if v1 else counter_files.cgroup_cpu_v2) if cpu_file else None,
+            Reading(cpu_file, open_counter_files.cgroup_cpu_v1 if v1 else open_counter_files.cgroup_cpu_v2)
+            if cpu_file
+            else None,
             Reading(memory_file, used) if memory_file else None,
             counted=counted,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.node_agent.collectors.counter_files import OpenFile
+from services.node_agent.collectors.open_counter_files import OpenFile
 from services.node_agent.collectors.usage_samples import MICRO, Usage
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
-from services.node_agent.kernel.network_namespace import addresses
+from services.node_agent.kernel.network_namespace_addresses import addresses
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import (
     BE_MINOR,

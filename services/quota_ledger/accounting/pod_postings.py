@@ -12,7 +12,7 @@ from services.quota_ledger.accounting.double_entry import (
     transfer,
     used_account,
 )
-from services.quota_ledger.pods.attached_pod import AttachedPod
+from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.pods.pod_table import PodTable
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, negated, sub

@@ -15,7 +15,7 @@ from services.quota_ledger.accounting.double_entry import (
     used_account,
 )
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection, OveruseClock
-from services.quota_ledger.pods.attached_pod import AttachedPod
+from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, negated, raise_clamped, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota

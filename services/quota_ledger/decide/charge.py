@@ -9,7 +9,7 @@ Source: architecture.md, Charging quota; spec/quota.md 6.1, 7.3.
 from collections.abc import Sequence
 
 from services.quota_ledger.decide.admission import AdmissionRules, Shortfall, shortfall
-from services.quota_ledger.pods.attached_pod import AttachedPod
+from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.amounts import Amounts, add, negated, nonzero, raise_clamped, sub
 from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort

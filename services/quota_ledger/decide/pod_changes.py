@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from services.quota_ledger.pods.attached_pod import AttachedPod
+from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Event
 from shared.events.quota import PodAttached, PodCharged, PodChargeReverted, PodMoved, PodReleased, PodResized

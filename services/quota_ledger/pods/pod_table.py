@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from services.quota_ledger.pods.attached_pod import AttachedPod
 from services.quota_ledger.pods.lazy_pod_index import LazyPodIndex
 from services.quota_ledger.pods.observed_pod import ObservedPod
+from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 
 MAX_CHARGED = 4_096
 """Combinations of one cycle that are remembered."""

@@ -11,7 +11,7 @@ from services.scheduler.cache.cycle_pod_changes import CyclePodChanges, PodChang
 from services.scheduler.cache.host_ports import HostPorts
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_index import PodIndex
-from services.scheduler.kernels.tiles import Int64, Rows, selected
+from services.scheduler.kernels.evaluated_rows import Int64, Rows, selected
 from services.scheduler.state.pod_equivalence_class import LARGEST_AMOUNT, PodClass
 
 

@@ -15,8 +15,8 @@ from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.spec import Normalize
+from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.kernels.select import FEASIBLE, NO_NODE, note_refusals
-from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass, variant_key
 
 Filtering = tuple[int, Plugin, PluginCycleState]

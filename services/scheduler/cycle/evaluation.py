@@ -21,6 +21,7 @@ from services.scheduler.cycle.rejection_summary import BEST, rejections
 from services.scheduler.cycle.row_changes import RowChanges
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.spec import Normalize
+from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.kernels.select import (
     AS_IT_IS,
     DOWN,
@@ -34,7 +35,6 @@ from services.scheduler.kernels.select import (
     overlay,
     run,
 )
-from services.scheduler.kernels.tiles import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 

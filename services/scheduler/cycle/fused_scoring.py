@@ -8,10 +8,10 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
-from services.scheduler.kernels.arguments import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
+from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.kernels.fused import evaluate
+from services.scheduler.kernels.kernel_arguments import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.select import FEASIBLE
-from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 _NO_NUMBERS: Int64 = np.zeros(0, np.int64)

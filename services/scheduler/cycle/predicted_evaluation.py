@@ -18,8 +18,8 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import normalized
 from services.scheduler.framework.score_terms import ScoreTerm
 from services.scheduler.framework.spec import Normalize
+from services.scheduler.kernels.evaluated_rows import Bools, Int64
 from services.scheduler.kernels.select import close, note_refusals
-from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 MIN_PODS = 12

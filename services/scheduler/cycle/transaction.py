@@ -25,7 +25,7 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.post_filter import Mark
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.kernels.tiles import Int64
+from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from shared.errors import KoordError

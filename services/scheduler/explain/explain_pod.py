@@ -6,7 +6,7 @@ result, and the gateway's outcomes the end of the binding.
 
 from collections.abc import Iterable
 
-from services.scheduler.explain.explanation import Evaluation, Explanation, Rejection, ScoredNode
+from services.scheduler.explain.explanation_text import Evaluation, Explanation, Rejection, ScoredNode
 from services.scheduler.explain.pod_history import PodHistory
 from services.scheduler.plugins.registry import text
 from shared.events import RecordedEvent

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from services.scheduler.explain.explanation import Step
+from services.scheduler.explain.explanation_text import Step
 from services.scheduler.explain.quota_event_text import describe
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME

@@ -15,7 +15,7 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 

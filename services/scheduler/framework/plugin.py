@@ -22,7 +22,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import Normalize, PluginSpec
-from services.scheduler.kernels.tiles import Int64
+from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 MAX_SCORE = 100

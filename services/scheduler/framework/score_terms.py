@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.kernels.tiles import Int64
+from services.scheduler.kernels.evaluated_rows import Int64
 
 
 class FitTerm(NamedTuple):

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.arguments import (
+from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile
+from services.scheduler.kernels.kernel_arguments import (
     ALLOCATION,
     BALANCE,
     FIT,
@@ -30,7 +31,6 @@ from services.scheduler.kernels.node_load import load_tile
 from services.scheduler.kernels.numba_compile import Number, compiled, inlined
 from services.scheduler.kernels.resources import allocation_tile, balance_tile, fit_tile
 from services.scheduler.kernels.select import FEASIBLE
-from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile
 
 Float64 = NDArray[np.float64]
 

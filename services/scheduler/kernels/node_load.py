@@ -5,10 +5,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.arguments import Load
+from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile, at
+from services.scheduler.kernels.kernel_arguments import Load
 from services.scheduler.kernels.numba_compile import compiled, inlined
 from services.scheduler.kernels.resources import percents
-from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile, at
 
 Float64 = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ Arrays over amounts are [resources, nodes]: one row a resource. The nodes to eva
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.arguments import NodeAmounts
+from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile, at
+from services.scheduler.kernels.kernel_arguments import NodeAmounts
 from services.scheduler.kernels.numba_compile import Number, compiled, inlined, part
-from services.scheduler.kernels.tiles import TILE, Bools, Int64, Tile, at
 
 Float64 = NDArray[np.float64]
 

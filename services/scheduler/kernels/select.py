@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.kernels.numba_compile import Number, compiled, inlined
-from services.scheduler.kernels.tiles import Int64
 
 UInt64 = NDArray[np.uint64]
 

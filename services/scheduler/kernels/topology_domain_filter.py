@@ -1,7 +1,7 @@
 """Filter results that depend on the topology domain of a node."""
 
+from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.kernels.numba_compile import compiled
-from services.scheduler.kernels.tiles import Int64
 
 WHERE_ANY, WHERE_NONE = 1, 0
 """The nodes that `mark` rejects: those with a count above 0 in their domain, or with 0."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from services.scheduler.state.changed_names import DirtySet
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.dirty_set import DirtySet
 from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_equivalence_class import PodClass, allocation_annotations, class_key, common_part

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from services.slo_controller.config.colocation_strategy import DEFAULTS
-from services.slo_controller.overcommit.node_reservation import amount_of
+from services.slo_controller.overcommit.node_capacity_and_reservation import amount_of
 from services.slo_controller.overcommit.unreported_pods import beyond_margin
 from services.slo_controller.overcommit.usage_sums import PodSums, UsageSums
 from services.slo_controller.state.usage_report import BATCH_BAND, UsageReport

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from services.slo_controller.config.colocation_strategy import is_overcommitted
 from services.slo_controller.config.slo_configmap import ActiveConfig
-from services.slo_controller.overcommit import batch_resources, plugin_names
+from services.slo_controller.overcommit import batch_resources, upstream_plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
-from services.slo_controller.overcommit.bounds import bounded
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
+from services.slo_controller.overcommit.floor_and_cap import bounded
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
 from services.slo_controller.overcommit.missing_reports import at_most, requested_amounts
 from services.slo_controller.overcommit.node_extended_resources import (
@@ -22,9 +22,9 @@ from services.slo_controller.overcommit.node_extended_resources import (
     extended_resources,
     third_party_amounts,
 )
-from services.slo_controller.overcommit.plugin_names import PluginProblem
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
+from services.slo_controller.overcommit.upstream_plugin_names import PluginProblem
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.kube.slo_config import ColocationStrategy
@@ -89,14 +89,18 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
             annotations = topology.annotations if topology else None
             ratio = normalization_ratio(config.documents.normalization, node.metadata, annotations)
         except RatioError as error:
-            problems.append(PluginProblem(plugin_names.NORMALIZATION, plugin_names.CALCULATE, str(error)))
+            problems.append(
+                PluginProblem(upstream_plugin_names.NORMALIZATION, upstream_plugin_names.CALCULATE, str(error))
+            )
         try:
             amplification = amplification_ratios(config.documents.amplification, node.metadata)
         except RatioError as error:
-            problems.append(PluginProblem(plugin_names.AMPLIFICATION, plugin_names.CALCULATE, str(error)))
+            problems.append(
+                PluginProblem(upstream_plugin_names.AMPLIFICATION, upstream_plugin_names.CALCULATE, str(error))
+            )
     patch = _without_reports(state, name, mode, extended_resources(node, bounded_batch, calculated_mid, ratio))
     if patch.problem:
-        problems.append(PluginProblem(plugin_names.BATCH, plugin_names.PREPARE, patch.problem))
+        problems.append(PluginProblem(upstream_plugin_names.BATCH, upstream_plugin_names.PREPARE, patch.problem))
     devices = device_amounts(state.devices.get(name), shared=settings.shared_gpus)
     return NodeCalculation(
         mode, strategy, report.at_ns, source, batch, bounded_batch, calculated_mid, ratio, amplification, patch, devices,

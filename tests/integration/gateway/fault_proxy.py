@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from services.gateway.kube_api.lingering_sockets import LingeringSockets
+from services.gateway.kube_api.socket_closing import LingeringSockets
 
 STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {}}
 HOP = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}

@@ -13,7 +13,7 @@ from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
 from cli.supervisor.endpoints import Endpoints
 from services.gateway.needed_rbac_rules import rules
-from services.gateway.permissions import check
+from services.gateway.rbac_permission_check import check
 from services.gateway.settings import GatewaySettings
 from shared.bus import Bus
 from shared.kube.rbac_permissions import SUBJECT, Permissions

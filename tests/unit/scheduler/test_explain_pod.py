@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.explain.explain_pod import explain
-from services.scheduler.explain.explanation import Explanation, render
+from services.scheduler.explain.explanation_text import Explanation, render
 from services.scheduler.framework.reasons import summary
 from services.scheduler.plugins.registry import REGISTRY, text
 from shared.events import RecordedEvent

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scheduler.cache.tie_break import name_hash
+from services.scheduler.kernels.evaluated_rows import Tile, at, selected
 from services.scheduler.kernels.resources import allocation_scores
 from services.scheduler.kernels.select import AS_IT_IS, DOWN, FEASIBLE, UP, add, best_rows
-from services.scheduler.kernels.tiles import Tile, at, selected
 
 WHOLES = st.one_of(
     st.integers(1, 2**20),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from services.scheduler.explain.explain_pod import explain
-from services.scheduler.explain.explanation import render
+from services.scheduler.explain.explanation_text import render
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
 from services.scheduler.shadow.placement_history import ShadowHistory

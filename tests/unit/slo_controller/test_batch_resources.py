@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms, calculate_batch, margin_of
-from services.slo_controller.overcommit.node_reservation import RESERVATION, reserved_of
+from services.slo_controller.overcommit.node_capacity_and_reservation import RESERVATION, reserved_of
 from services.slo_controller.overcommit.usage_sums import CountedPod, PodDemand, PodSums, UsageSums, sum_usage
 from services.slo_controller.state.pod_usage_columns import pod_usage_columns
 from services.slo_controller.state.usage_report import BATCH_BAND, ApplicationUsage, UsageReport

@@ -18,8 +18,8 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.profile import Profile, Scorer
+from services.scheduler.kernels.evaluated_rows import Bools, Int64
 from services.scheduler.kernels.select import FEASIBLE
-from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import Draft

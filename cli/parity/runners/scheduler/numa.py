@@ -25,7 +25,7 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
 )
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
-from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, Zone
+from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions, Zone
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.plugins.node_numa_resource.pod_requirements import NAME, Rejection

@@ -27,7 +27,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.plugins.inter_pod_affinity import SPEC
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of

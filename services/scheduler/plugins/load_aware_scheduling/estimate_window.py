@@ -5,8 +5,8 @@ Source: spec/scheduler-core.md 3.3; upstream pkg/scheduler/plugins/loadaware/pod
 
 from typing import NamedTuple
 
-from services.scheduler.plugins.load_aware_scheduling.annotation_values import read_whole
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware_scheduling.strict_annotation_parsing import read_whole
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
 

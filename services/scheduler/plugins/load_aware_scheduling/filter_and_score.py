@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import LoadTerm
+from services.scheduler.kernels.evaluated_rows import Int64, Rows, selected
 from services.scheduler.kernels.node_load import exceeded_limits, load_scores
-from services.scheduler.kernels.tiles import Int64, Rows, selected
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
+from services.scheduler.plugins.load_aware_scheduling.estimates_by_pod_template import PodTemplate
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
     ANY_POD,
     FILTER,
@@ -20,7 +21,6 @@ from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
     RowCapacity,
 )
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
-from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate
 from shared.kube.pod import Pod
 
 PASSES, EXPIRED = 0, 1

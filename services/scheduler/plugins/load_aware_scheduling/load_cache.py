@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.assigned_pod_load import PodShare, share_of_pod
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns
+from services.scheduler.plugins.load_aware_scheduling.estimates_by_pod_template import PodTemplate, PodTemplates
+from services.scheduler.plugins.load_aware_scheduling.largest_amount import bounded
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
     ANY_POD,
     FOREVER,
@@ -32,7 +33,6 @@ from services.scheduler.plugins.load_aware_scheduling.node_thresholds import (
     score_window,
 )
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, raw_amounts
-from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate, PodTemplates
 from shared.kube.node import Node, NodeMetric
 
 

@@ -13,14 +13,14 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.plugins.load_aware_scheduling import SPEC
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
+from services.scheduler.plugins.load_aware_scheduling.estimates_by_pod_template import PodTemplate
 from services.scheduler.plugins.load_aware_scheduling.filter_and_score import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_debug_view import node_view
-from services.scheduler.plugins.load_aware_scheduling.pod_templates import PodTemplate
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
 from services.scheduler.state.usage_records import MetricRecord

@@ -12,9 +12,9 @@ Source: spec/scheduler-core.md 3.2; upstream pkg/scheduler/plugins/loadaware/est
 import math
 from collections.abc import Mapping
 
-from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
-from services.scheduler.plugins.load_aware_scheduling.annotation_values import read_amounts, read_counts
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware_scheduling.largest_amount import bounded
+from services.scheduler.plugins.load_aware_scheduling.strict_annotation_parsing import read_amounts, read_counts
 from shared.domain.pod_requests import Nanos, PodAmounts, read_pod_amounts
 from shared.domain.priority import Priority, priority, resource_of
 from shared.kube.node import Node

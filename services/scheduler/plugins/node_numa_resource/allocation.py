@@ -11,7 +11,7 @@ from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification import amplified
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Mask
-from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
+from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeUsage
 from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection
 from services.scheduler.plugins.node_numa_resource.required_bind_policy import satisfies, usable_cpus

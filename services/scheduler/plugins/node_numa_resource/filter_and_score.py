@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
+from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.kernels.resources import allocation_scores
-from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.kernels.tiles import Bools, Int64
+from services.scheduler.kernels.evaluated_rows import Bools, Int64
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
+from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions, node_options
 from services.scheduler.plugins.node_numa_resource.node_debug_view import node_view
 from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import (
     CachedNode,
     NodeEquivalenceCache,
     options_key,
 )
-from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
 from services.scheduler.state.pod_record import Assignment
 from shared.kube.node import Node

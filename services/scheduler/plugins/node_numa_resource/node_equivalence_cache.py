@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
-from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
+from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
 from services.scheduler.plugins.node_numa_resource.pod_class_requirements import PodClassRequirements
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies

@@ -17,7 +17,7 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
     allocation_of,
 )
 from services.scheduler.plugins.node_numa_resource.amplification import amplified
-from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
+from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, raw_qos

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.kernels.tiles import Int64
+from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import CachedNode

@@ -20,8 +20,8 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.score_terms import BalanceTerm
 from services.scheduler.framework.spec import PluginSpec
+from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.kernels.resources import balance_scores
-from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED
 from services.scheduler.plugins.node_resources_balanced_allocation import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass

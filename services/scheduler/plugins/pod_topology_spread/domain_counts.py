@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.pod_index import RowCounts
-from services.scheduler.kernels.tiles import Bools, Int64
+from services.scheduler.kernels.evaluated_rows import Bools, Int64
 from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains

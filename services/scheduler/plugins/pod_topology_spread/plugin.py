@@ -21,7 +21,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import SYSTEM_DEFAULTS, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import may_be_spread

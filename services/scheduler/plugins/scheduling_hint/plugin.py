@@ -14,7 +14,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
 from services.scheduler.plugins.scheduling_hint import SPEC

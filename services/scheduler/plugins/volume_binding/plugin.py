@@ -22,7 +22,7 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.kernels.tiles import Bools, Int64
+from services.scheduler.kernels.evaluated_rows import Bools, Int64
 from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
 from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_binding import SPEC

@@ -13,7 +13,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.plugins.helper.volume_cycle_state_base import VolumeCycleState
 from services.scheduler.plugins.helper.volume_ref_counts import Disk, VolumeRefCounts, change, disks_of

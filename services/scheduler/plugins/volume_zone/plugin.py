@@ -17,7 +17,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.tiles import Int64
+from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.plugins.helper.volume_claims import claims_of
 from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_zone import SPEC

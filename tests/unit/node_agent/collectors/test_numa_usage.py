@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.cgroup.kubepods_layout import Hierarchy
-from services.node_agent.collectors import counter_files, numa_counters
-from services.node_agent.collectors.counter_files import BadFile, OpenFile
+from services.node_agent.collectors import numa_counters, open_counter_files
 from services.node_agent.collectors.numa_usage import COLLECT_INTERVAL_NS, NumaUsageCollector
+from services.node_agent.collectors.open_counter_files import BadFile, OpenFile
 from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, ZoneUsage
 
 MEMINFO = "Node {n} MemTotal: 1000 kB\nNode {n} MemFree: 100 kB\nNode {n} Active(file): 50 kB\nNode {n} Inactive(file): 30 kB\nNode {n} SReclaimable: 20 kB\n"
@@ -93,7 +93,7 @@ def rows(*named: str) -> str:
 def test_e31_pages_idle_for_sixty_periods_are_cold(tmp_path: Path) -> None:
     file = tmp_path / "memory.idle_page_stats"
     file.write_text(rows("cfei 1 2 3 4 5 6 7 8", "slab 9 9 9 9 9 9 9 9"))
-    assert counter_files.cold_bytes(OpenFile(file)) == 21
+    assert open_counter_files.cold_bytes(OpenFile(file)) == 21
     file.write_text("# version: 2\n")
     with pytest.raises(BadFile, match="31 lines"):
-        counter_files.cold_bytes(OpenFile(file))
+        open_counter_files.cold_bytes(OpenFile(file))

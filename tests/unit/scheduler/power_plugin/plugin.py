@@ -10,7 +10,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.node import Node
 from tests.unit.scheduler.power_plugin import SPEC

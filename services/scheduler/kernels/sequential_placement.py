@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from services.scheduler.kernels.arguments import (
+from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.fused import evaluate
+from services.scheduler.kernels.kernel_arguments import (
     ALLOCATION,
     BALANCE,
     BATCH_OUTCOME,
@@ -23,10 +25,8 @@ from services.scheduler.kernels.arguments import (
     PodBatch,
     UInt64,
 )
-from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.numba_compile import Number, compiled, part
 from services.scheduler.kernels.select import FEASIBLE, best_rows
-from services.scheduler.kernels.tiles import Int64
 
 
 @part

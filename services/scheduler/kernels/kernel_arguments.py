@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.tiles import Int64
+from services.scheduler.kernels.evaluated_rows import Int64
 
 UInt64 = NDArray[np.uint64]
 

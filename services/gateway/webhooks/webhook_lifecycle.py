@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from prometheus_client import Gauge
 
-from services.gateway import permissions
+from services.gateway import rbac_permission_check
 from services.gateway.kube_api.api_errors import ApiError, Conflict, Forbidden
 from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
@@ -113,7 +113,7 @@ class WebhookLifecycle:
 
     async def _read_account(self) -> None:
         with contextlib.suppress(ApiError):
-            self._account = await permissions.account(self._api)
+            self._account = await rbac_permission_check.account(self._api)
 
     async def _read(self) -> None:
         try:
