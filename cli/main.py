@@ -43,6 +43,11 @@ COMMANDS: Mapping[str, Entry] = {
     "shadow": Entry("cli.commands.shadow", "shadow", "Report the comparison with another scheduler's placements."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),
     "top": Entry("cli.top.command", "top", "Show how the services, the logs and the bus do, until Ctrl-C."),
+    "uninstall": Entry(
+        "cli.commands.uninstall",
+        "uninstall",
+        "Remove the objects and fields that this system wrote into a cluster; without --yes only show them.",
+    ),
     "up": Entry("cli.supervisor.command", "up", "Run the whole system on this machine until Ctrl-C."),
     "why": Entry("cli.commands.why", "why", "Explain a decision from the log alone."),
 }

@@ -56,7 +56,7 @@ async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
         return root / SIMULATED
     server, uid, reason = await _identify(str(kubeconfig.absolute()))  # noqa: ASYNC240  reads no file
     if not uid:
-        for folder, record in _recorded(root).items():
+        for folder, record in recorded_clusters(root).items():
             if record.server == server:
                 return folder
         raise UnknownCluster(kubeconfig, reason)
@@ -77,6 +77,7 @@ async def _identify(kubeconfig: str) -> tuple[str, str, str]:
             return api.server, "", str(error)
 
 
-def _recorded(root: Path) -> dict[Path, ClusterRecord]:
-    files = sorted(root.glob(f"*/{_RECORD}"))
+def recorded_clusters(root: Path) -> dict[Path, ClusterRecord]:
+    """Returns the clusters of the systems directly below a folder, and of the folder itself, by the system's folder."""
+    files = [path for path in (root / _RECORD, *sorted(root.glob(f"*/{_RECORD}"))) if path.exists()]
     return {file.parent: msgspec.json.decode(file.read_bytes(), type=ClusterRecord) for file in files}

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from services.gateway.kube_api.api_errors import NotFound
-from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.client import MANAGER, KubeApi
 
 Raw = dict[str, Any]
 
@@ -26,7 +26,7 @@ async def get_object(api: KubeApi, path: str, rule: str) -> Raw | None:
 async def put_object(api: KubeApi, path: str, body: Raw, stored: Raw | None, rule: str) -> None:
     """Creates the object, or replaces it if it still has the version that was read."""
     if stored is None:
-        await api.call("POST", path.rpartition("/")[0], f"create {rule}", body)
+        await api.call("POST", f"{path.rpartition('/')[0]}?fieldManager={MANAGER}", f"create {rule}", body)
         return
     body["metadata"] |= {"resourceVersion": stored["metadata"]["resourceVersion"]}
-    await api.call("PUT", path, f"update {rule}", body)
+    await api.call("PUT", f"{path}?fieldManager={MANAGER}", f"update {rule}", body)
