@@ -6,6 +6,7 @@ in ~/.cache/koordstream, for a million events take minutes.
 
 import asyncio
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import click
 import msgspec
 
 from cli.bench.answers_history import make_log
+from cli.bench.synthetic_history import WAVE
 from cli.embedded import EmbeddedPostgres
 from cli.terminal.output import show_table
 from shared.kube.instants import instant_text
@@ -29,21 +31,27 @@ VERIFIES = ("quota_verify_s", "audit_verify_s")
 
 
 class AnswerFigures(msgspec.Struct, frozen=True):
-    """Figures of `--json`: seconds from a command's start to its end, the median of the runs.
+    """Figures of `--json`: of each command the median of the runs.
 
     Attributes:
         slowest_s: of those that need not read everything.
+        seconds: from a command's start to its end.
+        cpu_seconds: processor time of the command's process; Postgres works besides it.
         bytes_per_event: of the tables of events with their indexes.
+        bytes_per_pod: the same, of all events of a pod, for pods that came and went.
         wal_bytes: of the server's write-ahead log.
+        load_1m: before the first command and after the last.
     """
 
     events: int
     runs: int
     slowest_s: float
     seconds: dict[str, float]
+    cpu_seconds: dict[str, float]
     bytes_per_event: int
+    bytes_per_pod: int
     wal_bytes: int
-    load_1m: float
+    load_1m: tuple[float, float]
 
 
 @click.command()
@@ -78,35 +86,41 @@ def answers(*, events: int, runs: int, only: tuple[str, ...], verify: bool, as_j
     if as_json:
         click.echo(msgspec.json.encode({**msgspec.to_builtins(figures), **figures.seconds}))
         return
-    rows = [*figures.seconds.items(), ("bytes_per_event", figures.bytes_per_event)]
-    show_table(("figure", "value"), [(name, str(value)) for name, value in rows])
+    rows = [(name, str(seconds), str(figures.cpu_seconds[name])) for name, seconds in figures.seconds.items()]
+    rows += [(name, str(getattr(figures, name)), "") for name in ("bytes_per_event", "bytes_per_pod", "wal_bytes")]
+    show_table(("figure", "value", "cpu s"), rows)
 
 
 def _measure(
     postgres: str, events: int, runs: int, only: tuple[str, ...], wal_bytes: int, *, verify: bool
 ) -> AnswerFigures:
-    load_1m = os.getloadavg()[0]
-    recent, bytes_per_event = asyncio.run(_facts(postgres))
+    load_before = os.getloadavg()[0]
+    recent, bytes_per_event, pods = asyncio.run(_facts(postgres))
     seconds: dict[str, float] = {}
+    cpu_seconds: dict[str, float] = {}
     for name, arguments in commands(recent).items():
         is_verify = name in VERIFIES
         if (only and not name.startswith(only)) or (is_verify and not verify):
             continue
-        seconds[name] = round(median(_seconds(postgres, arguments) for _ in range(1 if is_verify else runs)), 2)
+        taken = [_seconds(postgres, arguments) for _ in range(1 if is_verify else runs)]
+        seconds[name], cpu_seconds[name] = (round(median(column), 2) for column in zip(*taken, strict=True))
     slowest = max((each for name, each in seconds.items() if name not in VERIFIES), default=0.0)
-    return AnswerFigures(events, runs, slowest, seconds, bytes_per_event, wal_bytes, load_1m)
+    loads = (load_before, os.getloadavg()[0])
+    bytes_per_pod = bytes_per_event * events // pods
+    return AnswerFigures(events, runs, slowest, seconds, cpu_seconds, bytes_per_event, bytes_per_pod, wal_bytes, loads)
 
 
-async def _facts(postgres: str) -> tuple[Mapping[str, str], int]:
-    """Returns a pod that is newly placed and an instant shortly before the log's end; bytes of an event."""
+async def _facts(postgres: str) -> tuple[Mapping[str, str], int, int]:
+    """Returns a pod that is newly placed and an instant shortly before the log's end; bytes of an event; placed pods."""
     async with reading(postgres) as log:
         placed = [row async for row in log.rows(context="scheduling", kind="PodPlaced", newest=1)]
+        cycle = [row async for row in log.rows(context="scheduling", kind="CycleDecided", newest=1)]
     async with opened(postgres) as database:
         sizes = [await size_of(database, context) for context in ("cluster", "scheduling", "quota", "slo")]
     bytes_per_event = sum(size.size_bytes for size in sizes) // sum(size.head for size in sizes)
     end_ns = max(size.head_at_ns for size in sizes)
     recent = {"pod": placed[0].key, "since": instant_text(end_ns - 60 * 10**9), "at": instant_text(end_ns)}
-    return recent, bytes_per_event
+    return recent, bytes_per_event, int(cycle[0].key) * WAVE
 
 
 def commands(recent: Mapping[str, str]) -> dict[str, list[str]]:
@@ -119,6 +133,8 @@ def commands(recent: Mapping[str, str]) -> dict[str, list[str]]:
         "events_key_s": ["events", "--key", pod],
         "events_since_s": ["events", "--since", recent["since"]],
         "events_type_s": ["events", "--type", "NodeObserved"],
+        "events_type_absent_s": ["events", "--type", "PlacementCompared"],
+        "events_parked_s": ["events", "parked"],
         "quota_tree_s": ["quota", "tree"],
         "quota_tree_at_s": ["quota", "tree", "--at", recent["at"]],
         "quota_explain_s": ["quota", "explain", "team-3-4"],
@@ -126,24 +142,27 @@ def commands(recent: Mapping[str, str]) -> dict[str, list[str]]:
         "quota_whatif_s": ["quota", "whatif", "--set", "team-3-4.max.cpu=7"],
         "shadow_report_s": ["shadow", "report"],
         "config_status_s": ["config", "status"],
+        "config_show_s": ["config", "show", "quota"],
         "node_explain_s": ["node", "explain", "node-0007"],
+        "node_explain_at_s": ["node", "explain", "node-0007", "--at", recent["at"]],
         "followers_s": ["followers", "list"],
         "quota_verify_s": ["quota", "verify"],
         "audit_verify_s": ["audit", "verify"],
     }
 
 
-def _seconds(postgres: str, arguments: Sequence[str]) -> float:
-    """Runs a command; returns the seconds until it has ended.
+def _seconds(postgres: str, arguments: Sequence[str]) -> tuple[float, float]:
+    """Runs a command; returns the seconds until it has ended, and those of a processor that it took.
 
     Raises:
         CalledProcessError: it failed; its stderr is on ours.
     """
-    started = time.monotonic()
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "cli", *arguments],
         check=True,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "KOORD_POSTGRES": postgres},
     )
-    return time.monotonic() - started
+    seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -10,11 +10,14 @@ from cli.supervisor.log_access import log_of
 from cli.terminal.choice import chosen_contexts
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
+from cli.terminal.progress import progress
 from shared.errors import KoordError
 from shared.log.admin.session import reading
 from shared.log.admin.verify import Verified, verify
 from shared.log.checkpoint import Checkpoint, read_checkpoints, read_statement
 from shared.log.position import Position
+from shared.log.raw_rows import first_kept
+from shared.log.reader import LogReader
 
 Heads = Mapping[str, Sequence[Position]]
 """Context -> its heads, as checkpoints recorded them."""
@@ -135,9 +138,16 @@ async def verify_all(postgres: str, context: str | None = None, heads: Heads | N
     async with reading(postgres) as log:
         contexts = await log.contexts()
         chosen = chosen_contexts(contexts, context)
-        found = [await verify(log, name, signed.get(name, ())) for name in chosen]
+        events = sum([await _kept(log, name) for name in chosen])
+        with progress("verifying the log", events) as advance:
+            found = [await verify(log, name, signed.get(name, ()), advance) for name in chosen]
     gone = [] if context else sorted(signed.keys() - set(contexts))
     return found + [Verified(name, 0, 0, 1, "is missing: a checkpoint saw this log, and it is gone") for name in gone]
+
+
+async def _kept(log: LogReader, context: str) -> int:
+    """Returns the number of a context's events."""
+    return (await log.head(context)).seq - max(await first_kept(log.database, context) - 1, 0)
 
 
 def _fits(one: Verified) -> str:

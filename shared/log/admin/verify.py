@@ -5,13 +5,13 @@ place. A log that was cut short at its end, or rewritten with all its digests, s
 outside the database shows that. At its beginning only whole partitions may be missing: retention drops those.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from shared.log.hash_chain import GENESIS, Chain
 from shared.log.position import Position
 from shared.log.raw_rows import RawRow
-from shared.log.reader import LogReader, Row, at_us
+from shared.log.reader import PAGE, LogReader, Row, at_us
 
 
 class Verified(NamedTuple):
@@ -40,16 +40,22 @@ class Verified(NamedTuple):
         return self.broken == 0
 
 
-async def verify(reader: LogReader, context: str, signed: Iterable[Position] = ()) -> Verified:
+async def verify(
+    reader: LogReader,
+    context: str,
+    signed: Iterable[Position] = (),
+    advance: Callable[[int], None] = lambda _rows: None,
+) -> Verified:
     """Walks a context from its oldest row to its head.
 
     Args:
         signed: its heads, as genuine checkpoints recorded them.
+        advance: called now and then with the number of rows that were checked since the last call.
     """
     heads: dict[int, set[bytes]] = {}
     for head in signed:
         heads.setdefault(head.seq, set()).add(head.digest)
-    found = await _walk(reader, context, heads)
+    found = await _walk(reader, context, heads, advance)
     if not found.ok:
         return found
     dropped = sum(seq < found.first for seq in heads)
@@ -60,7 +66,9 @@ async def verify(reader: LogReader, context: str, signed: Iterable[Position] = (
     return found._replace(compared=len(heads) - dropped, dropped=dropped)
 
 
-async def _walk(reader: LogReader, context: str, heads: dict[int, set[bytes]]) -> Verified:
+async def _walk(
+    reader: LogReader, context: str, heads: dict[int, set[bytes]], advance: Callable[[int], None]
+) -> Verified:
     checked, first, agreed = 0, 0, 0
     previous, expected = GENESIS, 1
     async for row in reader.rows(context=context):
@@ -84,6 +92,8 @@ async def _walk(reader: LogReader, context: str, heads: dict[int, set[bytes]]) -
         previous = row.digest
         expected = row.seq + 1
         checked += 1
+        if checked % PAGE == 0:
+            advance(PAGE)
     return Verified(context, checked, first)
 
 
