@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import aiohttp
 import msgspec
 
 from cli.bus_connection import bus_of, login_of
@@ -22,6 +23,7 @@ from cli.doctor.received_announcements import ReceivedAnnouncements, about_forge
 from cli.service_list import contexts as required_contexts
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in
+from cli.top.readings import STATUS_S, read_statuses
 from services.audit.manifest import stream_of
 from shared.bus import NoResponse, NotPermitted
 from shared.bus.login import BadLogin
@@ -62,6 +64,7 @@ async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
         found = await _database(endpoints)
         about_bus, received = await meeting
         found += about_bus
+        found += await _contact(endpoints)
         if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
             found += await _log(endpoints, received)
             found += await _disk_by_size(endpoints)
@@ -112,6 +115,12 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], Received
         if beacon_subject(context) not in seen.refused:
             await received.subscribe(bus, context)
     return found, received
+
+
+async def _contact(endpoints: Endpoints) -> list[Finding]:
+    """Checks what the services cannot reach, by the status of those whose address is known; needs neither bus nor log."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S)) as session:
+        return list(check_services.about_unreachable(await read_statuses(session, endpoints.services)))
 
 
 async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> list[Finding]:

@@ -11,7 +11,7 @@ from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermi
 from shared.kube.cluster_identity import describe_cluster
 from shared.kube.eviction_control import EvictionStatus
 from shared.kube.rbac_permissions import Permissions, Rule
-from shared.kube.short_lists import GatewayLists
+from shared.kube.short_lists import GatewayLists, Unread
 from shared.log.admin.lag import NodeReport
 from shared.log.admin.newest_events import Found
 
@@ -62,11 +62,17 @@ def about_lists(found: GatewayLists) -> Iterator[Finding]:
     for short in found.short:
         remedy = "if these objects are gone: `koord cluster confirm`; else see why the API server lacks them"
         yield Finding("error", "cluster", f"{short}; it is not believed, and effects are stopped", remedy)
+    by_cause: dict[str, list[Unread]] = {}
     for unread in found.unread:
+        by_cause.setdefault(unread.reason.rpartition(": ")[2], []).append(unread)
+    for together in by_cause.values():
+        longest = max(together, key=lambda each: each.lasts_s)
+        more = f" and {len(together) - NAMED} more resources" if len(together) > NAMED else ""
+        names = ", ".join(each.resource for each in together[:NAMED])
         yield Finding(
-            "error" if unread.lasts_s > UNREAD_S else "warning",
+            "error" if longest.lasts_s > UNREAD_S else "warning",
             "cluster",
-            f"the gateway has not read {unread.resource} for {age(unread.lasts_s)}: {unread.reason}",
+            f"the gateway has not read {names}{more} for {age(longest.lasts_s)}: {longest.reason}",
             "see that the API server, and what lies between, responds; every request is repeated",
         )
     if not found.short and not found.unread:

@@ -10,7 +10,8 @@ from shared.log.admin.followers import Parked
 from shared.log.admin.lag import Behind
 from shared.log.admin.newest_events import Found
 from shared.log.admin.server_check import ContextSize
-from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
+from shared.runtime.health import DISK_LOW, DISK_VERY_LOW, Status
+from shared.unreachable import Unreachable
 
 NEEDED = frozenset({"cluster", "scheduling"})
 """Without a writer of these no pod is placed; other contexts are written where their service is part of the
@@ -68,6 +69,23 @@ def about_writers(
         if len(epochs) > 1:
             what = f"{context}: beacons of {len(epochs)} epochs arrive at once"
             yield Finding("note", "services", what, "a take-over was just under way; look again")
+
+
+def about_unreachable(statuses: Mapping[str, Status | None]) -> Iterator[Finding]:
+    """Names the servers that services cannot reach, by the services' own account.
+
+    Args:
+        statuses: name of a process -> its status; None without a response.
+    """
+    by_server: dict[str, list[tuple[str, Unreachable]]] = {}
+    for name, status in statuses.items():
+        for away in status.unreachable if status else ():
+            by_server.setdefault(away.server, []).append((name, away))
+    for found in by_server.values():
+        _, first = min(found, key=lambda each: each[1].since_ns)
+        names = ", ".join(name for name, _ in found)
+        remedy = "see that it runs, and what lies between: contact is tried again and again, without a restart"
+        yield Finding("error", "services", f"{names} {first}", remedy)
 
 
 def about_followers(found: Sequence[Behind]) -> Iterator[Finding]:

@@ -51,6 +51,8 @@ async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
         KoordError: the kubeconfig cannot be used.
     """
     if holds_system(root):
+        if kubeconfig is not None:
+            await _check(str(kubeconfig.absolute()))  # noqa: ASYNC240  reads no file
         return root
     if kubeconfig is None:
         return root / SIMULATED
@@ -63,6 +65,14 @@ async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
     folder = root / f"cluster-{uid[:_UID_CHARACTERS]}"
     write_private(folder / _RECORD, msgspec.json.encode(ClusterRecord(uid, server)).decode())
     return folder
+
+
+async def _check(kubeconfig: str) -> None:
+    """Reads a kubeconfig: the gateway, started with one that cannot be used, would end again and again."""
+    from services.gateway.kube_api.client import KubeApi
+
+    async with KubeApi(kubeconfig, read_only=True):
+        pass
 
 
 async def _identify(kubeconfig: str) -> tuple[str, str, str]:

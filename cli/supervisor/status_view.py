@@ -27,10 +27,11 @@ _STYLES = {
 
 
 def cells(unit: Unit) -> tuple[str, ...]:
-    """Returns one row of the table; empty where the service has no status."""
+    """Returns one row of the table; empty where the service has no status. `why` begins with what it cannot reach."""
     status = unit.status
     figures = (f"{status.lag:,}", f"{status.events_per_s:,.0f}", f"{status.folded:,}") if status else ("", "", "")
-    return (unit.spec.name, unit.state, *figures, str(unit.restarts), unit.why)
+    why = "; ".join(filter(None, (*map(str, status.unreachable if status else ()), unit.why)))
+    return (unit.spec.name, unit.state, *figures, str(unit.restarts), why)
 
 
 def table(units: Iterable[Unit], title: str = "") -> "RenderableType":
@@ -44,7 +45,8 @@ def table(units: Iterable[Unit], title: str = "") -> "RenderableType":
         grid.add_column(column, justify="right" if right else "left", no_wrap=column != "why", overflow="fold")
     for unit in units:
         row = [Text(cell) for cell in cells(unit)]
-        row[1].stylize(_STYLES.get(unit.state, ""))
+        cut_off = unit.status is not None and bool(unit.status.unreachable)
+        row[1].stylize("bold red" if cut_off else _STYLES.get(unit.state, ""))
         grid.add_row(*row)
     return grid
 
@@ -55,7 +57,7 @@ class View:
     def __init__(self, units: Iterable[Unit], title: str = "") -> None:
         self._units = list(units)
         self._title = title
-        self._printed: dict[str, tuple[str, int]] = {}
+        self._printed: dict[str, tuple[str, int, tuple[str, ...]]] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -80,10 +82,12 @@ class View:
             self._live.update(Group(table(self._units, self._title), *([below] if below else [])))
             return
         for unit in self._units:
-            now = (unit.state, unit.restarts)
-            if self._printed.get(unit.spec.name) != now:
+            away = tuple(each.server for each in unit.status.unreachable) if unit.status else ()
+            now = (unit.state, unit.restarts, away)
+            before = self._printed.get(unit.spec.name)
+            if before != now:
                 self._printed[unit.spec.name] = now
-                click.echo(_line(unit))
+                click.echo(_line(unit, [each for each in before[2] if each not in away] if before else []))
 
     def note(self, text: str) -> None:
         """Prints a text that stays: above the table, or as a line."""
@@ -93,8 +97,16 @@ class View:
             click.echo(text)
 
 
-def _line(unit: Unit) -> str:
+def _line(unit: Unit, back: Iterable[str] = ()) -> str:
+    """Returns one line about a unit.
+
+    Args:
+        back: servers that it could not reach, and reaches again if it has a status.
+    """
     status = unit.status
     figures = f" lag={status.lag} events_per_s={status.events_per_s:.0f}" if status else ""
     why = f" restarts={unit.restarts} why={unit.why!r}" if unit.why else ""
-    return f"{datetime.now(UTC):%H:%M:%S} {unit.spec.name} {unit.state}{figures}{why}"
+    contact = [*map(str, status.unreachable), *(f"reaches {each} again" for each in back)] if status else []
+    return f"{datetime.now(UTC):%H:%M:%S} {unit.spec.name} {unit.state}{figures}{why}" + "".join(
+        f"; {each}" for each in contact
+    )

@@ -141,8 +141,7 @@ class Instruments:
             # others.
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S))
         session = self._session
-        answers = await asyncio.gather(*(_status(session, address) for address in self._statuses.values()))
-        found = dict(zip(self._statuses, answers, strict=True))
+        found = await read_statuses(session, self._statuses)
         self._answered |= {name for name, status in found.items() if status}
         # An address that never answered may be of a service that is not part of this installation.
         return {name: status for name, status in found.items() if name in self._answered}
@@ -154,6 +153,16 @@ def _writer(found: Found | None) -> Writer | None:
     assert isinstance(found.record.event, WriterStarted)
     service, _, replica = found.actor.partition("@")
     return Writer(service, replica, found.record.event.epoch, found.record.at_ns)
+
+
+async def read_statuses(session: aiohttp.ClientSession, addresses: Mapping[str, str]) -> dict[str, Status | None]:
+    """Reads the status of each process; None of one that does not respond.
+
+    Args:
+        addresses: name of a process -> `host:port` or URL of its pages.
+    """
+    answers = await asyncio.gather(*(_status(session, address) for address in addresses.values()))
+    return dict(zip(addresses, answers, strict=True))
 
 
 async def _status(session: aiohttp.ClientSession, address: str) -> Status | None:

@@ -4,6 +4,7 @@ import msgspec
 
 from cli.top.readings import Reading
 from shared.runtime.health import Status
+from shared.unreachable import Unreachable
 
 Bus = dict[str, str | float | bool | None]
 """What is known of the bus: url, connected, version, round_trip_ms, beacons_per_s, refused."""
@@ -20,6 +21,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
         up_s: since it began; for a service known from the log alone, since it leads.
         cpu_percent: of one core, between the two readings.
         lag: events announced and not folded yet.
+        unreachable: servers that it cannot reach.
     """
 
     service: str
@@ -32,6 +34,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
     lag: int | None = None
     events_per_s: float | None = None
     refused: str = ""
+    unreachable: tuple[Unreachable, ...] = ()
 
 
 class ContextRow(msgspec.Struct, frozen=True):
@@ -109,6 +112,7 @@ def _process(name: str, status: Status | None, before: Reading | None, now: Read
         status.lag,
         status.events_per_s,
         status.refused,
+        status.unreachable,
     )
 
 

@@ -26,7 +26,7 @@ def service_cells(row: ServiceRow) -> tuple[str, ...]:
     return (
         row.service,
         row.replica,
-        row.state + (" (NATS refuses it)" if row.refused else ""),
+        row.state + _trouble(row),
         _number(row.epoch, plain=True),
         "" if row.up_s is None else age(row.up_s),
         "" if row.cpu_percent is None else f"{row.cpu_percent:.1f} %",
@@ -52,6 +52,11 @@ def context_cells(row: ContextRow) -> tuple[str, ...]:
     )
 
 
+def unreachable_lines(summary: Summary) -> list[str]:
+    """Returns the servers that each service cannot reach, since when, and why."""
+    return [f"{row.replica} {each}" for row in summary.services for each in row.unreachable]
+
+
 def bus_line(summary: Summary) -> str:
     """The bus in one line."""
     bus = summary.bus
@@ -75,6 +80,7 @@ def rendered(summary: Summary) -> "RenderableType":
         _grid(CONTEXTS, [context_cells(row) for row in summary.contexts]),
         Text(""),
         Text(bus_line(summary)),
+        *(Text(line, style="bold red") for line in unreachable_lines(summary)),
         *(Text(problem, style="bold red") for problem in summary.problems),
     )
 
@@ -89,9 +95,17 @@ def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, state: int |
     for row in rows:
         cells = [Text(cell) for cell in row]
         if state is not None:
-            cells[state].stylize(_STYLES.get(row[state], ""))
+            cells[state].stylize(_STYLES.get(row[state], "bold red" if "cannot reach" in row[state] else ""))
         grid.add_row(*cells)
     return grid
+
+
+def _trouble(row: ServiceRow) -> str:
+    """Returns the servers that refuse it or that it cannot reach, in brackets, as an addition to its state."""
+    found = ["NATS refuses it"] if row.refused else []
+    away = [name for each in row.unreachable if (name := each.server.partition(" at ")[0]) != "NATS" or not row.refused]
+    found += [f"cannot reach {', '.join(away)}"] if away else []
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def _number(value: int | None, *, plain: bool = False) -> str:

@@ -6,15 +6,13 @@ import logging
 from services.gateway.kube_api.api_errors import ApiError, Busy
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
-from services.gateway.watch.outages import Outages
+from services.gateway.watch.outages import CLUSTER_IDENTITY, Outages
 from shared.events import Draft
 from shared.kube.cluster_identity import first_fact
 from shared.runtime.service import Runtime
 from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
-
-_WHAT = "the namespace kube-system"
 
 
 async def confirm_cluster(runtime: Runtime, api: KubeApi, outages: Outages) -> bool:
@@ -46,11 +44,11 @@ async def _read_cluster(api: KubeApi, settings: GatewaySettings, outages: Outage
         except ApiError as error:
             if not outages.current():
                 log.warning("the cluster is not identified yet", extra={"error": str(error)})
-            outages.failing(_WHAT, str(error))
+            outages.failing(CLUSTER_IDENTITY, str(error))
             outages.log_lasting(settings.list_alarm_s)
             requested_s = error.retry_after_s if isinstance(error, Busy) else 0
         else:
-            outages.failing(_WHAT, "")
+            outages.failing(CLUSTER_IDENTITY, "")
             return cluster
         await asyncio.sleep(max(pause_s, requested_s))
         pause_s = min(2 * pause_s, settings.backoff_max_s)

@@ -20,7 +20,7 @@ from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CON
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.gateway.watch.outages import Outages
+from services.gateway.watch.outages import Outages, unreachable
 from services.gateway.watch.short_list_responder import ListRequests
 from services.gateway.watch.short_lists import ShortListLimits, ShortLists
 from services.gateway.watch.watcher import Watcher
@@ -260,6 +260,9 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
     async with connect(settings.kubeconfig, timeout_s=settings.timeout_s, read_only=settings.shadow) as api:
         try:
             gateway = Gateway(runtime, api)
+            runtime.unreachable_servers.append(
+                lambda: unreachable(gateway.outages.current(), api.server, runtime.now_ns())
+            )
             if await confirm_cluster(runtime, api, gateway.outages):
                 await gateway.run()
         except* KoordError as failed:

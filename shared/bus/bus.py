@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 from shared.bus.login import DENIED, Login
 from shared.bus.request import FAILURES, NoResponse, NotPermitted, Request, replies_to_inbox
 from shared.runtime.task_cancellation import cancel_and_wait
+from shared.unreachable import ServerContact, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Bus:
         self.refused = ""
         self.violations = 0
         self.login = Login.of(url, nkey=nkey, ca=ca)
+        self._contact = ServerContact(f"NATS at {self.login.server}")
         self._login_refused = False
         self._failure: Exception | None = None  # the newest failure of the connection attempt
         self._denied: set[str] = set()
@@ -81,6 +83,11 @@ class Bus:
     def connected(self) -> bool:
         """Reports that there is a connection and that the echo has not stayed away for `SILENT_INTERVALS`."""
         return self._connection() is not None and self._silent_intervals < SILENT_INTERVALS
+
+    @property
+    def unreachable(self) -> Unreachable | None:
+        """Returns since when and why there is no connection; None while there is one."""
+        return self._contact.unreachable
 
     @property
     def connection(self) -> Client | None:
@@ -255,14 +262,17 @@ class Bus:
             try:
                 await self._connect(client, gone)
                 pause = 0.05
+                self._contact.reached()
                 first.set()
                 if self._login_refused:
                     self._login_refused, self.refused = False, ""
                 await self._echo(client, gone)
+                self._contact.failed("the connection was lost")
                 log.warning("bus lost its connection", extra={"url": self.login.server})
                 self.reconnects += 1
             except FAILURES as failed:
                 error = self._failure if isinstance(failed, nats.errors.NoServersError) else failed
+                self._contact.failed(str(error or failed) or "no response")
                 self._login_refused = "authorization" in str(error).lower()
                 if self._login_refused and not self.refused.startswith("the login"):
                     self.refused = f"the login {self.login.user!r} is refused by {self.login.server}"

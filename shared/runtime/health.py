@@ -11,6 +11,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from shared.unreachable import Unreachable
+
 DISK_LOW, DISK_VERY_LOW = 0.2, 0.1
 """Free shares of the log's disk: an alarm is raised below the first, and below the second reports are dropped early."""
 
@@ -27,6 +29,7 @@ class Status(msgspec.Struct, frozen=True):
         bus: NATS is connected; without it the service polls Postgres.
         refused: the refusal of NATS, of a login or a subject; empty as it should be.
         disk_free: free share of the log's disk, 0 to 1; None where it is not known.
+        unreachable: servers that it cannot reach at the moment.
         counts: counters of this service, such as silent nodes.
         up_s: since the process began.
         cpu_s: seconds of a core that it has used.
@@ -46,6 +49,7 @@ class Status(msgspec.Struct, frozen=True):
     refused: str = ""
     disk_free: float | None = None
     counts: dict[str, int] = {}
+    unreachable: tuple[Unreachable, ...] = ()
     up_s: float = 0.0
     cpu_s: float = 0.0
     rss_bytes: int = 0
@@ -87,7 +91,7 @@ class Pages(NamedTuple):
     """Contents of the probes, computed at each request.
 
     Attributes:
-        ready: readiness, and a word for it.
+        ready: readiness, and a text for it: the state, then a line for each trouble that leaves it ready.
         metrics: Prometheus' text.
         status: content of `/statusz`.
     """
@@ -102,9 +106,7 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
 
     def ready() -> tuple[bool, str]:
         now = status()
-        low = now.disk_free is not None and now.disk_free < DISK_LOW
-        detail = f"{now.state}\ndisk of the log: {now.disk_free:.0%} free" if low else now.state
-        return now.state in {"waiting-for-lock", "leading"}, detail
+        return now.state in {"waiting-for-lock", "leading"}, ready_text(now)
 
     def text() -> bytes:
         now = status()
@@ -116,6 +118,18 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
         return b"".join((generate_latest(metrics.registry), *(text() for text in metrics.texts)))
 
     return await serve_pages(address, Pages(ready, text, status))
+
+
+def ready_text(status: Status) -> str:
+    """Returns the text of `/readyz`: the state, and a line for each trouble.
+
+    A service that cannot reach a server stays ready: it answers requests from what it has read, and taking it out of
+    service would reach the server no sooner.
+    """
+    lines = [status.state]
+    if status.disk_free is not None and status.disk_free < DISK_LOW:
+        lines.append(f"disk of the log: {status.disk_free:.0%} free")
+    return "\n".join([*lines, *map(str, status.unreachable)])
 
 
 async def serve_pages(address: str, pages: Pages) -> web.AppRunner:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from functools import cache
@@ -31,6 +31,7 @@ from shared.runtime.health import Metrics, Status
 from shared.runtime.manifest import Manifest
 from shared.runtime.retention import Retention, RetentionSettings
 from shared.settings import Settings
+from shared.unreachable import Unreachable
 
 Lead = Callable[["Runtime"], Awaitable[None]]
 StandBy = Callable[["Runtime"], Awaitable[None]]
@@ -168,6 +169,7 @@ class Runtime:
         self.prepared: Any = None  # the result of `stand_by`, for `lead`
         self.phase = "starting"
         self.counts: dict[str, int] = {}  # counters of the service itself, for `/statusz`
+        self.unreachable_servers: list[Callable[[], Iterable[Unreachable]]] = []  # of the service itself
         self.rebuilt = ""
         self.disk_free: float | None = None  # share of the log's disk, where it is known
         self.base: datetime | None = None  # the snapshot at which the next rebuild begins
@@ -250,8 +252,15 @@ class Runtime:
             reloads=self.follower.reloads,
             rebuilt=self.rebuilt,
             disk_free=self.disk_free,
+            unreachable=tuple(self._unreachable()),
             counts=self.counts | {f"refused announcements of {name}": n for name, n in self.follower.refused.items()},
         )
+
+    def _unreachable(self) -> Iterator[Unreachable]:
+        if (bus := self.bus.unreachable) is not None:
+            yield bus
+        for found in self.unreachable_servers:
+            yield from found()
 
     async def snapshot(self) -> None:
         """Stores the State at its positions; one whose fold broke off is not stored."""

@@ -117,7 +117,8 @@ class Connections:
         except Exception as error:
             source = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
             raise NoCluster(
-                f"{source}: {error}; set KOORD_GATEWAY_KUBECONFIG to a file that kubectl accepts"
+                f"{source} cannot be used: {' '.join(str(error).split())}; name a file that kubectl accepts, with "
+                "`koord up --kubeconfig` or in KOORD_GATEWAY_KUBECONFIG"
             ) from error
         self._configuration = configuration
         self.host = str(configuration.host).rstrip("/")

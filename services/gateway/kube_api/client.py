@@ -176,7 +176,8 @@ class KubeApi:
     async def watch(
         self, resource: Resource, version: str, *, last_s: int, watch_idle_timeout_s: float
     ) -> AsyncIterator[list[bytes]]:
-        """Yields the lines of a watch, as many at once as have arrived. Ends when the server ends the watch.
+        """Yields the lines of a watch, as many at once as have arrived; first none, when the server has accepted it.
+        Ends when the server ends the watch.
 
         Args:
             version: the resourceVersion after which to begin.
@@ -207,6 +208,7 @@ class KubeApi:
                     raise api_error(response.status, await response.read(), f"GET {path}", f"watch {resource.name}")
                 # A line may arrive in several chunks: `parts` holds those of the line that is not complete yet.
                 parts: list[bytes] = []
+                yield []
                 while chunk := await response.content.readany():
                     head, newline, rest = chunk.rpartition(b"\n")
                     if not newline:

@@ -138,6 +138,10 @@ class ObservationBuffer:
         """Records why a resource is not read; see `ObservationSink.failing`."""
         self.outages.failing(resource, reason)
 
+    def accepted(self, resource: str) -> None:
+        """Records that a watch was accepted; see `ObservationSink.accepted`."""
+        self.outages.accepted(resource)
+
     @property
     def empty(self) -> bool:
         """Returns whether every observation has been taken."""

@@ -1,14 +1,27 @@
 """Resources that are not read at the moment: since when, and why.
 
-Each failed list or watch is repeated for as long as it takes. An outage that lasts is an error in the log, and
-`koord_gateway_outage_seconds`.
+Each failed list or watch is repeated for as long as it takes. An outage is shown while it lasts, and one that lasts
+long is an error in the log, and `koord_gateway_outage_seconds`.
 """
 
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from services.gateway.kube_api.resources import ESSENTIAL
+from shared.kube.instants import SECOND
+from shared.unreachable import Unreachable
+
 log = logging.getLogger(__name__)
+
+CLUSTER_IDENTITY = "the namespace kube-system"
+"""Stands for the first read of a term: nothing else is read before it."""
+
+NAMED = 3
+
+_REQUEST = re.compile(r"^(\w+: )?(GET \S+: )?")
+"""What a reason begins with; for people it is enough which resources are not read."""
 
 
 class Outage(NamedTuple):
@@ -33,9 +46,19 @@ class Outages:
         self._since_s: dict[str, float] = {}
         self._reasons: dict[str, str] = {}
         self._reported_s: dict[str, float] = {}
+        self._accepted: dict[str, None] = {}
+
+    def accepted(self, resource: str) -> None:
+        """Records that the server has accepted a new watch, whose first line may take it a minute.
+
+        The outage is not shown any more. It ends with the first line, and goes on if the watch fails before that.
+        """
+        if resource in self._since_s:
+            self._accepted[resource] = None
 
     def failing(self, resource: str, reason: str) -> None:
         """Records a failure; an empty reason ends the outage."""
+        self._accepted.pop(resource, None)
         if reason:
             self._since_s.setdefault(resource, self._now_s())
             self._reasons[resource] = reason
@@ -44,15 +67,12 @@ class Outages:
             self._reported_s.pop(resource, None)
 
     def current(self) -> list[Outage]:
-        """Returns the outages, the longest first."""
-        now_s = self._now_s()
-        return [
-            Outage(resource, now_s - since_s, self._reasons[resource]) for resource, since_s in self._since_s.items()
-        ]
+        """Returns the outages to show, the longest first."""
+        return [outage for outage in self._all() if outage.resource not in self._accepted]
 
     def longest_s(self) -> float:
         """Returns the duration of the longest outage; 0 for none."""
-        return max((outage.lasts_s for outage in self.current()), default=0.0)
+        return max((outage.lasts_s for outage in self._all()), default=0.0)
 
     def log_lasting(self, limit_s: float) -> None:
         """Logs the outages that are due: see `to_report`."""
@@ -67,8 +87,32 @@ class Outages:
         now_s = self._now_s()
         found = [
             outage
-            for outage in self.current()
+            for outage in self._all()
             if outage.lasts_s >= limit_s and now_s - self._reported_s.get(outage.resource, now_s - limit_s) >= limit_s
         ]
         self._reported_s |= {outage.resource: now_s for outage in found}
         return found
+
+    def _all(self) -> list[Outage]:
+        now_s = self._now_s()
+        return [
+            Outage(resource, now_s - since_s, self._reasons[resource]) for resource, since_s in self._since_s.items()
+        ]
+
+
+def unreachable(outages: Sequence[Outage], server: str, now_ns: int) -> tuple[Unreachable, ...]:
+    """Returns the outages as one line: the whole API server where nodes and pods are not read, else what is not read.
+
+    Args:
+        outages: the longest first.
+        server: address of the API server.
+        now_ns: the wall clock.
+    """
+    if not outages:
+        return ()
+    names, longest = [outage.resource for outage in outages], outages[0]
+    since_ns, reason = now_ns - round(longest.lasts_s * SECOND), _REQUEST.sub("", longest.reason)
+    if ESSENTIAL.issubset(names) or CLUSTER_IDENTITY in names:
+        return (Unreachable(f"the API server at {server}", since_ns, reason),)
+    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return (Unreachable(f"some resources of the API server at {server}", since_ns, f"{shown}: {reason}"),)

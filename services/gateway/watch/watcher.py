@@ -64,6 +64,10 @@ class ObservationSink(Protocol):
         """Receives the reason why the resource is not read; empty when it is read, or need not be."""
         ...
 
+    def accepted(self, resource: str) -> None:
+        """Receives that the server accepted a watch after a failure; whether it delivers shows later."""
+        ...
+
 
 class Watcher:
     """Lists and watches one resource for as long as it runs."""
@@ -216,6 +220,8 @@ class Watcher:
             log.info("watch was cut", extra={"resource": self.name, "error": str(error)})
 
     def _read(self, lines: list[bytes]) -> None:
+        if self._failing and not lines:
+            self._sink.accepted(self.name)
         changed: list[ObservedObject] = []
         for data in lines:
             try:

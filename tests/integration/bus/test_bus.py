@@ -88,12 +88,14 @@ async def test_a_subscription_made_while_the_server_is_away_works_when_it_comes_
 ) -> None:
     await server.kill()
     await until(lambda: not bus.connected and not other.connected)
+    await until(lambda: bus.unreachable and "refused" in bus.unreachable.reason)
     received: list[bytes] = []
     await other.subscribe("koord.head.cluster", received.append)
     assert not await bus.publish("koord.head.cluster", b"lost")
     await server.start()
     stream = Stream(bus, "koord.head.cluster")
     await until(lambda: len(received) > 0)
+    await until(lambda: bus.unreachable is None)
     await stream.stop()
 
 
@@ -102,9 +104,13 @@ async def test_a_bus_starts_without_a_server_and_finds_it_later(tmp_path: Path) 
     bus = Bus(server.url, name="early")
     await bus.start()
     assert not bus.connected
+    away = bus.unreachable
+    assert away
+    assert away.server == f"NATS at {server.url}"
     assert not await bus.publish("koord.head.cluster", b"")
     await server.start()
     await until(lambda: bus.connected)
+    assert bus.unreachable is None
     await bus.close()
     await server.stop()
 

@@ -1,10 +1,13 @@
 """koord up on a terminal, with real servers and services."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +94,31 @@ def test_a_service_that_hangs_is_silent(folder: Path) -> None:
         terminal.wait_for(r"simulator +silent")
         hanging.resume()
         terminal.wait_for(r"simulator +(leading|down|starting)")
+        terminal.press(CTRL_C)
+        terminal.wait_for_end()
+
+
+def test_a_server_that_does_not_respond_is_shown_since_when_until_it_does(folder: Path) -> None:
+    koord = [sys.executable, "-m", "cli"]
+
+    def run(*command: str) -> str:
+        return subprocess.run([*koord, *command, "--dir", str(folder)], capture_output=True, text=True).stdout  # noqa: PLW1510  the doctor finds errors
+
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        (nats,) = [one for one in processes_of(folder) if one.name() == "nats-server"]
+        nats.suspend()
+        away = r"cannot reach NATS at nats://127.0.0.1:\d+ since \d{4}-\d\d-\d\dT[\d:]+Z: "
+        terminal.wait_for(r"simulator +leading +.*cannot reach")
+        address = json.loads((folder / "endpoints.json").read_text())["services"]["simulator"]
+        with urllib.request.urlopen(f"http://{address}/readyz") as ready:
+            assert re.match(f"leading\n{away}", ready.read().decode())
+        top = run("top", "--once")
+        assert "leading (cannot reach NATS)" in top
+        assert re.search(f"simulator {away}", top)
+        assert re.search(f"ERROR services: simulator {away}", run("doctor"))
+        nats.resume()
+        wait_until(lambda: run("top", "--once"), holds=lambda shown: "cannot reach" not in shown)
         terminal.press(CTRL_C)
         terminal.wait_for_end()
 

@@ -169,6 +169,7 @@ async def test_a_list_or_watch_that_fails_is_repeated_and_its_reason_kept_meanwh
         assert [reason.partition(":")[0] for reason in sink.failures] == ["list"] * 3 + ["watch"] * 3
         assert all(f"{status} a fault" in reason for reason in sink.failures)
         assert not sink.fails
+        assert sink.accepts == 1, "the first watch after the failures, before it delivers"
 
 
 async def test_a_list_that_hangs_or_is_cut_is_repeated(

@@ -26,6 +26,7 @@ class RecordingSink:
         self.observations: list[str] = []
         self.failures: list[str] = []
         self.fails = False
+        self.accepts = 0
 
     def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
         for seen in objects:
@@ -48,6 +49,9 @@ class RecordingSink:
         if reason:
             self.failures.append(reason)
         self.fails = bool(reason)
+
+    def accepted(self, resource: str) -> None:
+        self.accepts += 1
 
     def unavailable(self, resource: str) -> None:
         self.missing += 1

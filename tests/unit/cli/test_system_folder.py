@@ -29,6 +29,16 @@ async def test_the_simulated_cluster_has_a_folder_of_its_own(tmp_path: Path) -> 
         assert await folder_of(folder, None) == folder, "the folder of a system is used as it is"
 
 
+async def test_a_kubeconfig_that_cannot_be_read_ends_the_start_with_its_reason(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("clusters: [\n")
+    system = tmp_path / "system"
+    with taken(system):
+        for root in (tmp_path, system):
+            with pytest.raises(KoordError, match=r"kubeconfig cannot be used: .* line 2.*koord up --kubeconfig"):
+                await folder_of(root, kubeconfig)
+
+
 def test_the_system_that_runs_is_found_below_the_folder(tmp_path: Path) -> None:
     first, second = tmp_path / "simulated", tmp_path / "cluster-0a"
     with pytest.raises(KoordError, match="no system runs"):

@@ -1,6 +1,7 @@
 """Resources that are not read, by a clock that the test moves."""
 
-from services.gateway.watch.outages import Outage, Outages
+from services.gateway.watch.outages import CLUSTER_IDENTITY, Outage, Outages, unreachable
+from shared.kube.instants import SECOND
 
 
 class Clock:
@@ -31,3 +32,31 @@ def test_an_outage_is_reported_when_it_has_lasted_and_again_after_as_long() -> N
         clock.now_s += 50
         reported.append(len(outages.to_report(180)))
     assert reported == [0, 0, 0, 1, 0, 0, 0, 1, 0, 0]
+
+
+def test_a_watch_that_the_server_accepted_is_not_shown_and_is_an_outage_until_it_delivers() -> None:
+    outages = Outages(clock := Clock())
+    outages.failing("pods", "watch: 503")
+    outages.accepted("pods")
+    clock.now_s += 200
+    assert outages.current() == []
+    assert (outages.longest_s(), len(outages.to_report(180))) == (200, 1)
+    outages.failing("pods", "watch: 503 again")
+    assert outages.current() == [Outage("pods", 200.0, "watch: 503 again")]
+
+
+def test_an_api_server_is_unreachable_when_neither_nodes_nor_pods_are_read() -> None:
+    def shown(*resources: str) -> list[tuple[str, int, str]]:
+        outages = Outages(clock := Clock())
+        for resource in resources:
+            outages.failing(resource, f"watch: GET /api/v1/{resource}?watch=1: connection refused")
+            clock.now_s += 1
+        found = unreachable(outages.current(), "https://kube:6443", 100 * SECOND)
+        return [(each.server, each.since_ns // SECOND, each.reason) for each in found]
+
+    assert shown() == []
+    for whole in (("services", "pods", "nodes"), (CLUSTER_IDENTITY, "a", "b")):
+        assert shown(*whole) == [("the API server at https://kube:6443", 97, "connection refused")]
+    assert shown("pods", "a", "b", "c", "d") == [
+        ("some resources of the API server at https://kube:6443", 95, "pods, a, b and 2 more: connection refused")
+    ]
