@@ -2,7 +2,7 @@
 
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.kube.resource_names import CLAIMS, EXPLANATIONS, VOLUMES
+from shared.kube.resource_names import CLAIMS, EXPLANATIONS, RESERVATIONS, VOLUMES
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
 from shared.runtime.intent_rights import BIND, EVICT, MARK_UNSCHEDULABLE, IntentRight
 from shared.runtime.manifest import Manifest
@@ -21,5 +21,7 @@ MANIFEST = Manifest(
         IntentRight(FieldsDesired, VOLUMES, fields=(f"metadata.annotations.{BOUND_BY_CONTROLLER}", "spec.claimRef")),
         IntentRight(FieldsDesired, EXPLANATIONS, "status", ("status",)),
         IntentRight(ObjectDesired, EXPLANATIONS, deletes=True),
+        IntentRight(FieldsDesired, RESERVATIONS, "status", ("status",)),
+        IntentRight(ObjectDesired, RESERVATIONS, deletes=True),
     ),
 )

@@ -19,10 +19,12 @@ from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.manifest import MANIFEST
 from services.scheduler.quota.charge_client import ChargeClient
+from services.scheduler.reservations.life_cycle import life_cycle_drafts
 from services.scheduler.retention_carry_forward import CARRY_FORWARD
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
+from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import (
@@ -33,6 +35,7 @@ from shared.events.scheduling import (
     PodNominated,
     PodPlaced,
     PodUnschedulable,
+    ReservationUnschedulable,
 )
 from shared.kube.instants import SECOND
 from shared.runtime.gc_pause import uncollected
@@ -142,6 +145,7 @@ async def lead(runtime: Runtime) -> None:
                 if not explained_ns <= now_ns < explained_ns + int(EXPLANATIONS_INTERVAL_S * SECOND):
                     drafts += explanation_drafts(cache, now_ns)
                     explained_ns = now_ns
+                    drafts += life_cycle_drafts(cache, now_ns)
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=prepared.config_digest)
         spent_s = (runtime.now_ns() - now_ns) / SECOND
@@ -163,7 +167,8 @@ async def lead(runtime: Runtime) -> None:
 def _wait_s(cache: CycleInputs, now_ns: int) -> float:
     """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where ScheduleExplanation objects wait."""
     next_ns = cache.queue.next_at_ns()
-    longest_s = EXPLANATIONS_INTERVAL_S if cache.view.explanations else LONGEST_WAIT_S
+    has_objects = cache.view.explanations or cache.view.objects.get(RESERVATIONS)
+    longest_s = EXPLANATIONS_INTERVAL_S if has_objects else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s
     return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)
@@ -206,6 +211,7 @@ SERVICE = Service(
         PlacementCompared,
         PlacementReserved,
         PlacementReleased,
+        ReservationUnschedulable,
         EvictionRequested,
         ConfigApplied,
         ConfigRejected,

@@ -134,7 +134,7 @@ def apply_to_object(api: ApiTransaction, intent: FieldsDesired | ObjectDesired) 
         api.patch(resource, intent.name, intent.patch, status=intent.subresource == "status")
         return True
     if intent.body is None:
-        if stored is not None:
+        if stored is not None and intent.uid in ("", uid_of(stored)):
             api.delete(resource, intent.name)
         return True
     if stored is None:

@@ -53,6 +53,7 @@ class ObjectDesired(Event, frozen=True, tag="koord.intents.ObjectDesired.v1"):
     Attributes:
         resource: plural and group, such as `reservations.scheduling.koordinator.sh`.
         body: the object without status; None when it must be gone.
+        uid: when given, only the object with that uid must be gone; another one of the name stays.
     """
 
     KEY: ClassVar[str] = "name"
@@ -60,3 +61,4 @@ class ObjectDesired(Event, frozen=True, tag="koord.intents.ObjectDesired.v1"):
     resource: str
     name: str
     body: dict[str, Any] | None
+    uid: str = ""

@@ -146,6 +146,24 @@ class PlacementReleased(Event, frozen=True, tag="koord.scheduling.PlacementRelea
     unit: str = ""
 
 
+class ReservationUnschedulable(Event, frozen=True, tag="koord.scheduling.ReservationUnschedulable.v1"):
+    """No node passed every filter for a Reservation; the condition in its status says so.
+
+    Attributes:
+        code, message, plugins, attempt: as in PodUnschedulable.
+    """
+
+    KEY: ClassVar[str] = "reservation"
+
+    reservation_uid: str
+    reservation: str
+    cycle: int
+    code: str
+    message: str
+    plugins: tuple[str, ...] = ()
+    attempt: int = 1
+
+
 class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompared.v1"):
     """Another scheduler bound a pod; this is our evaluation of the nodes just before. Nothing follows from it. `cause`
     is the observed binding.

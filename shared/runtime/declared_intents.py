@@ -76,6 +76,10 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             fields=("status",),
         ),
         IntentRight(ObjectDesired, resource="scheduleexplanations.scheduling.koordinator.sh", deletes=True),
+        IntentRight(
+            FieldsDesired, resource="reservations.scheduling.koordinator.sh", subresource="status", fields=("status",)
+        ),
+        IntentRight(ObjectDesired, resource="reservations.scheduling.koordinator.sh", deletes=True),
     ),
     "slo": (
         IntentRight(

@@ -120,10 +120,12 @@ async def write_object(
 async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: str) -> Event:
     for _ in range(WRITES_ON_CONFLICT):
         try:
-            await api.delete(resource, intent.name, uid=uid)
+            await api.delete(resource, intent.name, uid=intent.uid or uid)
         except NotFound:
             return outcome_events.applied(intent)
         except Conflict:
+            if intent.uid:
+                return outcome_events.applied(intent)
             # Another object has the name by now; it must not exist either.
             there = await api.find(resource, intent.name)
             if there is None:

@@ -142,6 +142,9 @@ class ClusterCache:
         pod_record = self.view.pods.get(uid)
         before = self._assignments.get(uid)
         after = None if pod_record is None else pod_record.assignment(believes_annotations=self._believes_annotations)
+        holds = self.cluster_objects.reservations
+        if uid in holds.assigned or (after is not None and after.pod_class.reserves):
+            after = holds.counted(uid, after)
         if before is None or before != after:
             if before is not None:
                 del self._assignments[uid]
@@ -149,6 +152,8 @@ class ClusterCache:
             if after is not None:
                 self._assignments[uid] = after
                 self._assign(uid, after)
+            for used in holds.note_owner(uid, before, after):
+                self._settle_pod(used)
         if pod_record is not None and after is not None and pod_record.is_eviction_requested():
             self.evicting[uid] = pod_record
         else:

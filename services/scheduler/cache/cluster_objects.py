@@ -10,16 +10,19 @@ from typing import Any
 import msgspec
 
 from services.scheduler.cache.disruption_budgets import Budget
+from services.scheduler.cache.reservation_holds import ReservationHolds
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.state.watched_resources import (
     BUDGETS,
     NAMESPACES,
     NODE_TOPOLOGIES,
     OWNERS,
+    RESERVATIONS,
     SERVICES,
     STORAGE,
 )
 from shared.domain.label_selectors import Selector, canonical, ordered, selects
+from shared.domain.reservation import problem_of, read_reservation
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
@@ -35,6 +38,7 @@ class ClusterObjects:
         topologies: node -> its NodeResourceTopology.
         storage: claims, volumes and what limits them.
         budgets: `namespace/name` -> disruption budget.
+        reservations: Reservations and their owners.
     """
 
     def __init__(self) -> None:
@@ -45,6 +49,7 @@ class ClusterObjects:
         self.topologies: dict[str, NodeResourceTopology] = {}
         self.storage = VolumeCatalog()
         self.budgets: dict[str, Budget] = {}
+        self.reservations = ReservationHolds()
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
         """Sets an object as observed, None when it is deleted. Resources that no plugin reads are ignored."""
@@ -123,6 +128,14 @@ def _set_storage(around: ClusterObjects, resource: str, key: str, object_: Mappi
     around.storage.set(resource, key, object_)
 
 
+def _set_reservation(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    try:
+        reservation = None if object_ is None else read_reservation(object_)
+    except msgspec.ValidationError:
+        reservation = None
+    around.reservations.set(key, None if reservation is None or problem_of(reservation) else reservation)
+
+
 _READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | None], None]] = {
     NAMESPACES: _set_namespace,
     SERVICES: _set_service,
@@ -130,4 +143,5 @@ _READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | N
     **dict.fromkeys(STORAGE, _set_storage),
     BUDGETS: _set_budget,
     NODE_TOPOLOGIES: _set_topology,
+    RESERVATIONS: _set_reservation,
 }

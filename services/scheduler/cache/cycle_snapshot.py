@@ -11,6 +11,7 @@ from services.scheduler.cache.cycle_pod_changes import CyclePodChanges, PodChang
 from services.scheduler.cache.host_ports import HostPorts
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_index import PodIndex
+from services.scheduler.cache.reservation_holds import CycleHolds
 from services.scheduler.kernels.evaluated_rows import Int64, Rows, selected
 from services.scheduler.state.pod_equivalence_class import LARGEST_AMOUNT, PodClass
 
@@ -38,6 +39,7 @@ class CycleSnapshot:
         requested, nonzero_requested, pods: as in NodeTable.
         ports: host ports in use, by row.
         pod_changes: the pods that the cycle has placed and removed.
+        holds: Reservations and their use.
         pod_index: pods of each class by node, as the cycle began.
         cluster_objects: objects beyond nodes and pods.
     """
@@ -58,6 +60,7 @@ class CycleSnapshot:
         self.ports = HostPorts(table.ports)
         self.pod_changes = CyclePodChanges()
         self._vectors: dict[PodClass, tuple[tuple[int, int], ...]] = {}
+        self.holds = CycleHolds(self.cluster_objects.reservations)
 
     def column(self, resource: str) -> int:
         """Returns the resource's column in the arrays; -1 when no node had it as the cycle began."""

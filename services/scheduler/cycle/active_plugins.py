@@ -63,7 +63,7 @@ class ActivePlugins:
         self.recheck = frozenset(
             index for index, plugin, _ in self.filters if plugin.spec.reserves or plugin.spec.admits_later
         )
-        self.reserves = any(plugin.spec.reserves for _, plugin, _ in self.filters)
+        self.reserves = any(plugin.spec.reserves for _, plugin, _ in filters)
         self.preferring = [plugin for plugin in profile.plugins if plugin.spec.prefers_nodes]
         scorers = [(scorer.plugin, scorer.weight, plugin_states[scorer.plugin]) for scorer in profile.scorers]
         self.scorers: list[Scoring] = [entry for entry in scorers if not entry[0].cross_node]
@@ -106,8 +106,9 @@ class ActivePlugins:
         active = copy(self)
         active.filters = [entry for entry in self.filters if _filters(pod_class, entry[1], entry[2], every)]
         active.moving = [entry for entry in active.filters if not entry[1].node_only]
-        active.reserves = any(plugin.spec.reserves for _, plugin, _ in active.filters)
         active.cross_node_filters = [entry for entry in self.cross_node_filters if entry[2].applies_to(pod_class)]
+        filters = (*active.filters, *active.cross_node_filters)
+        active.reserves = any(plugin.spec.reserves for _, plugin, _ in filters)
         active.cross_node_scorers = [entry for entry in self.cross_node_scorers if entry[2].applies_to(pod_class)]
         active.cross_node = [state for state in self.cross_node if state.applies_to(pod_class)]
         active.scorers, active.constant = [], {}

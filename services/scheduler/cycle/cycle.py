@@ -156,6 +156,7 @@ class _Cycle:
             return
         if self._cache.nominated:
             self._pods.count_nominated_before(pod_class)
+        self._transaction.focus(self._pods.profile(pod_class), pod_class)
         if self._pods.remaining[pod_class] == 1:
             predicted = self._ahead.next_placement(pod, self._transaction.changes, self._next_alone)
             if predicted is not None:

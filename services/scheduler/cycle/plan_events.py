@@ -9,7 +9,15 @@ from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
-from shared.events.scheduling import CycleDecided, PodNominated, PodOutcome, PodPlaced, PodUnschedulable
+from shared.events.scheduling import (
+    CycleDecided,
+    PlacementReserved,
+    PodNominated,
+    PodOutcome,
+    PodPlaced,
+    PodUnschedulable,
+    ReservationUnschedulable,
+)
 
 NOMINATED_NODE = "nominated-node"
 """The field group of `status.nominatedNodeName`."""
@@ -43,7 +51,19 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     return (Draft(decided), *drafts)
 
 
-def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced:
+def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved:
+    if placed.pod_class.reserves:
+        return PlacementReserved(
+            holder_uid=placed.pod.uid,
+            holder=placed.pod.name,
+            kind="Reservation",
+            node=placed.node,
+            cycle=plan.cycle,
+            waits_for="owners",
+            request=placed.pod_class.request,
+            score=placed.score,
+            annotations=dict(placed.allocation),
+        )
     return PodPlaced(
         pod_uid=placed.pod.uid,
         pod=placed.pod.name,
@@ -65,7 +85,7 @@ def _refused(plan: CyclePlan, refused: RefusedPod) -> Iterator[Event]:
         yield from _nominated(plan, refused.nomination)
 
 
-def _condition(plan: CyclePlan, refused: RefusedPod) -> PodUnschedulable | None:
+def _condition(plan: CyclePlan, refused: RefusedPod) -> PodUnschedulable | ReservationUnschedulable | None:
     """Returns the event that writes the pod's condition; None where the condition has the code already: other counts
     of nodes are not worth a write.
     """
@@ -79,14 +99,25 @@ def _condition(plan: CyclePlan, refused: RefusedPod) -> PodUnschedulable | None:
         words = f"{text(code)}: {pod_class.fault}"
     else:
         words = refused.message or message(evaluation, plan.profiles[pod_class.scheduler].texts)
+    plugins, attempt = tuple(dict.fromkeys(rejected.plugin for rejected in evaluation.rejected)), pod.attempts + 1
+    if pod_class.reserves:
+        return ReservationUnschedulable(
+            reservation_uid=pod.uid,
+            reservation=pod.name,
+            cycle=plan.cycle,
+            code=code,
+            message=words,
+            plugins=plugins,
+            attempt=attempt,
+        )
     return PodUnschedulable(
         pod_uid=pod.uid,
         pod=pod.name,
         cycle=plan.cycle,
         code=code,
         message=words,
-        plugins=tuple(dict.fromkeys(rejected.plugin for rejected in evaluation.rejected)),
-        attempt=pod.attempts + 1,
+        plugins=plugins,
+        attempt=attempt,
     )
 
 

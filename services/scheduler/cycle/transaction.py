@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import Capacity, CycleSnapshot
+from services.scheduler.cache.reservation_holds import Use, used_reservation
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
@@ -61,12 +62,25 @@ class Move(NamedTuple):
 
     Attributes:
         first: place of its change among the changed rows.
+        hold: uid of the Reservation whose reserve pod it is; empty for a pod.
     """
 
     assignment: Assignment
     row: int
     sign: int
     first: int
+    hold: str = ""
+
+
+class HoldUse(NamedTuple):
+    """A step that changed the use of a Reservation.
+
+    Attributes:
+        before: what undoes it.
+    """
+
+    uid: str
+    before: Use | None
 
 
 class Overlay(NamedTuple):
@@ -105,7 +119,7 @@ class CycleTransaction:
             for plugin, plugin_cache in cache.plugin_caches.items()
         }
         self.changes = RowChanges()
-        self._journal: list[Placement | Move | Overlay | Prepared] = []
+        self._journal: list[Placement | Move | HoldUse | Overlay | Prepared] = []
         self._active: dict[Profile, ActivePlugins] = {}
         states = self.plugin_states.items()
         self._all_counting = [state for plugin, state in states if plugin.spec.counts_placements]
@@ -113,6 +127,10 @@ class CycleTransaction:
         self._counting: dict[PodClass, list[PluginCycleState]] = {}
         self._removing: dict[PodClass, list[PluginCycleState]] = {}
         self._reserving = {plugin: state for plugin, state in states if plugin.spec.reserves}
+        # Without Reservations nothing is ever lifted.
+        self._lifting = {
+            plugin: state for plugin, state in states if plugin.spec.lifts_holds and self.snapshot.holds.table
+        }
         self._keeping = [state for plugin, state in states if plugin.spec.keeps_capacity]
 
     # evaluation
@@ -126,10 +144,33 @@ class CycleTransaction:
 
     def evaluation(self, profile: Profile, pod_class: PodClass) -> ClassEvaluation:
         """Evaluates all nodes for a class; the result follows the steps of the transaction by `catch_up`."""
+        self.focus(profile, pod_class)
         return ClassEvaluation(self.active(profile), self.snapshot.table, pod_class, self.changes)
+
+    def focus(self, profile: Profile, pod_class: PodClass) -> None:
+        """Evaluates nodes for pods of the class from now on: the reserve pods of the Reservations that these may use do
+        not count, those of all others do.
+
+        An evaluation catches up only while its class is in focus.
+        """
+        lifted = self.snapshot.holds.lifted
+        if not self._lifting:
+            return
+        usable: dict[str, int] = {}
+        for plugin, state in self._lifting.items():
+            if plugin in profile.filters:  # its filter takes back what lifting alone would allow
+                usable.update(state.usable_holds(pod_class))
+        if lifted.keys() == usable.keys():
+            return
+        for uid, row in [entry for entry in lifted.items() if entry[0] not in usable]:
+            self._move(self.snapshot.holds.assignment(uid), row, +1, uid)
+        for uid, row in usable.items():
+            if uid not in lifted:
+                self._move(self.snapshot.holds.assignment(uid), row, -1, uid)
 
     def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
         """Returns True when every filter admits the class to the node in its present state."""
+        self.focus(profile, pod_class)
         return not any(self.plugin_states[plugin].filter_at(pod_class, row) for plugin in profile.filters)
 
     # steps
@@ -153,6 +194,7 @@ class CycleTransaction:
                 state.assume(pod, pod_class, row, allocation)
         predicted = predictable and not allocation and all(state.matched_prediction() for state in counting)
         self.changes.entries.append(RowChange(row, pod_class, predicted))
+        self._use_hold(allocation, pod_class, row, +1)
 
     def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """Counts equal pods without an allocation, each on another node, as far as they change their nodes as
@@ -234,6 +276,8 @@ class CycleTransaction:
             elif isinstance(step, Move):
                 self._undo_move(step)
                 self.changes.undo(step.first, 1)
+            elif isinstance(step, HoldUse):
+                self.snapshot.holds.restore(step.uid, step.before)
             elif isinstance(step, Overlay):
                 for state in self._keeping:
                     state.undo_overlay()
@@ -244,15 +288,36 @@ class CycleTransaction:
                 self.changes.resets += 1
                 self._active.clear()  # plugins that reject no node for a class are left out of its active ones
 
-    def _move(self, assignment: Assignment, row: int, sign: int) -> None:
+    def _use_hold(self, allocation: Mapping[str, str] | None, pod_class: PodClass, row: int, sign: int) -> None:
+        """Counts one more pod that uses a Reservation (+1), or one less (-1): its reserve pod counts with what is left.
+
+        A lifted Reservation stays lifted while another pod may use it.
+        """
+        holds, uid = self.snapshot.holds, used_reservation(allocation)
+        if not uid or uid not in holds.table.capacities or uid not in holds.table.assigned:
+            return
+        if self.snapshot.table.rows.get(holds.table.assigned[uid].node) != row:
+            return
+        is_lifted = uid in holds.lifted
+        if not is_lifted:
+            self._move(holds.assignment(uid), row, -1, uid)
+        self._journal.append(HoldUse(uid, holds.change(uid, pod_class, sign)))
+        if not is_lifted or not holds.is_open(holds.table.capacities[uid]):
+            self._move(holds.assignment(uid), row, +1, uid)
+
+    def _move(self, assignment: Assignment, row: int, sign: int, hold: str = "") -> None:
         pod_class, first = assignment.pod_class, len(self.changes.entries)
-        self._journal.append(Move(assignment, row, sign, first))
+        self._journal.append(Move(assignment, row, sign, first, hold))
+        if hold:
+            self.snapshot.holds.lift(hold, row, sign)
         self.snapshot.move(pod_class, row, sign, terminating=assignment.terminating)
         for state in self._removing_of(pod_class):
             state.move(pod_class, row, terminating=assignment.terminating, sign=sign)
         for state in self._reserving.values():
             state.release(assignment, row, sign)
         self.changes.entries.append(RowChange(row, pod_class, predicted=False, releases=sign < 0))
+        if not hold:
+            self._use_hold(assignment.allocation, pod_class, row, sign)
 
     def _undo_placement(self, step: Placement) -> None:
         pod_class, allocation = step.pod_class, step.allocation
@@ -265,8 +330,9 @@ class CycleTransaction:
             self.snapshot.undo_place(pod_class, row)
 
     def _undo_move(self, step: Move) -> None:
-        assignment, row, _, _ = step
-        pod_class = assignment.pod_class
+        assignment, row, pod_class = step.assignment, step.row, step.assignment.pod_class
+        if step.hold:
+            self.snapshot.holds.lift(step.hold, row, -step.sign)
         for state in self._reserving.values():
             state.release(assignment, row, -step.sign)
         for state in self._removing_of(pod_class):
@@ -315,6 +381,7 @@ class CycleTransaction:
             that has too few resources even then is left out.
         """
         annotations: dict[str, str] = {}
+        self.focus(profile, pod_class)
         for plugin, state in self._reserving.items():
             allocation = state.reserve(pod_class, row) if plugin in profile.filters else {}
             if isinstance(allocation, int):

@@ -56,6 +56,7 @@ class UnitPlacement:
         if pod_class.fault:
             return self._pods.unreadable()
         self._pods.count_nominated_before(pod_class)
+        self._pods.transaction.focus(self._pods.profile(pod_class), pod_class)
         class_, pod_hash = self._pods.class_of(pod_class), name_hash(pod.uid)
         evaluation = class_.evaluation
         evaluation.catch_up()

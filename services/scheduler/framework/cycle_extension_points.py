@@ -184,6 +184,12 @@ class PluginCycleState:
         Each is the inverse of the other.
         """
 
+    # Reservations of other pods' capacity (`lifts_holds`)
+
+    def usable_holds(self, pod_class: PodClass) -> Mapping[str, int]:  # noqa: ARG002
+        """Returns the Reservations that one more pod of the class may use at present: uid -> row of its node."""
+        return {}
+
     # Preparation (at the PreBind point)
 
     def prepare(self, pod_class: PodClass, row: int) -> Preparation | None:  # noqa: ARG002

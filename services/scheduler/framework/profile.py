@@ -56,6 +56,7 @@ class Profile:
         }
         # The unit is tried again with the pod that could not be placed, which waits for reasons of its own.
         self._queueing_hints |= {(plugin.name, UNIT_NOT_PLACED): frozenset() for plugin in self.grouping}
+        self._requeues = frozenset((ClusterEvent.NODE_ADDED,)).union(*(plugin.spec.requeues for plugin in self.plugins))
         self._cross_node = frozenset(plugin.name for plugin in self.plugins if plugin.cross_node)
 
     def reaches_far(self, reasons: Sequence[tuple[str, str]]) -> bool:
@@ -65,9 +66,7 @@ class Profile:
     def queueing_hints(self, reasons: Sequence[tuple[str, str]]) -> frozenset[ClusterEvent]:
         """The events that can end one of the (plugin, reason code) pairs.
 
-        A new node always can; an unknown reason is ended by any event.
+        A new node always can, and what a plugin `requeues` for; an unknown reason is ended by any event.
         """
         every = frozenset(ClusterEvent)
-        return frozenset((ClusterEvent.NODE_ADDED,)).union(
-            *(self._queueing_hints.get(reason, every) for reason in reasons)
-        )
+        return self._requeues.union(*(self._queueing_hints.get(reason, every) for reason in reasons))

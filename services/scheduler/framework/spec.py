@@ -63,6 +63,9 @@ class PluginSpec:
         fit_term: `PluginCycleState.fit_term` describes its filter, which the fused kernel computes. At most one plugin
             of a profile has this.
         prefers_nodes: `Plugin.preferred_nodes` names nodes that come before all scores.
+        lifts_holds: `PluginCycleState.usable_holds` names the Reservations that pods of a class may use: their reserve
+            pods do not count while the class is evaluated.
+        requeues: cluster events after which any refused pod is tried again, whatever the reason.
         groups_pods: `Plugin.unit_of` names groups of pods that are placed as a whole or not at all.
         reads: resources that it reads besides nodes, pods and node metrics, as `plural.group`.
         annotations: annotations that its reservations write to a pod.
@@ -86,6 +89,8 @@ class PluginSpec:
     admits_later: bool = False
     fit_term: bool = False
     prefers_nodes: bool = False
+    lifts_holds: bool = False
+    requeues: frozenset[ClusterEvent] = frozenset()
     groups_pods: bool = False
     reads: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from services.scheduler.plugins import (
     node_unschedulable,
     node_volume_limits,
     pod_topology_spread,
+    reservation,
     scarce_resource_avoidance,
     scheduling_hint,
     taint_toleration,
@@ -52,6 +53,7 @@ PLUGINS = (
     scheduling_hint.SPEC,
     node_resources_fit_plus.SPEC,
     scarce_resource_avoidance.SPEC,
+    reservation.SPEC,
 )
 
 REGISTRY = Registry(

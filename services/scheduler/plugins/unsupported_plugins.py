@@ -32,34 +32,6 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     pass
 
 
-class _PreAllocation(_Strict, frozen=True):
-    enable_cluster_mode: bool | None = None
-    cluster_label_key: str | None = None
-    cluster_priority_annotation_key: str | None = None
-    prefer_no_pre_allocated_pods: bool | None = None
-
-
-class _SelectorIndex(_Strict, frozen=True):
-    enabled: bool | None = None
-    key_prefixes: tuple[str, ...] | None = None
-    keys: tuple[str, ...] | None = None
-
-
-class _Reservation(_Strict, frozen=True):
-    enable_preemption: bool | None = None
-    min_candidate_nodes_percentage: Percent | None = None
-    min_candidate_nodes_absolute: Natural | None = None
-    controller_workers: Natural | None = None
-    gc_duration_seconds: Natural | None = None
-    gc_interval_seconds: Natural | None = None
-    resync_interval_seconds: Natural | None = None
-    disable_garbage_collection: bool | None = None
-    pre_allocation_config: _PreAllocation | None = None
-    ignored_resources: tuple[str, ...] | None = None
-    ignored_resource_groups: tuple[str, ...] | None = None
-    reservation_selector_index: _SelectorIndex | None = None
-
-
 class _Coscheduling(_Strict, frozen=True):
     default_timeout: Duration | None = None
     controller_workers: Positive | None = None
@@ -107,7 +79,6 @@ class _DynamicResources(_Strict, frozen=True):
 
 
 _ARGS: Mapping[str, type[_Strict]] = {
-    "Reservation": _Reservation,
     "Coscheduling": _Coscheduling,
     "DeviceShare": _DeviceShare,
     "DynamicResources": _DynamicResources,
@@ -127,8 +98,6 @@ def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
     except msgspec.ValidationError as error:
         raise BadArgs(f"{source}: {error}") from error
     match args:
-        case _Reservation():
-            _check_ignored(args, source)
         case _Coscheduling(default_timeout=text) if text is not None:
             check_duration("defaultTimeout", text, source, BadArgs)
         case _DeviceShare(scoring_strategy=strategy) if strategy and strategy.type not in ("", *_STRATEGIES):
@@ -137,18 +106,6 @@ def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
             for name in ("filterTimeout", "bindingTimeout"):
                 if name in given:
                     check_duration(name, given[name], source, BadArgs)
-
-
-def _check_ignored(args: _Reservation, source: str) -> None:
-    for number, resource in enumerate(args.ignored_resources or ()):
-        group, slash, _ = resource.partition("/")
-        if not slash or group == "kubernetes.io" or group.endswith(".kubernetes.io"):
-            raise BadArgs(f"{source}: ignoredResources[{number}] is {resource!r}; give extended resources only")
-    for number, group in enumerate(args.ignored_resource_groups or ()):
-        if "/" in group or group == "kubernetes.io":
-            raise BadArgs(
-                f"{source}: ignoredResourceGroups[{number}] is {group!r}; give a group other than kubernetes.io, without a slash"
-            )
 
 
 UNSUPPORTED: Mapping[str, ArgsCheck | None] = {

@@ -24,3 +24,4 @@ class ClusterEvent(IntEnum):
     WORKLOAD = 10  # a service or a workload whose selector spreads pods by default
     VOLUME = 11  # a volume, a claim, a storage class, a driver on a node, or a storage capacity
     BUDGET = 13  # a disruption budget
+    RESERVATION = 14  # a Reservation that pods may use appeared, or changed

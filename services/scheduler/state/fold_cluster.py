@@ -20,14 +20,16 @@ from services.scheduler.state.pod_equivalence_class import has_same_marks
 from services.scheduler.state.pod_observation import first_observation, observed_on_node
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
+from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, WATCHED
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, RESERVATIONS, WATCHED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
     BindSuppressed,
+    DesiredStateRejected,
     InitialListCompleted,
     MissingPermission,
     NodeDeleted,
@@ -83,7 +85,10 @@ class ClusterFold(SchedulerStateFields):
             self.dirty.nodes[event.node] = None
 
     def _pod_observed(self, record: RecordedEvent, event: PodObserved) -> None:
-        uid, pod = event.pod_uid, event.object
+        self._observe_pod(record, event, without_marker(event.object))
+
+    def _observe_pod(self, record: RecordedEvent, event: PodObserved, pod: Pod) -> None:
+        uid = event.pod_uid
         pod_record = self.pods.get(uid)
         if pod_record is None:
             pod_record = self.pods[uid] = PodRecord(uid)
@@ -123,9 +128,13 @@ class ClusterFold(SchedulerStateFields):
             self.dirty.pods[uid] = None
 
     def _pod_deleted(self, record: RecordedEvent, event: PodDeleted) -> None:
-        pod_record = self.pods.pop(event.pod_uid, None)
+        self._delete_pod(record, event.pod_uid)
+
+    def _delete_pod(self, record: RecordedEvent, uid: str) -> None:
+        pod_record = self.pods.pop(uid, None)
         if pod_record is None:
             return
+        self.identities.pop(uid, None)
         if not pod_record.node:
             self.released_seq = record.seq
         elif not pod_record.ended:
@@ -135,7 +144,39 @@ class ClusterFold(SchedulerStateFields):
         if pod_record.pod_class is not None:
             self._forget(pod_record.pod_class)
         if self.dirty is not None:
-            self.dirty.pods[event.pod_uid] = None
+            self.dirty.pods[uid] = None
+
+    def _reservation_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:
+        there = self.objects.setdefault(RESERVATIONS, {})
+        before = there.get(event.name)
+        if before is not None and before["metadata"].get("uid", "") != event.uid:
+            self._delete_pod(record, before["metadata"].get("uid", ""))
+            before = None
+        there[event.name] = event.object
+        self._set_identity_owners(event.name, identity_owners_of(event.object))
+        stands_for = reserve_pod_of(event)
+        if stands_for is None:
+            self._delete_pod(record, event.uid)
+        else:
+            self._observe_pod(record, stands_for, stands_for.object)
+            if may_help(before, event.object):
+                self.changed[ClusterEvent.RESERVATION] = record.seq
+        if self.dirty is not None:
+            self.dirty.objects[RESERVATIONS, event.name] = None
+
+    def _reservation_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
+        there = self.objects.get(RESERVATIONS, {}).pop(event.name, None)
+        self._delete_pod(record, event.uid if there is None else there["metadata"].get("uid", ""))
+        self._set_identity_owners(event.name, ())
+        self.reservation_statuses.pop(event.name, None)
+        if self.dirty is not None:
+            self.dirty.objects[RESERVATIONS, event.name] = None
+
+    def _status_rejected(self, record: RecordedEvent, event: DesiredStateRejected) -> None:
+        """Places a Reservation anew whose status the API server rejects for good."""
+        there = self.objects.get(RESERVATIONS, {}).get(event.name)
+        if event.resource == RESERVATIONS and there is not None:
+            self._refused(record, there["metadata"].get("uid", ""), suppressed=False)
 
     def _metric_observed(self, record: RecordedEvent, event: NodeMetricObserved) -> None:
         before, metric = self.metrics.get(event.node), event.object
@@ -176,7 +217,9 @@ class ClusterFold(SchedulerStateFields):
             self.dirty.pods[uid] = None
 
     def _object_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:
-        if event.resource in WATCHED:
+        if event.resource == RESERVATIONS:
+            self._reservation_observed(record, event)
+        elif event.resource in WATCHED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
             self._object_changed(record, event)
         elif event.resource in QUOTAS:
@@ -190,7 +233,9 @@ class ClusterFold(SchedulerStateFields):
             )
 
     def _object_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
-        if event.resource in WATCHED:
+        if event.resource == RESERVATIONS:
+            self._reservation_deleted(record, event)
+        elif event.resource in WATCHED:
             self.objects.get(event.resource, {}).pop(event.name, None)
             self._object_changed(record, event)
         elif event.resource in QUOTAS:
@@ -266,6 +311,7 @@ class ClusterFold(SchedulerStateFields):
         BindRejected: _placement_not_bound,
         BindFailed: _placement_not_bound,
         BindSuppressed: _placement_not_bound,
+        DesiredStateRejected: _status_rejected,
         MissingPermission: _permission_missing,
         WriterStarted: _writer_started,
         InitialListCompleted: _list_completed,

@@ -8,8 +8,9 @@ from services.scheduler.state.last_explanation_answers import EXPLANATIONS, Last
 from services.scheduler.state.pod_decisions import Attempt, Hold, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
-from services.scheduler.state.watched_resources import VOLUMES
+from services.scheduler.state.watched_resources import RESERVATIONS, VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,
@@ -26,6 +27,7 @@ from shared.events.scheduling import (
     PodNominated,
     PodPlaced,
     PodUnschedulable,
+    ReservationUnschedulable,
 )
 
 
@@ -116,6 +118,8 @@ class SchedulingFold(SchedulerStateFields):
         if event.resource == EXPLANATIONS:
             forget_old(self.explanation_answers, record.at_ns)
             self.explanation_answers[event.name] = LastAnswer(event.uid, record.at_ns, digest_of(event.patch["status"]))
+        if event.resource == RESERVATIONS:
+            self.reservation_statuses[event.name] = LastStatus(event.uid, status_digest(event.patch["status"]))
         if event.resource == VOLUMES:
             reference = event.patch["spec"]["claimRef"]
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
@@ -124,6 +128,11 @@ class SchedulingFold(SchedulerStateFields):
         pod_record = self._seen_by_cycle(event.pod_uid, event)
         if pod_record is not None:
             pod_record.note_decision(condition_code=event.code)
+
+    def _reservation_unschedulable(self, _: RecordedEvent, event: ReservationUnschedulable) -> None:
+        pod_record = self._seen_by_cycle(event.reservation_uid, event)
+        if pod_record is not None:
+            pod_record.note_decision(condition_code=event.code, condition_message=event.message)
 
     def _placement_compared(self, record: RecordedEvent, event: PlacementCompared) -> None:
         binding = record.cause.seq if record.cause else 0
@@ -173,6 +182,7 @@ class SchedulingFold(SchedulerStateFields):
         PlacementReserved: _placement_reserved,
         PlacementReleased: _placement_released,
         PodUnschedulable: _pod_unschedulable,
+        ReservationUnschedulable: _reservation_unschedulable,
         FieldsDesired: _fields_desired,
         PodNominated: _pod_nominated,
         EvictionRequested: _eviction_requested,

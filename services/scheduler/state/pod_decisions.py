@@ -52,6 +52,7 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
         eviction_seq: seq of our newest eviction request for it.
         placed_allocation: the allocation of our newest placement.
         hold: the newest placement without a binding, also when it has ended.
+        condition_message: its message, of a Reservation alone.
         released_seq: seq of the newest PlacementReleased.
     """
 
@@ -62,6 +63,7 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
     placed_allocation: dict[str, str] | None = None
     hold: Hold | None = None
     released_seq: int = 0
+    condition_message: str = ""
 
 
 class Outcomes(msgspec.Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ them; annotations belong to it only where the scheduler reads them.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from operator import attrgetter
 from typing import Any
 
@@ -23,10 +24,12 @@ from shared.domain.pod_requests import (
 )
 from shared.domain.priority import sub_priority
 from shared.domain.qos import kubernetes_qos
+from shared.domain.reservation import RESERVATION_PLACEMENT
+from shared.domain.reservation_owners import Identity
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, Volume
 from shared.kube.quantity import BadQuantity
-from shared.kube.system_annotations import RESOURCE_STATUS
+from shared.kube.system_annotations import RESERVATION_ALLOCATED, RESOURCE_STATUS
 
 SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
 """Label that takes precedence over `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
@@ -42,10 +45,13 @@ ANNOTATIONS = (
     "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled",
     "scheduling.koordinator.sh/load-estimated-seconds-after-initialized",
     "scheduling.koordinator.sh/reserve-pod",
+    "scheduling.koordinator.sh/reservation-affinity",
+    "scheduling.koordinator.sh/exact-match-reservation",
+    RESERVATION_PLACEMENT,
 )
 """Annotations that a decision depends on."""
 
-ALLOCATION_ANNOTATIONS = (RESOURCE_STATUS,)
+ALLOCATION_ANNOTATIONS = (RESOURCE_STATUS, RESERVATION_ALLOCATED)
 """Annotations with the allocation of one pod on its node.
 
 They differ between replicas, so they are in the pod's own record.
@@ -82,8 +88,11 @@ class PodClass:
         sub_priority: see `shared.domain.priority.sub_priority`.
         scheduler: name of the profile that the pod requests.
         ports: host ports that it uses.
+        reserves: its pods stand for Reservations.
         fault: the error of a pod that cannot be read, as one with an invalid quantity; such a pod is never placed.
         variant_key: result of `variant_key`; None until it is first needed.
+        identity: the part of its pods' identity that a Reservation names as its owner; pods that differ in it are of
+            different classes.
         cached: results that plugins computed for this class, by plugin; each can be computed anew at any time.
     """
 
@@ -92,6 +101,7 @@ class PodClass:
         "cached",
         "fault",
         "gated",
+        "identity",
         "key",
         "labels",
         "namespace",
@@ -102,14 +112,16 @@ class PodClass:
         "ports",
         "priority",
         "request",
+        "reserves",
         "scheduler",
         "sub_priority",
         "variant_key",
     )  # fmt: skip
 
-    def __init__(self, key: bytes, pod: Pod) -> None:
-        self.key = key
+    def __init__(self, key: bytes, pod: Pod, identity: Identity | None = None) -> None:
+        self.key = identified_key(key, identity)
         self.pod = pod
+        self.identity = identity
         self.pods = 0  # how many pods of the state are of this class; it is dropped with the last
         self.cached: dict[object, Any] = {}
         self.variant_key: bytes | None = None
@@ -120,6 +132,7 @@ class PodClass:
         self.scheduler = self.labels.get(SCHEDULER_NAME) or pod.spec.scheduler_name
         self.gated = bool(pod.spec.scheduling_gates)
         self.ports = host_ports(pod)
+        self.reserves = RESERVATION_PLACEMENT in (pod.metadata.annotations or ())
         self.fault = ""
         self.amounts: PodAmounts | None = None
         self.request: dict[str, int] = {}
@@ -141,6 +154,17 @@ class PodClass:
         return f"PodClass({self.scheduler}, priority={self.priority}, {self.request})"
 
 
+def remaining_class(pod_class: PodClass, request: Mapping[str, int], nonzero: Mapping[str, int]) -> PodClass:
+    """Returns the class with other amounts: that of a Reservation of which pods use a part."""
+    key = ("remaining", *sorted(request.items()), *sorted(nonzero.items()))
+    made: PodClass | None = pod_class.cached.get(key)
+    if made is None:
+        made = pod_class.cached[key] = copy(pod_class)
+        made.cached, made.variant_key = {}, None
+        made.request, made.nonzero_request, made.nonzero_assigned = dict(request), dict(nonzero), dict(nonzero)
+    return made
+
+
 def variant_key(pod_class: PodClass) -> bytes:
     """Returns canonical bytes that are equal for request variants: classes that differ only in amounts, not in which
     resources.
@@ -157,6 +181,7 @@ def variant_key(pod_class: PodClass) -> bytes:
                 len(spec.init_containers),
                 pod_class.ports,
                 [name for name, size in pod_class.request.items() if size],
+                pod_class.identity,
             )
         )
     return pod_class.variant_key
@@ -203,6 +228,11 @@ def class_key(pod: Pod) -> bytes:
             bool(status.container_statuses or status.init_container_statuses) and bool(_infeasible(status)),
         )
     )
+
+
+def identified_key(key: bytes, identity: Identity | None) -> bytes:
+    """Returns the key of a class of which Reservations name the pods; `key` without an identity."""
+    return key if identity is None else key + _encoder.encode(identity)
 
 
 def has_same_marks(one: Pod, other: Pod) -> bool:

@@ -18,6 +18,7 @@ from shared.events.cluster import (
     BindFailed,
     BindRejected,
     BindSuppressed,
+    DesiredStateRejected,
     EvictionFailed,
     EvictionRejected,
     InitialListCompleted,
@@ -42,16 +43,17 @@ from shared.events.scheduling import (
     PodNominated,
     PodPlaced,
     PodUnschedulable,
+    ReservationUnschedulable,
 )
 
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, BindRejected, BindFailed, BindSuppressed, MissingPermission, EvictionRejected, EvictionFailed, WriterStarted, InitialListCompleted,
+        ObjectDeleted, BindRejected, BindFailed, BindSuppressed, DesiredStateRejected, MissingPermission, EvictionRejected, EvictionFailed, WriterStarted, InitialListCompleted,
     ),
     "scheduling": (
         WriterStarted, CycleDecided, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested,
-        PlacementReserved, PlacementReleased, PlacementCompared, ConfigApplied, ConfigRejected,
+        PlacementReserved, PlacementReleased, ReservationUnschedulable, PlacementCompared, ConfigApplied, ConfigRejected,
     ),
     "quota": QUOTA_FOLDED,
     "metrics-*": (NodeReported, NodeReportsExpired),
@@ -65,7 +67,7 @@ _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 class SchedulerState(ClusterFold, SchedulingFold):
     """The State of the cluster and of the scheduler's own decisions; `SchedulerStateFields` describes its fields."""
 
-    SCHEMA: ClassVar[int] = 19
+    SCHEMA: ClassVar[int] = 20
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event. Types that are not in FOLDED advance the position only."""

@@ -12,11 +12,21 @@ from services.scheduler.state.changed_names import DirtySet
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.pod_equivalence_class import PodClass, allocation_annotations, class_key, common_part
+from services.scheduler.state.pod_equivalence_class import (
+    PodClass,
+    allocation_annotations,
+    class_key,
+    common_part,
+    identified_key,
+)
 from services.scheduler.state.pod_observation import read_from_object
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.quota_view import QuotaView
+from services.scheduler.state.reserve_pods import LastStatus
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
+from shared.domain.reservation import Owner
+from shared.domain.reservation_owners import Identity, named_identity
+from shared.kube.pod import Pod
 
 
 class SchedulerStateFields:
@@ -46,6 +56,9 @@ class SchedulerStateFields:
             `scheduling` seq at which it came into force.
         config_settings: settings of the process that came into force with it and shape decisions.
         refused_digest: digest of the last configuration that was rejected; empty when one was applied since.
+        identities: uid of a pod without a node -> its name and controllers, which a Reservation may name.
+        identity_owners: Reservation -> its owners by object and controller, if it has any.
+        reservation_statuses: Reservation -> its last desired status.
         pod_classes: key -> class of equal pods.
         quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
         awaited: uid of a pod that our own log names and no observation has yet -> the `cluster` seq that had been read
@@ -81,6 +94,9 @@ class SchedulerStateFields:
         self.config_seq = 0
         self.config_settings: dict[str, str] = {}
         self.refused_digest = ""
+        self.identities: dict[str, Identity] = {}
+        self.identity_owners: dict[str, tuple[Owner, ...]] = {}
+        self.reservation_statuses: dict[str, LastStatus] = {}
         self.pod_classes: dict[bytes, PodClass] = {}
         self.quota = QuotaView()
         self.awaited: dict[str, int] = {}
@@ -109,16 +125,51 @@ class SchedulerStateFields:
                 pod_record.observation, *true_since_ns(pod), started_ns(pod), conditions
             )
             pod_record.allocation = allocation_annotations(pod.metadata.annotations)
-            key = class_key(pod)
-            pod_class, before = self.pod_classes.get(key), pod_record.pod_class
-            if pod_class is None:
-                pod_class = self.pod_classes[key] = PodClass(key, common_part(pod))
-            if pod_class is not before:
-                pod_class.pods += 1
-                pod_record.pod_class = pod_class
-                if before is not None:
-                    self._forget(before)
+            if pod.spec.node_name:
+                self.identities.pop(pod_record.uid, None)
+            else:
+                metadata = pod.metadata
+                self.identities[pod_record.uid] = Identity(metadata.name, metadata.uid, metadata.owner_references)
+            self._set_class(pod_record, class_key(pod), pod)
         self._unread.clear()
+
+    def _set_class(self, pod_record: PodRecord, key: bytes, pod: Pod) -> None:
+        """Counts a pod in the class of equal pods.
+
+        Args:
+            key: of the class without the identity that a Reservation may name.
+        """
+        identity = None
+        if self.identity_owners and pod_record.uid in self.identities:
+            owners = (owner for each in self.identity_owners.values() for owner in each)
+            identity = named_identity(owners, pod.metadata.namespace, self.identities[pod_record.uid])
+        pod_class, before = self.pod_classes.get(identified_key(key, identity)), pod_record.pod_class
+        if pod_class is None:
+            pod_class = PodClass(key, common_part(pod), identity)
+            self.pod_classes[pod_class.key] = pod_class
+        if pod_class is not before:
+            pod_class.pods += 1
+            pod_record.pod_class = pod_class
+            if before is not None:
+                self._forget(before)
+
+    def _set_identity_owners(self, name: str, owners: tuple[Owner, ...]) -> None:
+        """Notes the owners of a Reservation that name pods by more than labels, and classifies waiting pods anew."""
+        if self.identity_owners.get(name, ()) == owners:
+            return
+        if owners:
+            self.identity_owners[name] = owners
+        else:
+            del self.identity_owners[name]
+        self.read()
+        for uid in self.identities:
+            pod_record = self.pods[uid]
+            if pod_record.pod_class is None:
+                continue
+            before, pod = pod_record.pod_class, pod_record.pod_class.pod
+            self._set_class(pod_record, class_key(pod), pod)
+            if pod_record.pod_class is not before and self.dirty is not None:
+                self.dirty.pods[uid] = None
 
     def _keep_load_class(self, pod_record: PodRecord) -> None:
         """Keeps the present class of a pod as the one that its load is estimated by."""

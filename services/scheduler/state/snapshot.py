@@ -10,8 +10,11 @@ from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
+from services.scheduler.state.reserve_pods import LastStatus, identity_owners_of
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
+from services.scheduler.state.watched_resources import RESERVATIONS
+from shared.domain.reservation_owners import Identity
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 
@@ -19,7 +22,8 @@ from shared.kube.pod import Pod
 class _Kept(msgspec.Struct):
     positions: dict[str, int]
     scalars: list[int | str | dict[str, str] | None]
-    pod_classes: list[Pod]
+    pod_classes: list[tuple[Pod, Identity | None]]
+    identities: dict[str, Identity]
     pods: msgspec.Raw
     nodes: list[tuple[str, Node, list[int]]]
     metrics: list[tuple[str, MetricRecord]]
@@ -30,6 +34,7 @@ class _Kept(msgspec.Struct):
     chosen: dict[str, str]
     explanations: dict[str, dict[str, Any]]
     explanation_answers: dict[str, LastAnswer]
+    reservation_statuses: dict[str, LastStatus]
     quota: QuotaSnapshot
 
 
@@ -50,7 +55,8 @@ def encode(view: SchedulerStateFields) -> bytes:
     kept = _Kept(
         positions=dict(sorted(view.positions.items())),
         scalars=[getattr(view, name) for name in _SCALARS],
-        pod_classes=[view.pod_classes[key].pod for key in keys],
+        pod_classes=[(view.pod_classes[key].pod, view.pod_classes[key].identity) for key in keys],
+        identities=dict(sorted(view.identities.items())),
         pods=msgspec.Raw(_encoder.encode([view.pods[uid].encode(numbers) for uid in sorted(view.pods)])),
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
         metrics=[(name, view.metrics[name]) for name in sorted(view.metrics)],
@@ -61,6 +67,7 @@ def encode(view: SchedulerStateFields) -> bytes:
         chosen=dict(sorted(view.chosen.items())),
         explanations=dict(sorted(view.explanations.items())),
         explanation_answers=dict(sorted(view.explanation_answers.items())),
+        reservation_statuses=dict(sorted(view.reservation_statuses.items())),
         quota=view.quota.image(),
     )
     return _encoder.encode(kept)
@@ -72,7 +79,7 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.positions = dict(kept.positions)
     for name, value in zip(_SCALARS, kept.scalars, strict=True):
         setattr(view, name, value)
-    pod_classes = [PodClass(class_key(pod), pod) for pod in kept.pod_classes]
+    pod_classes = [PodClass(class_key(pod), pod, identity) for pod, identity in kept.pod_classes]
     view.pod_classes = {pod_class.key: pod_class for pod_class in pod_classes}
     view.pods = {pod_record.uid: pod_record for pod_record in decoded(kept.pods, pod_classes)}
     for pod_record in view.pods.values():
@@ -84,6 +91,13 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.objects = kept.objects
     view.changed = kept.changed
     view.chosen = kept.chosen
+    view.identities = kept.identities
+    view.identity_owners = {
+        name: owners
+        for name, body in view.objects.get(RESERVATIONS, {}).items()
+        if (owners := identity_owners_of(body))
+    }
+    view.reservation_statuses = kept.reservation_statuses
     view.explanations, view.explanation_answers = kept.explanations, kept.explanation_answers
     view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)

@@ -24,6 +24,7 @@ STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CSI_CAPACIT
 
 BUDGETS = resource_names.BUDGETS
 NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
+RESERVATIONS = resource_names.RESERVATIONS
 
 WATCHED: Mapping[str, ClusterEvent] = {
     NODE_TOPOLOGIES: ClusterEvent.TOPOLOGY,
@@ -32,5 +33,6 @@ WATCHED: Mapping[str, ClusterEvent] = {
     **dict.fromkeys(OWNERS, ClusterEvent.WORKLOAD),
     **dict.fromkeys(STORAGE, ClusterEvent.VOLUME),
     BUDGETS: ClusterEvent.BUDGET,
+    RESERVATIONS: ClusterEvent.RESERVATION,
 }
 """Resource -> kind of cluster event that a change of one of its objects is."""

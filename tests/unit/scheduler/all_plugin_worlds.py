@@ -23,7 +23,10 @@ from shared.kube.pod import (
     WeightedPodAffinityTerm,
 )
 from shared.kube.selectors import LabelSelector
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from tests.support.numa_machines import BIND_LABEL, NUMA_LABEL, bound_pod, holding_pod, machine, reported
+from tests.support.reservations import available, reservation
+from tests.support.reservations import observe as observe_reservation
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 HOST = "kubernetes.io/hostname"
@@ -62,8 +65,36 @@ def random_world(random: Random, nodes: int, running: int, waiting: int) -> Worl
             world.add_pod(_prioritised(_named(random.choice(templates), name, f"n{on:04}"), priority))
     for number in range(waiting):
         world.add_pod(_named(random.choice(templates), f"w{number:04}"))
+    fork = Random()
+    fork.setstate(random.getstate())
+    _add_reservations(world, fork, nodes, running)
     world.read()
     return world
+
+
+def _add_reservations(world: World, random: Random, nodes: int, running: int) -> None:
+    """Available and pending Reservations; some running pods use one."""
+    for number in range(random.randrange(6)):
+        name, on = f"v{number}", f"n{random.randrange(nodes):04}"
+        owner = random.choice(
+            ({"labelSelector": {"matchLabels": {"app": random.choice(APPS)}}}, {"object": {"name": "w0001"}})
+        )
+        spec: dict[str, Any] = {
+            "allocateOnce": random.random() < 0.5,
+            "allocatePolicy": random.choice(("", "Aligned", "Restricted")),
+        }
+        labels = {"scheduling.koordinator.sh/reservation-order": str(random.randrange(3))}
+        body = reservation(
+            name, random.choice(("500m", "2", "3")), owners=[owner], metadata={"labels": labels}, **spec
+        )  # fmt: skip
+        if random.random() < 0.3:
+            observe_reservation(world, body)
+            continue
+        available(world, body, on)
+        if random.random() < 0.4:
+            mark = {RESERVATION_ALLOCATED: f'{{"name":"{name}","uid":"r-{name}"}}'}
+            cpu = random.choice(("200m", "1"))
+            world.add_pod(pod(f"o{number}", cpu=cpu, on=on, phase="Running", annotations=mark, priority=5))
 
 
 def with_resource_scores(text: str) -> str:
@@ -216,7 +247,9 @@ class RandomSteps:
         self._random = random
         self.transaction = CycleTransaction(cache, world.now_ns)
         self._waiting = [record for record in world.view.pods.values() if not record.node and record.pod_class]
-        self.running = [(row, each) for row, there in cache.on.items() for each in there.values()]
+        self.running = [
+            (row, each) for row, there in cache.on.items() for each in there.values() if not each.pod_class.reserves
+        ]
         self._removed: list[tuple[int, Assignment]] = []
         self.classes = list(dict.fromkeys(each.pod_class for each in self._waiting if each.pod_class is not None))
         self.profiles = {each: cache.profiles[each.scheduler] for each in self.classes}
@@ -261,6 +294,7 @@ class RandomSteps:
         if pod_class not in self.evaluations:
             self.evaluations[pod_class] = self._new(pod_class)
         evaluation = self.evaluations[pod_class]
+        self.transaction.focus(self.profiles[pod_class], pod_class)
         evaluation.catch_up()
         return evaluation
 

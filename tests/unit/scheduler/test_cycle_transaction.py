@@ -47,6 +47,8 @@ _SHARED = (
     "_strategies",
 )
 _DERIVED = (
+    "_views",
+    "_available",
     "_effects",
     "concerned",
     "_counting",
@@ -94,6 +96,9 @@ def arrays(transaction: CycleTransaction) -> dict[str, Any]:
     amounts = [stored(each) for each in (snapshot.requested, snapshot.nonzero_requested, snapshot.pods)]
     amounts += [stored(each) for each in (snapshot.allocatable, snapshot.allowed_pods)]
     moved = list(snapshot.pod_changes.changes)
+    holds = snapshot.holds
+    uses = {uid: (dict(holds.use_of(uid).amounts), holds.use_of(uid).owners) for uid in holds.table.capacities}
+    amounts += [sorted(holds.lifted.items()), uses]
     states = {plugin.name: stored(state) for plugin, state in transaction.plugin_states.items()}
     return {"amounts": amounts, "ports": ports, "has ports": bool(snapshot.ports), "moved": moved, **states}
 
@@ -123,6 +128,7 @@ def choices(evaluation: ClassEvaluation) -> tuple[Any, ...]:
 def fresh(steps: RandomSteps, pod_class: PodClass) -> ClassEvaluation:
     """An evaluation that has followed no step."""
     transaction = steps.transaction
+    transaction.focus(steps.profiles[pod_class], pod_class)
     active = ActivePlugins(steps.profiles[pod_class], transaction.plugin_states, transaction.snapshot)
     return ClassEvaluation(active, transaction.snapshot.table, pod_class)
 
@@ -131,7 +137,9 @@ def check_undo(seed: int, nodes: int, running: int, count: int) -> None:
     random = Random(seed)
     steps = RandomSteps(random_world(random, nodes, running, 40), random)
     steps.take(count)
+    mark = steps.transaction.mark()
     decided = {each: decisions(fresh(steps, each)) for each in steps.classes}
+    steps.transaction.undo(mark)  # which class was in focus last
     before = arrays(steps.transaction)
     steps.undone(count)
     after = arrays(steps.transaction)
@@ -146,6 +154,7 @@ def check_undo(seed: int, nodes: int, running: int, count: int) -> None:
         assert decisions(fresh(steps, pod_class)) == expected
     for _ in range(2):
         for pod_class, evaluation in steps.evaluations.items():
+            steps.transaction.focus(evaluation.profile, pod_class)
             evaluation.catch_up()
             assert choices(evaluation) == choices(fresh(steps, pod_class))
         steps.take(4)
@@ -170,16 +179,16 @@ def test_what_is_tried_and_undone_before_an_evaluation_costs_it_nothing(nodes: i
     transaction, changes = steps.transaction, steps.transaction.changes
     evaluation = transaction.evaluation(steps.profiles[steps.classes[0]], steps.classes[0])
     row, assignment = steps.running[0]
-    mark = transaction.mark()
+    mark, before = transaction.mark(), list(changes.entries)
     transaction.remove(assignment, row)
     transaction.fits(evaluation.profile, evaluation.pod_class, row)
-    assert len(changes.entries) == 1
+    assert len(changes.entries) == len(before) + 1
     transaction.undo(mark)
-    assert changes.entries == []
+    assert changes.entries == before
     transaction.remove(assignment, row)
     evaluation.catch_up()
     transaction.undo(mark)
-    assert [(each.row, each.releases) for each in changes.entries] == [(row, True), (row, True)]
+    assert [(each.row, each.releases) for each in changes.entries[len(before) :]] == [(row, True), (row, True)]
 
 
 # a reference in plain Python, without kernels
@@ -187,6 +196,7 @@ def test_what_is_tried_and_undone_before_an_evaluation_costs_it_nothing(nodes: i
 
 def plain_results(transaction: CycleTransaction, profile: Profile, pod_class: PodClass) -> tuple[list[int], list[int]]:
     """The first filter that rejects each node, and the sums of the weighted scores, one node and plugin at a time."""
+    transaction.focus(profile, pod_class)
     snapshot, states = transaction.snapshot, transaction.plugin_states
     by: list[int] = []
     for row in range(snapshot.size):

@@ -63,18 +63,19 @@ def test_the_shipped_profile_filters_in_upstreams_order_and_names_what_is_missin
     assert [plugin.name for plugin in shipped.filters] == [
         "SchedulingHint", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
         "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread",
-        "InterPodAffinity", "LoadAwareScheduling", "NodeNUMAResource",
+        "InterPodAffinity", "LoadAwareScheduling", "NodeNUMAResource", "Reservation",
     ]  # fmt: skip
     assert {scorer.plugin.name: scorer.weight for scorer in shipped.scorers} == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "PodTopologySpread": 2, "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "LoadAwareScheduling": 1, "NodeNUMAResource": 1,
+        "Reservation": 5000,
     }  # fmt: skip
     fit = next(plugin for plugin in shipped.plugins if isinstance(plugin, NodeResourcesFit))
     assert [resource.name for resource in fit.args.scoring_strategy.resources] == [
         "cpu", "memory", "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory",
     ]  # fmt: skip
     assert (
-        "profile koord-scheduler: plugin Reservation is not part of this release and is passed over"
+        "profile koord-scheduler: plugin Coscheduling is not part of this release and is passed over"
         in configuration.notes
     )
 

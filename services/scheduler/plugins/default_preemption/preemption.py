@@ -123,7 +123,7 @@ class NodePreemption(PostFilter):
             potential: dict[str, Assignment] = {}
             leaving: list[Assignment] = []
             for uid, assignment in cache.on.get(int(row), {}).items():
-                if assignment.pod_class.priority >= pod_class.priority:
+                if assignment.pod_class.priority >= pod_class.priority or assignment.pod_class.reserves:
                     continue
                 if self._cycle.is_evicted(uid):
                     leaving.append(assignment)

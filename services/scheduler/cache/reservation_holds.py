@@ -1,0 +1,251 @@
+"""Capacity that Reservations hold on their nodes, and the part of it that pods use.
+
+A reserve pod counts on its node like any pod; a pod that uses the Reservation counts there too. So that no capacity
+counts twice, the reserve pod counts with what is left of it: its amounts minus the requests of its owners, of each
+resource at least 0. Upstream subtracts the requests whatever their size; an owner that requests more than the
+Reservation has, the rest from its node, would free capacity there that is not free.
+
+Source: spec/scheduler-workloads.md 1.4, 1.7.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from services.scheduler.state.pod_equivalence_class import PodClass, remaining_class
+from services.scheduler.state.pod_record import Assignment
+from shared.domain.pod_requests import DEFAULT_REQUESTS
+from shared.domain.reservation import (
+    ORDER,
+    RESTRICTED,
+    Reservation,
+    inner_reserved,
+    requests_text,
+    restricted_resources,
+)
+from shared.kube.json_text import read_json
+from shared.kube.quantity import amount, nanos
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
+
+_NONZERO = {name: amount(name, size) for name, size in DEFAULT_REQUESTS.items()}
+
+
+class ReservedCapacity(NamedTuple):
+    """The parts of a Reservation that placements depend on, from its object.
+
+    Attributes:
+        amounts: resource -> amount that it holds, in the scheduler's units.
+        restricted: the resources of which owners use its amounts, in order: all of them, or those that an annotation
+            lists.
+        inner: amounts that no owner may use.
+        order: the smaller, the earlier it is used; 0 without one.
+    """
+
+    reservation: Reservation
+    amounts: Mapping[str, int]
+    restricted: tuple[str, ...]
+    inner: Mapping[str, int]
+    order: int
+
+    @property
+    def uid(self) -> str:
+        """The uid of the object."""
+        return self.reservation.metadata.uid
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        return self.reservation.metadata.name
+
+
+def reserved_capacity(reservation: Reservation) -> ReservedCapacity:
+    """Reads a valid reservation."""
+    allocatable = reservation.status.allocatable or requests_text(reservation)
+    amounts = {name: amount(name, nanos(text)) for name, text in sorted(allocatable.items())}
+    listed = restricted_resources(reservation)
+    chosen = tuple(name for name in amounts if name in listed) if reservation.spec.allocate_policy == RESTRICTED else ()
+    inner = {name: amount(name, nanos(text)) for name, text in inner_reserved(reservation).items()}
+    return ReservedCapacity(reservation, amounts, chosen or tuple(amounts), inner, _order(reservation))
+
+
+def _order(reservation: Reservation) -> int:
+    try:
+        return int((reservation.metadata.labels or {}).get(ORDER, ""))
+    except ValueError:
+        return 0
+
+
+class _Allocated(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+@lru_cache(maxsize=65_536)
+def _uid_in(text: str) -> str:
+    try:
+        found: str = read_json(text, _Allocated).uid
+    except msgspec.MsgspecError:
+        return ""
+    return found
+
+
+def used_reservation(allocation: Mapping[str, str] | None) -> str:
+    """Returns the uid of the Reservation that a pod with this allocation uses; empty for none."""
+    text = (allocation or {}).get(RESERVATION_ALLOCATED)
+    return _uid_in(text) if text else ""
+
+
+class Use(NamedTuple):
+    """The use of a Reservation by its owners.
+
+    Attributes:
+        amounts: resource -> sum of their requests, of restricted resources.
+        owners: the number of them.
+    """
+
+    amounts: Mapping[str, int]
+    owners: int
+
+
+UNUSED = Use({}, 0)
+
+
+def changed_use(use: Use, capacity: ReservedCapacity, pod_class: PodClass, sign: int) -> Use:
+    """Returns the use with one more owner (+1), or one less (-1)."""
+    amounts = dict(use.amounts)
+    for name in capacity.restricted:
+        size = amounts.get(name, 0) + sign * pod_class.request.get(name, 0)
+        if size:
+            amounts[name] = size
+        else:
+            amounts.pop(name, None)
+    return Use(amounts, use.owners + sign)
+
+
+def left_of(pod_class: PodClass, use: Use) -> PodClass:
+    """Returns the class by which a reserve pod counts on its node while pods use it."""
+    if not use.owners:
+        return pod_class
+    request = {name: max(0, size - use.amounts.get(name, 0)) for name, size in pod_class.request.items()}
+    nonzero = {
+        name: max(0, size - (use.amounts.get(name) or _NONZERO.get(name, 0)))
+        for name, size in pod_class.nonzero_assigned.items()
+    }
+    return remaining_class(pod_class, request, nonzero)
+
+
+class ReservationHolds:
+    """The Reservations and their owners, by uid.
+
+    Attributes:
+        version: grows with every change of a Reservation.
+        capacities: uid -> the Reservation, of those that can be read.
+        assigned: uid -> where its reserve pod counts, with the amounts of the whole Reservation.
+        owners: uid -> uid of a pod that uses it -> where that pod counts.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.capacities: dict[str, ReservedCapacity] = {}
+        self.assigned: dict[str, Assignment] = {}
+        self.owners: dict[str, dict[str, Assignment]] = {}
+        self._uids: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        """Returns False where there is no Reservation."""
+        return bool(self.capacities)
+
+    def set(self, name: str, reservation: Reservation | None) -> None:
+        """Sets a Reservation as observed; None when it is deleted or cannot be read."""
+        self.version += 1
+        uid = self._uids.pop(name, None)
+        if uid is not None:
+            self.capacities.pop(uid, None)
+        if reservation is not None:
+            self._uids[name] = reservation.metadata.uid
+            self.capacities[reservation.metadata.uid] = reserved_capacity(reservation)
+
+    def use_of(self, uid: str) -> Use:
+        """Returns the use of a Reservation by the pods on its node."""
+        capacity, at, use = self.capacities.get(uid), self.assigned.get(uid), UNUSED
+        if capacity is None or at is None:
+            return use
+        for owner in self.owners.get(uid, {}).values():
+            if owner.node == at.node:
+                use = changed_use(use, capacity, owner.pod_class, +1)
+        return use
+
+    def counted(self, uid: str, whole: Assignment | None) -> Assignment | None:
+        """Returns where and by which class a reserve pod counts, and notes where it is."""
+        if whole is None:
+            self.assigned.pop(uid, None)
+            return None
+        self.assigned[uid] = whole
+        return whole._replace(pod_class=left_of(whole.pod_class, self.use_of(uid)))
+
+    def note_owner(self, uid: str, before: Assignment | None, after: Assignment | None) -> tuple[str, ...]:
+        """Notes the Reservation that a pod uses; returns the uids of those whose use has changed."""
+        was = used_reservation(before.allocation) if before is not None else ""
+        now = used_reservation(after.allocation) if after is not None else ""
+        if not was and not now:
+            return ()
+        if was:
+            self.owners[was].pop(uid, None)
+            if not self.owners[was]:
+                del self.owners[was]
+        if now and after is not None:
+            self.owners.setdefault(now, {})[uid] = after
+        return tuple(dict.fromkeys(each for each in (was, now) if each))
+
+
+class CycleHolds:
+    """The Reservations within a cycle: their use, and those that are lifted for the class that is evaluated.
+
+    Attributes:
+        table: as the cycle began.
+        lifted: uid -> row of the Reservations whose reserve pod does not count at present.
+        version: grows with every change of a use.
+    """
+
+    def __init__(self, table: ReservationHolds) -> None:
+        self.table = table
+        self.lifted: dict[str, int] = {}
+        self.version = 0
+        self._uses: dict[str, Use] = {}
+
+    def use_of(self, uid: str) -> Use:
+        """Returns the present use of a Reservation."""
+        use = self._uses.get(uid)
+        return self.table.use_of(uid) if use is None else use
+
+    def is_open(self, capacity: ReservedCapacity) -> bool:
+        """Returns True where one more pod may use it."""
+        return not (capacity.reservation.allocates_once and self.use_of(capacity.uid).owners)
+
+    def assignment(self, uid: str) -> Assignment:
+        """Returns where and by which class its reserve pod counts."""
+        whole = self.table.assigned[uid]
+        return whole._replace(pod_class=left_of(whole.pod_class, self.use_of(uid)))
+
+    def lift(self, uid: str, row: int, sign: int) -> None:
+        """Notes that a reserve pod does not count from now on (-1), or counts again (+1)."""
+        if sign < 0:
+            self.lifted[uid] = row
+        else:
+            del self.lifted[uid]
+
+    def change(self, uid: str, pod_class: PodClass, sign: int) -> Use | None:
+        """Counts one more owner (+1), or one less (-1); returns what `restore` takes."""
+        before = self._uses.get(uid)
+        self._uses[uid] = changed_use(self.use_of(uid), self.table.capacities[uid], pod_class, sign)
+        self.version += 1
+        return before
+
+    def restore(self, uid: str, before: Use | None) -> None:
+        """Undoes the last `change` that is not undone yet."""
+        self.version += 1
+        if before is None:
+            del self._uses[uid]
+        else:
+            self._uses[uid] = before

@@ -1,0 +1,56 @@
+"""Reservation: pods use capacity that Reservations hold for them, and Reservations are placed like pods."""
+
+from services.scheduler.framework.reasons import ReasonText
+from services.scheduler.framework.spec import Normalize, PluginSpec, Point
+from services.scheduler.plugins.reservation.args import UNUSED_ARGS, read_reservation_args
+from services.scheduler.state.cluster_event import ClusterEvent
+
+_CAPACITY = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.RESERVATION))
+_CHANGED = frozenset((ClusterEvent.RESERVATION,))
+
+SPEC = PluginSpec(
+    name="Reservation",
+    implementation="services.scheduler.plugins.reservation.plugin:ReservationPlugin",
+    points=frozenset((Point.FILTER, Point.SCORE)),
+    read_args=read_reservation_args,
+    unused_args=UNUSED_ARGS,
+    reasons={
+        "NoReservationMatches": ReasonText(
+            "node(s) no reservations match reservation affinity", "节点上没有与预留亲和性匹配的资源预留"
+        ),
+        "UnreadableReservationAffinity": ReasonText(
+            "the pod's reservation affinity cannot be read: {detail}", "无法解析 Pod 的预留亲和性：{detail}"
+        ),
+        "NoReservationMeetsRequest": ReasonText(
+            "node(s) no reservation(s) to meet the requirements", "节点上没有满足请求的资源预留"
+        ),
+        "InsufficientByNode": ReasonText("Insufficient {detail} by node", "节点上预留以外的 {detail} 不足"),
+        "InsufficientInReservation": ReasonText("Reservation(s) Insufficient {detail}", "资源预留中的 {detail} 不足"),
+        "TooManyPodsInReservation": ReasonText("Reservation(s) Too many pods", "资源预留中的 Pod 数已达上限"),
+        "ReservationPolicyConflict": ReasonText(
+            "node(s) reservation allocate policy conflict", "节点上已有资源预留的分配策略冲突"
+        ),
+        "ReservationNodeMismatch": ReasonText(
+            "node(s) didn't match the nodeName specified by reservation", "节点不是资源预留指定的节点"
+        ),
+    },
+    queueing_hints={
+        "NoReservationMatches": _CHANGED,
+        "UnreadableReservationAffinity": frozenset(),
+        "NoReservationMeetsRequest": _CAPACITY,
+        "InsufficientByNode": _CAPACITY,
+        "InsufficientInReservation": _CAPACITY,
+        "TooManyPodsInReservation": _CAPACITY,
+        "ReservationPolicyConflict": _CAPACITY,
+        "ReservationNodeMismatch": frozenset(),
+    },
+    normalize=Normalize.OWN,
+    cross_node=True,
+    counts_placements=True,
+    counts_removals=True,
+    reserves=True,
+    lifts_holds=True,
+    requeues=_CHANGED,
+    reads=("reservations.scheduling.koordinator.sh",),
+    annotations=("scheduling.koordinator.sh/reservation-allocated",),
+)

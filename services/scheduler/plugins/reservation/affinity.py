@@ -1,0 +1,155 @@
+"""Which Reservations a pod may use: owners, reservation affinity, taints and exact matches.
+
+Source: spec/scheduler-workloads.md 1.5; upstream pkg/scheduler/plugins/reservation/transformer.go.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.reservation_holds import ReservedCapacity
+from services.scheduler.plugins.helper.tolerations import HARD, tolerates
+from services.scheduler.state.pod_equivalence_class import PodClass
+from shared.domain.reservation_owners import matches_one
+from shared.kube.json_text import read_json
+from shared.kube.meta import KubeStruct
+from shared.kube.node import Taint
+from shared.kube.pod import Toleration
+from shared.kube.selectors import NodeSelectorTerm, Requirement
+
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+EXACT_MATCH = "scheduling.koordinator.sh/exact-match-reservation"
+IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class _Terms(KubeStruct, frozen=True):
+    reservation_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class ReservationAffinity(KubeStruct, frozen=True):
+    """The annotation; `name` takes precedence over everything else."""
+
+    name: str = ""
+    required: _Terms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    reservation_selector: dict[str, str] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class _ExactMatch(KubeStruct, frozen=True):
+    resource_names: tuple[str, ...] = ()
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """The requirements of a class of pods on Reservations.
+
+    Attributes:
+        affinity: None without the annotation: any Reservation that names the pod may be used, and none has to be.
+        exact: resources whose amounts have to be equal.
+        is_ignored: its pods use reserved capacity without using a Reservation.
+        problem: why an annotation cannot be read.
+    """
+
+    affinity: ReservationAffinity | None
+    exact: tuple[str, ...] = ()
+    is_ignored: bool = False
+    problem: str = ""
+
+
+def wish_of(pod_class: PodClass) -> Wish:
+    """Reads the annotations and labels of a class."""
+    annotations = pod_class.pod.metadata.annotations or {}
+    ignored = pod_class.labels.get(IGNORED) == "true"
+    try:
+        affinity = None
+        if (text := annotations.get(AFFINITY)) is not None:
+            affinity = read_json(text, ReservationAffinity) if text else ReservationAffinity()
+        exact = annotations.get(EXACT_MATCH)
+        names = read_json(exact, _ExactMatch).resource_names if exact else ()
+    except msgspec.MsgspecError as error:
+        return Wish(ReservationAffinity(), is_ignored=ignored, problem=str(error))
+    return Wish(affinity, names, ignored)
+
+
+def decision(pod_class: PodClass, wish: Wish, capacity: ReservedCapacity, table: NodeTable, row: int) -> str:
+    """Returns `matched`, `ignored`, or the first reason why pods of the class may not use a Reservation."""
+    reservation, affinity = capacity.reservation, wish.affinity
+    spec = reservation.spec
+    if wish.is_ignored:
+        return "ignored"
+    if not matches_one(spec.owners, pod_class.namespace, pod_class.labels, pod_class.identity):
+        return "owner"
+    if affinity is not None and affinity.name:
+        if affinity.name != capacity.name:
+            return "name"
+        return "matched" if _is_exact(pod_class, wish, capacity) else "notExact"
+    tolerations = affinity.tolerations if affinity is not None else ()
+    is_closed = spec.unschedulable or reservation.metadata.deletion_timestamp is not None
+    if is_closed and not any(tolerates(each, _UNSCHEDULABLE) for each in tolerations):
+        return "unschedulable"
+    if affinity is not None:
+        for taint in spec.taints:
+            if taint.effect in HARD and not any(tolerates(each, taint) for each in tolerations):
+                return "taints"
+        if not _is_selected(affinity, capacity, table, row):
+            return "affinity"
+    return "matched" if _is_exact(pod_class, wish, capacity) else "notExact"
+
+
+def _is_exact(pod_class: PodClass, wish: Wish, capacity: ReservedCapacity) -> bool:
+    for name in wish.exact:
+        requested, held = pod_class.request.get(name), capacity.amounts.get(name)
+        if requested is None and held is None:
+            return True  # upstream compares no further name then
+        if requested != held:
+            return False
+    return True
+
+
+def _is_selected(affinity: ReservationAffinity, capacity: ReservedCapacity, table: NodeTable, row: int) -> bool:
+    labels = capacity.reservation.metadata.labels or {}
+    for key, value in (affinity.reservation_selector or {}).items():
+        if not _meets(Requirement(key=key, operator="In", values=(value,)), labels, table, row):
+            return False
+    if affinity.required is None:
+        return True
+    return any(
+        bool(term.match_expressions or term.match_fields)
+        and all(_meets(requirement, labels, table, row) for requirement in term.match_expressions)
+        and all(_is_named(requirement, capacity.name) for requirement in term.match_fields)
+        for term in affinity.required.reservation_selector_terms
+    )
+
+
+def _meets(requirement: Requirement, labels: Mapping[str, Any], table: NodeTable, row: int) -> bool:
+    """Labels of the Reservation come first, those of its node behind them."""
+    value = labels.get(requirement.key)
+    if value is None:
+        return bool(table.labels.matches(requirement, table.size)[row])
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return True
+        case "Gt" | "Lt":
+            try:
+                actual, bound = int(value), int(requirement.values[0])
+            except (ValueError, IndexError):
+                return False
+            return actual > bound if requirement.operator == "Gt" else actual < bound
+    return False
+
+
+def _is_named(requirement: Requirement, name: str) -> bool:
+    if requirement.key != "metadata.name":
+        return False
+    match requirement.operator:
+        case "In":
+            return name in requirement.values
+        case "NotIn":
+            return name not in requirement.values
+    return False

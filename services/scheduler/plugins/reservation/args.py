@@ -1,0 +1,82 @@
+"""ReservationArgs. Source: spec/api.md 4.3; spec/scheduler-workloads.md 1.8."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from services.scheduler.plugins.helper.plugin_args import decode_args
+from shared.errors import KoordError
+
+UNUSED_ARGS = (
+    "enablePreemption", "minCandidateNodesPercentage", "minCandidateNodesAbsolute", "controllerWorkers",
+    "gcDurationSeconds", "gcIntervalSeconds", "resyncIntervalSeconds", "disableGarbageCollection",
+    "preAllocationConfig", "reservationSelectorIndex",
+)  # fmt: skip
+"""Arguments that are checked and have no effect: preemption and pre-allocation are not implemented, the life cycle has
+settings of its own, and an index of selectors never changes a result."""
+
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class BadReservationArgs(KoordError):
+    """ReservationArgs that cannot be used."""
+
+
+class _PreAllocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    enable_cluster_mode: bool | None = None
+    cluster_label_key: str | None = None
+    cluster_priority_annotation_key: str | None = None
+    prefer_no_pre_allocated_pods: bool | None = None
+
+
+class _SelectorIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    enabled: bool | None = None
+    key_prefixes: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+
+
+class ReservationArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The arguments; those of UNUSED_ARGS are checked alone."""
+
+    enable_preemption: bool | None = None
+    min_candidate_nodes_percentage: Percent | None = None
+    min_candidate_nodes_absolute: Natural | None = None
+    controller_workers: Natural | None = None
+    gc_duration_seconds: Natural | None = None
+    gc_interval_seconds: Natural | None = None
+    resync_interval_seconds: Natural | None = None
+    disable_garbage_collection: bool | None = None
+    pre_allocation_config: _PreAllocation | None = None
+    ignored_resources: tuple[str, ...] | None = None
+    ignored_resource_groups: tuple[str, ...] | None = None
+    reservation_selector_index: _SelectorIndex | None = None
+
+    def ignores(self, resource: str) -> bool:
+        """Reports whether the capacity of a node is not checked for an extended resource."""
+        group, slash, _ = resource.partition("/")
+        return resource in (self.ignored_resources or ()) or (
+            bool(slash) and group in (self.ignored_resource_groups or ())
+        )
+
+
+def read_reservation_args(raw: Mapping[str, Any], source: str) -> ReservationArgs:
+    """Reads the arguments.
+
+    Raises:
+        BadReservationArgs: a field is unknown, of the wrong type, or out of range.
+    """
+    args = decode_args(raw, ReservationArgs, source, BadReservationArgs)
+    for number, resource in enumerate(args.ignored_resources or ()):
+        group, slash, _ = resource.partition("/")
+        if not slash or group == "kubernetes.io" or group.endswith(".kubernetes.io"):
+            raise BadReservationArgs(
+                f"{source}: ignoredResources[{number}] is {resource!r}; give extended resources only"
+            )
+    for number, group in enumerate(args.ignored_resource_groups or ()):
+        if "/" in group or group == "kubernetes.io":
+            raise BadReservationArgs(
+                f"{source}: ignoredResourceGroups[{number}] is {group!r}; give a group other than kubernetes.io, without a slash"
+            )
+    return args

@@ -1,0 +1,289 @@
+"""Filters nodes by the Reservations that a pod may use there, and prefers nodes that hold capacity for it.
+
+The reserve pods of those Reservations do not count while a class is evaluated (`CycleTransaction.focus`), so that every
+other plugin sees the node with their capacity. This plugin takes back what that alone would allow: a pod uses one
+Reservation at a time, and all others count against it.
+
+Source: spec/scheduler-workloads.md 1.5-1.10; upstream pkg/scheduler/plugins/reservation.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cache.reservation_holds import ReservedCapacity
+from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.framework.plugin import MAX_SCORE, Plugin
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.spec import PluginSpec
+from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
+from services.scheduler.plugins.reservation import SPEC
+from services.scheduler.plugins.reservation.affinity import Wish, decision, wish_of
+from services.scheduler.plugins.reservation.args import ReservationArgs
+from services.scheduler.plugins.reservation.fit import Offer, offer_of
+from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
+from shared.domain.reservation import DEFAULT, RESERVATION_PLACEMENT
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
+
+PREFERRED_SCORE = 1000
+"""Raw score of the node whose nominated Reservation has the smallest order."""
+
+_UNRESOLVABLE = frozenset(
+    ("NoReservationMatches", "UnreadableReservationAffinity", "ReservationPolicyConflict", "ReservationNodeMismatch")
+)
+
+
+class ReservationPlugin(Plugin):
+    """Pods use Reservations; Reservations are placed."""
+
+    spec: ClassVar[PluginSpec] = SPEC
+
+    def __init__(self, args: ReservationArgs | None = None) -> None:
+        self.args = args or ReservationArgs()
+        self._ids: dict[tuple[Reason, ...], int] = {}
+        self._reasons: list[tuple[Reason, ...]] = [()]
+
+    def id_of(self, reasons: tuple[Reason, ...]) -> int:
+        """The filter result of these reasons: 0 for none. There are as many as combinations of resources."""
+        if not reasons:
+            return 0
+        found = self._ids.get(reasons)
+        if found is None:
+            found = self._ids[reasons] = len(self._reasons)
+            self._reasons.append(reasons)
+        return found
+
+    def new_state(
+        self,
+        snapshot: CycleSnapshot,
+        plugin_cache: PluginCache | None,  # noqa: ARG002
+        now_ns: int,  # noqa: ARG002
+    ) -> PluginCycleState:
+        """The state; it reads the Reservations of the snapshot."""
+        return ReservationState(self, snapshot)
+
+    def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:
+        """The reasons of a filter result."""
+        found = self._reasons[result]
+        if found and found[0].code == "UnreadableReservationAffinity":
+            return (Reason(found[0].code, wish_of(pod_class).problem),)
+        return found
+
+    def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
+        """Evicting pods makes no Reservation match."""
+        return self._reasons[result][0].code in _UNRESOLVABLE
+
+
+class _ClassView:
+    """The nodes as they are to one class, kept up to date by the rows that change.
+
+    Attributes:
+        matched: row -> the Reservations that pods of the class may use, by name.
+        results: int64[rows].
+        offers: row -> what the node offers, of rows with matched Reservations.
+    """
+
+    __slots__ = ("holds_version", "matched", "offers", "results", "revision", "upto", "usable", "wish")
+
+    def __init__(self, wish: Wish, matched: dict[int, list[ReservedCapacity]], results: Int64) -> None:
+        self.wish = wish
+        self.matched = matched
+        self.results = results
+        self.offers: dict[int, Offer] = {}
+        self.revision = 0
+        self.upto = -1
+        self.usable: dict[str, int] = {}
+        self.holds_version = -1
+
+
+class ReservationState(PluginCycleState):
+    """Reservations and their use within one cycle."""
+
+    def __init__(self, plugin: ReservationPlugin, snapshot: CycleSnapshot) -> None:
+        self._plugin = plugin
+        self._snapshot = snapshot
+        self._views: dict[PodClass, _ClassView] = {}
+        self._changed: list[int] = []  # rows with Reservations that a step changed, or its undoing
+        rows, table = snapshot.table.rows, snapshot.holds.table
+        self._available: dict[int, list[ReservedCapacity]] = {}
+        for capacity in sorted(table.capacities.values(), key=lambda each: each.name):
+            at = table.assigned.get(capacity.uid)
+            if at is None or not capacity.reservation.is_available:
+                continue
+            row = rows.get(at.node, snapshot.size)
+            if row < snapshot.size:
+                self._available.setdefault(row, []).append(capacity)
+
+    # filter and score
+
+    def applies_to(self, pod_class: PodClass) -> bool:
+        """Returns False for pods that name no Reservation and that none names."""
+        if pod_class.reserves:
+            return True
+        wish = _cached_wish(pod_class)
+        return wish.affinity is not None or bool(self._available and self._view(pod_class).matched)
+
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
+        """Rejects nodes on which the pod fits neither with a Reservation nor without one."""
+        if pod_class.reserves:
+            return self._filter_reserve_pod(pod_class, rows)
+        view = self._current(pod_class)
+        if view.wish.is_ignored or (not view.matched and view.wish.affinity is None):
+            return None
+        return view.results[rows].copy()
+
+    def _filter_reserve_pod(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
+        policy, _, pinned = (pod_class.pod.metadata.annotations or {}).get(RESERVATION_PLACEMENT, "").partition("/")
+        results = np.zeros(self._snapshot.size, np.int64)
+        conflict = self._plugin.id_of((Reason("ReservationPolicyConflict"),))
+        for row, there in self._available.items():
+            if any((policy == DEFAULT) != (each.reservation.policy == DEFAULT) for each in self._open(there)):
+                results[row] = conflict
+        if pinned:
+            row = self._snapshot.table.rows.get(pinned, self._snapshot.size)
+            others = np.arange(self._snapshot.size) != row
+            results[others] = self._plugin.id_of((Reason("ReservationNodeMismatch"),))
+        return results[rows] if results.any() else None
+
+    def _open(self, capacities: Iterable[ReservedCapacity]) -> list[ReservedCapacity]:
+        return [each for each in capacities if self._snapshot.holds.is_open(each)]
+
+    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
+        """Scores nodes by the Reservation that the pod would use there."""
+        if pod_class.reserves:
+            return None
+        view = self._current(pod_class)
+        offers = {
+            row: offer for row, offer in view.offers.items() if offer.nominated is not None and bool(feasible[row])
+        }
+        if not offers:
+            return None
+        raw = {row: offer.score for row, offer in offers.items()}
+        ordered = [
+            (offer.nominated.order, row)
+            for row, offer in offers.items()
+            if offer.nominated is not None and offer.nominated.order
+        ]
+        if ordered:
+            raw[min(ordered)[1]] = PREFERRED_SCORE
+        highest = max(raw.values())
+        scores = np.zeros(self._snapshot.size, np.int64)
+        for row, score in raw.items():
+            scores[row] = MAX_SCORE * score // highest if highest else 0
+        return scores
+
+    def revision(self, pod_class: PodClass) -> int:
+        """Grows when a step changed a node on which the class may use a Reservation."""
+        return 0 if pod_class.reserves else self._current(pod_class).revision
+
+    def ignores_own_placements(self, pod_class: PodClass) -> bool:
+        """Returns False while pods of the class may use a Reservation."""
+        return not (pod_class.reserves or self._view(pod_class).matched)
+
+    # lifted Reservations
+
+    def usable_holds(self, pod_class: PodClass) -> Mapping[str, int]:
+        """The Reservations that match the class, and that have not been consumed."""
+        if pod_class.reserves or not self._available:
+            return {}
+        view, holds = self._view(pod_class), self._snapshot.holds
+        if view.holds_version != holds.version:
+            view.holds_version = holds.version
+            view.usable = {
+                each.uid: row
+                for row, matched in view.matched.items()
+                for each in matched
+                if view.wish.is_ignored or holds.is_open(each)
+            }
+        return view.usable
+
+    # steps
+
+    def counts(self, pod_class: PodClass) -> bool:
+        """Counts pods of any class on nodes with Reservations; lifting and putting back reserve pods changes nothing."""
+        return bool(self._available) and not pod_class.reserves
+
+    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
+        """Notes the changed row."""
+        if row in self._available:
+            self._changed.append(row)
+
+    def undo_place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
+        """Notes the changed row."""
+        self.place(pod, pod_class, row)
+
+    def move(self, pod_class: PodClass, row: int, *, terminating: bool, sign: int) -> None:  # noqa: ARG002
+        """Notes the changed row."""
+        if row in self._available:
+            self._changed.append(row)
+
+    # allocation
+
+    def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
+        """Chooses the Reservation that the pod uses on the node."""
+        if pod_class.reserves:
+            return {}
+        view = self._current(pod_class)
+        if view.wish.is_ignored:
+            return {}
+        offer = view.offers.get(row)
+        if offer is not None and offer.nominated is not None:
+            named = {"name": offer.nominated.name, "uid": offer.nominated.uid}
+            return {RESERVATION_ALLOCATED: msgspec.json.encode(named).decode()}
+        return self._plugin.id_of((Reason("NoReservationMatches"),)) if view.wish.affinity is not None else {}
+
+    # views of classes
+
+    def _view(self, pod_class: PodClass) -> _ClassView:
+        view = self._views.get(pod_class)
+        if view is not None:
+            return view
+        wish, table, matched = _cached_wish(pod_class), self._snapshot.table, dict[int, list[ReservedCapacity]]()
+        if not wish.problem:
+            for row, there in self._available.items():
+                found = [
+                    each for each in there if decision(pod_class, wish, each, table, row) in ("matched", "ignored")
+                ]
+                if found:
+                    matched[row] = found
+        code = "UnreadableReservationAffinity" if wish.problem else "NoReservationMatches"
+        refused = self._plugin.id_of((Reason(code),)) if wish.affinity is not None else 0
+        view = self._views[pod_class] = _ClassView(wish, matched, np.full(self._snapshot.size, refused, np.int64))
+        return view
+
+    def _current(self, pod_class: PodClass) -> _ClassView:
+        """Returns the view of the class that is in focus, with all steps so far."""
+        view, changed = self._view(pod_class), self._changed
+        if view.upto == len(changed) or view.wish.is_ignored:
+            return view
+        if self._snapshot.holds.lifted.keys() != self.usable_holds(pod_class).keys():
+            return view  # another class is in focus
+        rows = view.matched if view.upto < 0 else dict.fromkeys(changed[view.upto :])
+        view.upto = len(changed)
+        required = view.wish.affinity is not None
+        for row in rows:
+            if row not in view.matched:
+                continue
+            matched = self._open(view.matched[row])
+            view.revision += 1
+            if not matched and required:
+                offer = Offer((Reason("NoReservationMatches"),))
+            elif not matched:
+                offer = Offer(())  # the node without a Reservation: every other plugin evaluates that
+            else:
+                offer = offer_of(self._snapshot, self._plugin.args, pod_class, row, matched, required=required)
+            view.offers[row] = offer
+            view.results[row] = self._plugin.id_of(offer.reasons)
+        return view
+
+
+def _cached_wish(pod_class: PodClass) -> Wish:
+    wish: Wish | None = pod_class.cached.get(Wish)
+    if wish is None:
+        wish = pod_class.cached[Wish] = wish_of(pod_class)
+    return wish

@@ -1,0 +1,267 @@
+"""Reservation objects, and the reserve pods that stand for them in the scheduler.
+
+Source: spec/scheduler-workloads.md 1.1, 1.2; upstream apis/scheduling/v1alpha1/reservation_types.go,
+pkg/util/reservation.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from shared.domain.pod_requests import pod_requests
+from shared.kube.instants import BadTime, duration_ns, instant_ns
+from shared.kube.json_text import read_json
+from shared.kube.meta import KubeStruct, Metadata, OwnerReference
+from shared.kube.node import Taint
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, Quantities, ResourceRequirements
+from shared.kube.quantity import NANO, BadQuantity, nanos
+from shared.kube.selectors import LabelSelector
+
+ORDER = "scheduling.koordinator.sh/reservation-order"
+RESTRICTED_OPTIONS = "scheduling.koordinator.sh/reservation-restricted-options"
+RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
+INNER_RESERVED = "node.koordinator.sh/reservation"
+PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
+PRIORITY = "koordinator.sh/priority"
+RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
+
+RESERVATION_PLACEMENT = "internal.koordstream/reservation-placement"
+"""Annotation of reserve pods alone, removed from any other pod: `POLICY/NODE`, the allocate policy and the node to
+which the template pins it; both may be empty."""
+
+DEFAULT, ALIGNED, RESTRICTED = "", "Aligned", "Restricted"
+PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
+MAX_PRIORITY = 2**31 - 1
+
+
+class ObjectOwner(KubeStruct, frozen=True):
+    """`object` of an owner; fields that are empty match anything."""
+
+    api_version: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class ControllerOwner(OwnerReference, frozen=True):
+    """`controller` of an owner."""
+
+    namespace: str = ""
+
+
+class Owner(KubeStruct, frozen=True):
+    """One of the owners; everything that is set must match."""
+
+    object: ObjectOwner | None = None
+    controller: ControllerOwner | None = None
+    label_selector: LabelSelector | None = None
+
+
+class PodTemplate(KubeStruct, frozen=True):
+    """The template of the reserve pod."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+
+
+class ReservationSpec(KubeStruct, frozen=True):
+    """The kept part of the spec."""
+
+    template: PodTemplate | None = None
+    owners: tuple[Owner, ...] = ()
+    ttl: str | None = None
+    expires: str | None = None
+    pre_allocation: bool = False
+    allocate_once: bool | None = None
+    allocate_policy: str = DEFAULT
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class ReservationCondition(KubeStruct, frozen=True):
+    """A condition of type `Scheduled` or `Ready`."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class CurrentOwner(KubeStruct, frozen=True):
+    """A pod that uses the reservation."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ReservationStatus(KubeStruct, frozen=True):
+    """The status."""
+
+    phase: str = ""
+    conditions: tuple[ReservationCondition, ...] = ()
+    current_owners: tuple[CurrentOwner, ...] = ()
+    node_name: str = ""
+    allocatable: Quantities | None = None
+    allocated: Quantities | None = None
+
+
+class Reservation(KubeStruct, frozen=True):
+    """A Reservation as kept in events."""
+
+    metadata: Metadata
+    spec: ReservationSpec = ReservationSpec()
+    status: ReservationStatus = ReservationStatus()
+
+    @property
+    def allocates_once(self) -> bool:
+        """Returns True where the first owner consumes it."""
+        return self.spec.allocate_once is not False
+
+    @property
+    def policy(self) -> str:
+        """Returns the allocate policy; empty for the default one, which the text `Default` names too."""
+        return self.spec.allocate_policy if self.spec.allocate_policy != "Default" else DEFAULT
+
+    @property
+    def is_ended(self) -> bool:
+        """Returns True for a phase that never changes again."""
+        return self.status.phase in (SUCCEEDED, FAILED)
+
+    @property
+    def is_available(self) -> bool:
+        """Returns True where pods may use it."""
+        return self.status.phase == AVAILABLE and bool(self.status.node_name)
+
+
+def read_reservation(body: Mapping[str, Any]) -> Reservation:
+    """Reads an object.
+
+    Raises:
+        msgspec.ValidationError: a field has another type.
+    """
+    return msgspec.convert(body, Reservation)
+
+
+def problem_of(reservation: Reservation) -> str:
+    """Returns why a reservation cannot be placed, and what to change; empty for a valid one."""
+    spec = reservation.spec
+    if spec.template is None:
+        return "spec.template is missing: give a pod template with the requests to hold"
+    if not spec.owners:
+        return "spec.owners is empty: name the pods that may use it by object, controller or labelSelector"
+    if spec.ttl is None and spec.expires is None:
+        return "neither spec.ttl nor spec.expires is set: give one of them"
+    if spec.allocate_policy not in (DEFAULT, "Default", ALIGNED, RESTRICTED):
+        return f"spec.allocatePolicy is {spec.allocate_policy!r}: give Aligned or Restricted"
+    if spec.pre_allocation or (reservation.metadata.labels or {}).get(PRE_ALLOCATION_REQUIRED) == "true":
+        return "spec.preAllocation is not implemented in this release: remove it, and the reservation waits for free capacity"
+    try:
+        if spec.ttl is not None:
+            duration_ns(spec.ttl)
+        if spec.expires is not None:
+            instant_ns(spec.expires)
+        pod_requests(Pod(metadata=Metadata(), spec=spec.template.spec))
+        for name, text in (reservation.status.allocatable or {}).items():
+            _check(name, text)
+        restricted_resources(reservation)
+        inner_reserved(reservation)
+        resized(reservation)
+    except (BadTime, BadQuantity) as error:
+        return str(error)
+    except msgspec.MsgspecError as error:
+        return f"an annotation of the reservation cannot be read: {error}"
+    return ""
+
+
+def _check(name: str, text: str) -> None:
+    if nanos(text) < 0:
+        raise BadQuantity(f"status.allocatable.{name} is {text}, which is negative")
+
+
+class _Options(msgspec.Struct, frozen=True):
+    resources: tuple[str, ...] = ()
+
+
+class _Amounts(msgspec.Struct, frozen=True):
+    resources: Quantities | None = None
+
+
+def restricted_resources(reservation: Reservation) -> tuple[str, ...]:
+    """Returns the resources that the annotation restricts; empty without it."""
+    text = (reservation.metadata.annotations or {}).get(RESTRICTED_OPTIONS)
+    return read_json(text, _Options).resources if text else ()
+
+
+def inner_reserved(reservation: Reservation) -> Quantities:
+    """Returns amounts of the reservation that no owner may use."""
+    text = (reservation.metadata.annotations or {}).get(INNER_RESERVED)
+    return (read_json(text, _Amounts).resources or {}) if text else {}
+
+
+def resized(reservation: Reservation) -> Quantities:
+    """Returns amounts that replace the template's when it becomes available."""
+    text = (reservation.metadata.annotations or {}).get(RESIZE)
+    return (read_json(text, _Amounts).resources or {}) if text else {}
+
+
+def requests_text(reservation: Reservation) -> Quantities:
+    """Returns the amounts to hold as quantities: the template's requests, overwritten by the resize annotation."""
+    template = reservation.spec.template or PodTemplate()
+    total = pod_requests(Pod(metadata=Metadata(), spec=template.spec))
+    return {name: _text(name, size) for name, size in sorted(total.items())} | resized(reservation)
+
+
+def _text(name: str, size: int) -> str:
+    if size % NANO == 0:
+        return str(size // NANO)
+    return f"{-(-size // (NANO // 1000))}m" if name == "cpu" or size % (NANO // 1000) == 0 else str(-(-size // NANO))
+
+
+def reserve_pod(reservation: Reservation) -> Pod:
+    """Returns the pod that stands for a valid reservation: in the queue while it is pending, on its node while it is
+    available. Source: spec/scheduler-workloads.md 1.2.
+    """
+    template, metadata, status = reservation.spec.template or PodTemplate(), reservation.metadata, reservation.status
+    spec = template.spec
+    labels = {**(template.metadata.labels or {}), **(metadata.labels or {})}
+    annotations = {
+        **(template.metadata.annotations or {}),
+        **(metadata.annotations or {}),
+        RESERVE_POD: "true",
+        RESERVATION_PLACEMENT: f"{reservation.policy}/{spec.node_name}",
+    }
+    priority = spec.priority if spec.priority is not None else _priority(metadata.labels or {})
+    spec = replace(spec, node_name=status.node_name if status.phase != PENDING else "", priority=priority)
+    if reservation.is_available and status.allocatable is not None:
+        held = {**requests_text(replace(reservation, metadata=Metadata())), **status.allocatable}
+        held.pop("pods", None)  # a number of owners, not an amount of the node
+        requirements = ResourceRequirements(requests=held, limits=held)
+        ports = tuple(port for container in spec.containers for port in container.ports)
+        container = Container(name="__internal_fake_container__", resources=requirements, ports=ports)
+        spec = replace(spec, containers=(container,), init_containers=(), overhead=None, resources=None)
+    phase = status.phase if reservation.is_ended else ""
+    return Pod(
+        metadata=Metadata(
+            name=metadata.uid,
+            uid=metadata.uid,
+            namespace=template.metadata.namespace or "default",
+            labels=labels or None,
+            annotations=annotations,
+            creation_timestamp=metadata.creation_timestamp,
+            deletion_timestamp=metadata.deletion_timestamp,
+        ),
+        spec=spec,
+        status=PodStatus(phase=phase),
+    )
+
+
+def _priority(labels: Mapping[str, str]) -> int:
+    try:
+        return min(max(int(labels[PRIORITY]), -MAX_PRIORITY - 1), MAX_PRIORITY)
+    except (KeyError, ValueError):
+        return MAX_PRIORITY

@@ -1,0 +1,262 @@
+"""Reservations: placed like pods, used by their owners, and capacity that is never bound twice."""
+
+from typing import Any
+
+from shared.events import RecordedEvent
+from shared.events.scheduling import PlacementReleased, PlacementReserved, PodPlaced, ReservationUnschedulable
+from shared.kube.instants import SECOND, instant_text
+from tests.support.reservations import available, live, observe, reservation, status_of
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable
+from tests.unit.scheduler.interleavings import assert_one_state, requested
+
+ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+
+
+def world_of(**nodes: str) -> World:
+    """Nodes by name, with their cpu."""
+    world = World()
+    for name, cpu in nodes.items():
+        world.add_node(node(name, cpu=cpu))
+    world.read()
+    return world
+
+
+def cpu_on(world: World, name: str) -> int:
+    """Milli-cores that count on a node."""
+    cache = world.indexed()
+    cache.settle()
+    return int(cache.table.requested[cache.table.rows[name], 0])
+
+
+def used(records: list[RecordedEvent]) -> dict[str, str]:
+    """Pod -> the annotation that names the Reservation that it uses."""
+    events = (record.event for record in records)
+    return {e.pod_uid: e.annotations.get(ALLOCATED, "") for e in events if isinstance(e, PodPlaced)}
+
+
+def held(records: list[RecordedEvent]) -> dict[str, str]:
+    """Reservation -> the node on which its capacity is held."""
+    return {r.event.holder: r.event.node for r in records if isinstance(r.event, PlacementReserved)}
+
+
+def test_a_reservation_is_placed_holds_capacity_and_is_used_by_its_owner() -> None:
+    world = world_of(a="4")
+    observe(world, reservation("web", "3"))
+    world.read()
+    assert held(world.cycle()) == {"web": "a"}
+    live(world)
+    assert status_of(world, "web")["phase"] == "Available"
+    assert status_of(world, "web")["nodeName"] == "a"
+    assert status_of(world, "web")["allocatable"] == {"cpu": "3"}
+    world.add_pod(pod("other", cpu="2"))
+    world.add_pod(pod("owner", cpu="2", labels={"app": "web"}))
+    world.read()
+    events = world.cycle()
+    assert placements(events) == {"owner": "a"}
+    assert used(events) == {"owner": '{"name":"web","uid":"r-web"}'}
+    assert "other" in unschedulable(events)
+
+
+def test_its_owner_ends_a_reservation_of_one_pod_and_its_rest_is_free() -> None:
+    world = world_of(a="4")
+    available(world, reservation("web", "3"), "a", allocatable={"cpu": "3"})
+    world.add_pod(pod("owner", cpu="2", labels={"app": "web"}))
+    world.read()
+    [placed] = [record for record in world.cycle() if isinstance(record.event, PodPlaced)]
+    assert cpu_on(world, "a") == 3000
+    world.answer(placed)
+    world.add_pod(pod("owner", cpu="2", labels={"app": "web"}, on="a", phase="Running"))
+    world.cache = None
+    world.read()
+    events = live(world)
+    assert status_of(world, "web")["phase"] == "Succeeded"
+    assert status_of(world, "web")["currentOwners"] == [{"namespace": "d", "name": "owner", "uid": "owner"}]
+    assert status_of(world, "web")["allocated"] == {"cpu": "2"}
+    assert any(isinstance(record.event, PlacementReleased) for record in events)
+    assert requested(assert_one_state(world))["a"][1]["cpu"] == 2000
+
+
+def test_a_reservation_for_several_pods_counts_with_what_is_left_of_it() -> None:
+    world = world_of(a="8")
+    available(world, reservation("web", "4", allocateOnce=False), "a", allocatable={"cpu": "4"})
+    for number in range(3):
+        world.add_pod(pod(f"p{number}", cpu="2", labels={"app": "web"}))
+    world.read()
+    events = world.cycle()
+    assert len(used(events)) == 3
+    assert all(used(events).values()), "the third uses the rest of the node, under the same Reservation"
+    assert cpu_on(world, "a") == 6000
+    world.add_pod(pod("other", cpu="3"))
+    world.read()
+    assert not placements(world.cycle())
+
+
+def test_an_owner_that_requests_more_than_its_reservation_frees_nothing_of_the_node() -> None:
+    world = world_of(a="8")
+    available(world, reservation("web", "2", allocateOnce=False), "a", allocatable={"cpu": "2"})
+    world.add_pod(pod("large", cpu="5", labels={"app": "web"}))
+    world.read()
+    assert len(placements(world.cycle())) == 1
+    assert cpu_on(world, "a") == 5000
+    world.add_pod(pod("other", cpu="4"))
+    world.read()
+    assert not placements(world.cycle())
+
+
+def test_a_pod_uses_one_reservation_at_a_time() -> None:
+    world = world_of(a="10")
+    for name in ("r1", "r2"):
+        body = reservation(name, "4", owners=[{"labelSelector": {"matchLabels": {"app": "web"}}}])
+        available(world, body, "a", allocatable={"cpu": "4"})
+    world.add_pod(pod("p7", cpu="7", labels={"app": "web"}))
+    world.read()
+    assert "Insufficient cpu by node" in unschedulable(world.cycle())["p7"].message
+    world.add_pod(pod("p6", cpu="6", labels={"app": "web"}))
+    world.read()
+    assert used(world.cycle()) == {"p6": '{"name":"r1","uid":"r-r1"}'}
+    assert cpu_on(world, "a") == 10_000
+
+
+def test_a_restricted_reservation_is_no_larger_than_it_is() -> None:
+    world = world_of(a="10")
+    body = reservation("web", "4", allocatePolicy="Restricted")
+    available(world, body, "a", allocatable={"cpu": "4"})
+    affinity = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+    world.add_pod(pod("p", cpu="5", labels={"app": "web"}, annotations=affinity))
+    world.add_pod(pod("q", cpu="5", labels={"app": "web"}))
+    world.read()
+    events = world.cycle()
+    assert "Reservation(s) Insufficient cpu" in unschedulable(events)["p"].message
+    assert used(events) == {"q": ""}, "without an affinity it takes the rest of the node"
+
+
+def test_a_pod_that_requires_a_reservation_goes_nowhere_else() -> None:
+    world = world_of(a="8", b="8")
+    affinity = {"scheduling.koordinator.sh/reservation-affinity": '{"reservationSelector":{"team":"x"}}'}
+    world.add_pod(pod("p", labels={"app": "web"}, annotations=affinity))
+    world.read()
+    assert "no reservations match reservation affinity" in unschedulable(world.cycle())["p"].message
+    available(world, reservation("web", "2", metadata={"labels": {"team": "x"}}), "b", allocatable={"cpu": "2"})
+    world.read()
+    world.wait(11)
+    assert placements(world.cycles()) == {"p": "b"}
+
+
+def test_owners_by_object_and_by_controller_name_single_pods() -> None:
+    world = world_of(a="8", b="8")
+    available(
+        world, reservation("one", owners=[{"object": {"name": "p1", "namespace": "d"}}]), "b", allocatable={"cpu": "2"}
+    )
+    for name in ("p0", "p1", "p2"):
+        world.add_pod(pod(name, cpu="1"))
+    world.read()
+    found = used(world.cycle())
+    assert {uid: bool(text) for uid, text in found.items()} == {"p0": False, "p1": True, "p2": False}
+    assert_one_state(world)
+
+
+def test_a_reservation_that_fits_nowhere_has_the_reason_in_its_status_and_is_tried_again() -> None:
+    world = world_of(a="1")
+    observe(world, reservation("web", "3"))
+    world.read()
+    [refused] = [r.event for r in world.cycle() if isinstance(r.event, ReservationUnschedulable)]
+    assert "Insufficient cpu" in refused.message
+    live(world)
+    [condition] = status_of(world, "web")["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Scheduled", "False", "Unschedulable")
+    world.add_node(node("b", cpu="4"))
+    world.read()
+    world.wait(2)
+    assert held(world.cycles()) == {"web": "b"}
+
+
+def test_a_field_that_is_not_implemented_is_named_in_the_status() -> None:
+    world = world_of(a="8")
+    observe(world, reservation("web", preAllocation=True))
+    world.read()
+    assert not world.cycle()
+    live(world)
+    assert "preAllocation is not implemented" in status_of(world, "web")["conditions"][0]["message"]
+
+
+def test_the_table_of_expiry() -> None:
+    def phase(ttl: str | None, expires_in_s: int | None, age_s: int, *, on_node: bool) -> str:
+        world = world_of(a="8")
+        now = world.now_ns
+        spec: dict[str, Any] = {"ttl": ttl} if ttl else {}
+        if expires_in_s is not None:
+            spec["expires"] = instant_text(now + expires_in_s * SECOND)
+        body = reservation("web", created_ns=now - age_s * SECOND, **spec)
+        available(world, body, "a", allocatable={"cpu": "2"}) if on_node else observe(world, body)
+        world.read()
+        live(world)
+        return str(status_of(world, "web").get("phase", "Pending"))
+
+    day, hour = 86_400, 3600
+    assert phase("24h", None, day, on_node=True) == "Available"
+    assert phase("24h", None, day + 1, on_node=True) == "Failed"
+    assert phase("24h", None, 2 * day, on_node=False) == "Pending"
+    assert phase("0", -hour, 2 * day, on_node=True) == "Available"
+    assert phase("24h", -1, hour, on_node=True) == "Failed"
+
+
+def test_an_expired_reservation_frees_its_capacity_and_is_deleted_a_day_later_also_when_it_is_created_anew() -> None:
+    world = world_of(a="4")
+    available(world, reservation("web", "3", ttl="1h", created_ns=world.now_ns), "a", allocatable={"cpu": "3"})
+    world.add_pod(pod("p", cpu="2"))
+    world.read()
+    assert not placements(world.cycle())
+    world.wait(3601)
+    live(world)
+    assert status_of(world, "web")["phase"] == "Failed"
+    assert placements(world.cycles()) == {"p": "a"}
+    observe(world, reservation("web", "1", uid="again", created_ns=world.now_ns))
+    world.read()
+    assert held(world.cycles()) == {"web": "a"}
+    live(world)
+    assert status_of(world, "web")["phase"] == "Available"
+    world.wait(2 * 86_400)
+    live(world)
+    world.wait(2 * 86_400)
+    live(world)
+    assert not world.view.objects["reservations.scheduling.koordinator.sh"]
+
+
+def test_a_lost_node_ends_its_reservation() -> None:
+    world = world_of(a="4")
+    available(world, reservation("web", "3", created_ns=world.now_ns), "a", allocatable={"cpu": "3"})
+    world.drop_node("a")
+    world.read()
+    live(world)
+    assert not world.view.objects["reservations.scheduling.koordinator.sh"], "it failed, and its node is gone"
+
+
+def test_the_smallest_order_comes_first() -> None:
+    world = world_of(a="16")
+    for name, order in (("r1", "10"), ("r2", "0"), ("r3", "3")):
+        body = reservation(
+            name, "4", owners=[{}],
+            metadata={"labels": {"scheduling.koordinator.sh/reservation-order": order}},
+        )  # fmt: skip
+        available(world, body, "a", allocatable={"cpu": "4"})
+    world.add_pod(pod("p", cpu="2"))
+    world.read()
+    assert used(world.cycle()) == {"p": '{"name":"r3","uid":"r-r3"}'}
+
+
+def test_a_pod_with_a_forged_mark_of_a_reserve_pod_is_a_pod() -> None:
+    world = world_of(a="4")
+    world.add_pod(pod("p", annotations={"internal.koordstream/reservation-placement": "/"}))
+    world.read()
+    assert placements(world.cycle()) == {"p": "a"}
+
+
+def test_an_owner_is_not_evicted_for_capacity_that_its_reservation_would_hold_again() -> None:
+    world = world_of(a="4")
+    world.believes_annotations = True
+    available(world, reservation("web", "3", allocateOnce=False), "a", allocatable={"cpu": "3"})
+    mark = {ALLOCATED: '{"name":"web","uid":"r-web"}'}
+    world.add_pod(pod("owner", cpu="2", priority=1, labels={"app": "web"}, on="a", phase="Running", annotations=mark))
+    world.add_pod(pod("p", cpu="2", priority=100))
+    world.read()
+    assert not [e for e in world.cycle() if e.event.type_name().endswith("EvictionRequested.v1")]
