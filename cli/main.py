@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from cli.old_forms import present_form
 from cli.terminal.lazy_group import Entry, Failed, LazyGroup
 from shared.errors import KoordError
 
@@ -18,7 +19,6 @@ COMMANDS: Mapping[str, Entry] = {
     "bench": Entry("cli.bench.command", "bench", "Measure the log and the path of a pod through the system."),
     "cluster": Entry("cli.commands.cluster", "cluster", "Show and confirm lists that the gateway does not believe."),
     "completion": Entry("cli.commands.completion", "completion", "Print the script that completes koord in a shell."),
-    "config": Entry("cli.commands.config", "config", "Show which configuration is in force, and which was refused."),
     "credentials": Entry(
         "cli.credentials.command",
         "credentials",
@@ -29,16 +29,18 @@ COMMANDS: Mapping[str, Entry] = {
     "doctor": Entry("cli.doctor.command", "doctor", "Say what is wrong with an installation, and what to do about it."),
     "events": Entry("cli.commands.events", "events", "Show events of the log, oldest first."),
     "evictions": Entry("cli.commands.evictions", "evictions", "Show, hold and release the evictions of all services."),
+    "explain": Entry(
+        "cli.verbs.explain",
+        "explain",
+        "Show the arithmetic behind a quota's runtime, a node's resources, a pod's charge.",
+    ),
     "followers": Entry(
         "cli.commands.followers", "followers", "Show who follows the logs, and forget who no longer does."
     ),
+    "get": Entry("cli.verbs.get", "get", "List objects and what is known of each, from the log alone."),
     "log": Entry("cli.commands.log_export", "log", "Write logs into files."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
-    "node": Entry("cli.node.command", "node", "Show the overcommitted resources of a node and their computation."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
-    "quota": Entry(
-        "cli.quota.command", "quota", "Show quotas, what they lend and borrow, and the arithmetic behind it."
-    ),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),
     "shadow": Entry("cli.commands.shadow", "shadow", "Report the comparison with another scheduler's placements."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),
@@ -49,7 +51,13 @@ COMMANDS: Mapping[str, Entry] = {
         "Remove the objects and fields that this system wrote into a cluster; without --yes only show them.",
     ),
     "up": Entry("cli.supervisor.command", "up", "Run the whole system on this machine until Ctrl-C."),
-    "why": Entry("cli.commands.why", "why", "Explain a decision from the log alone."),
+    "verify": Entry(
+        "cli.verbs.verify",
+        "verify",
+        "Check that the recorded amounts add up. `koord audit verify` checks that the log was not altered.",
+    ),
+    "whatif": Entry("cli.verbs.whatif", "whatif", "Show the effect of a change without making it."),
+    "why": Entry("cli.verbs.why", "why", "Explain a decision from the log alone."),
 }
 
 INTERRUPTED = 130
@@ -57,6 +65,10 @@ INTERRUPTED = 130
 
 class Koord(LazyGroup):
     """The root: an error with a text for people ends any command with that text."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the words; earlier forms are read as the present ones."""
+        return super().parse_args(ctx, present_form(args))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the sub-command."""

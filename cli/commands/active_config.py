@@ -85,7 +85,7 @@ async def text_of(database: Database, context: str) -> str:
     found = await newest(database, context, [ConfigApplied]) if await takes_any(database, context) else []
     if not found:
         raise NoConfiguration(
-            f"the writer of {context} has taken no configuration over; `koord config status` shows which have"
+            f"the writer of {context} has taken no configuration over; `koord get configs` shows which have"
         )
     assert isinstance(found[0].record.event, ConfigApplied)
     return found[0].record.event.text

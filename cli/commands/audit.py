@@ -8,6 +8,7 @@ import click
 
 from cli.supervisor.log_access import log_of
 from cli.terminal.choice import chosen_contexts
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.progress import progress
@@ -27,7 +28,7 @@ class LogBroken(KoordError):
     """A log does not fit its own chain of digests, or what a checkpoint saw."""
 
 
-@click.group()
+@click.group(cls=Group)
 def audit() -> None:
     """Prove that the log is what was written."""
 

@@ -9,13 +9,14 @@ import msgspec
 from cli.bus_connection import request_leading_gateway, require_gateway
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList
 
 
-@click.group()
+@click.group(cls=Group)
 def cluster() -> None:
     """Show and confirm lists that the gateway does not believe."""
 

@@ -14,6 +14,7 @@ from cli.commands.parked_events import parked, skip
 from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
 from cli.terminal.choice import check_event_type, chosen_contexts
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show_one_of_many, show_table
 from cli.terminal.time_arguments import Since
@@ -36,7 +37,7 @@ class Filters(NamedTuple):
     since: datetime | None
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--context", help="Only this context's log, such as cluster or scheduling.", shell_complete=name_completion.contexts
 )

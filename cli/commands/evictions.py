@@ -9,12 +9,13 @@ import msgspec
 
 from cli.bus_connection import request_leading_gateway, require_gateway
 from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.kube.eviction_control import SUBJECT, EvictionCommand, EvictionStatus
 
 
-@click.group()
+@click.group(cls=Group)
 def evictions() -> None:
     """Show, hold and release the evictions of all services."""
 

@@ -8,6 +8,7 @@ import click
 from cli.supervisor.log_access import log_of
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal import name_completion
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
@@ -16,7 +17,7 @@ from shared.log.admin.session import opened
 from shared.log.service_store import ServiceStore
 
 
-@click.group()
+@click.group(cls=Group)
 def followers() -> None:
     """Show who follows the logs, and forget who no longer does."""
 

@@ -8,11 +8,12 @@ import click
 from cli.export.export_file import COMPRESSIONS, FORMATS, Kind
 from cli.export.export_run import Exported, SeqOrInstant, export_all
 from cli.supervisor.log_access import log_of
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option
 from cli.terminal.output import show_table
 
 
-@click.group()
+@click.group(cls=Group)
 def log() -> None:
     """Write logs into files."""
 

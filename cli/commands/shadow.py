@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cli.supervisor.log_access import log_of
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.progress import progress
@@ -30,7 +31,7 @@ CONTEXT = "scheduling"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
-@click.group()
+@click.group(cls=Group)
 def shadow() -> None:
     """Report the comparison with another scheduler's placements."""
 

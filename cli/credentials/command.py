@@ -8,6 +8,7 @@ import click
 from cli.credentials import secrets_file as books
 from cli.credentials.secrets_file import Book, NoBook
 from cli.service_list import SERVICES
+from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
@@ -23,7 +24,7 @@ class NoSuchLogin(KoordError):
     """The folder has no login of that name."""
 
 
-@click.group()
+@click.group(cls=Group)
 def credentials() -> None:
     """Make and check the logins of services, nodes, operator and auditor."""
 

@@ -13,7 +13,7 @@ from textwrap import indent
 import click
 
 from cli.commands.audit import verify_all
-from cli.commands.why import explain_pod
+from cli.commands.why_pod import explain_pod
 from cli.demo.demo_run import Scale, run
 from cli.demo.load_spread import Spread, spread_of
 from cli.demo.profile_without_load_aware import without_load_awareness

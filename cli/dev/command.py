@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 from cli.processes.child_process import Process, ProgramFailed
+from cli.terminal.lazy_group import Group
 from shared.errors import KoordError
 
 SYSTEM_NAMESPACES = ("default", "kube-system")
 
 
-@click.group()
+@click.group(cls=Group)
 def dev() -> None:
     """Tools for developing Koordstream."""
 

@@ -138,7 +138,7 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
                 "error",
                 "configuration",
                 f"{one.context}: {one.refused.source} was refused at {one.context}/{one.refused.seq}: {at}{one.refused.reason}; {in_force}",
-                "correct it there; it is taken over without a restart (`koord config status`)",
+                "correct it there; it is taken over without a restart (`koord get configs`)",
             )
         elif one.in_force:
             what = f"{one.context}: {one.in_force.source} is in force since {one.context}/{one.in_force.seq}"

@@ -1,1 +1,1 @@
-"""`koord node`: overcommitted resources of a node and their computation."""
+"""Overcommitted resources of a node and their computation."""

@@ -1,4 +1,4 @@
-"""`koord node explain`: from a node's capacity to its batch and mid resources, at any time in the log."""
+"""`koord explain node`: from a node's capacity to its batch and mid resources, at any time in the log."""
 
 import asyncio
 from datetime import datetime
@@ -10,7 +10,7 @@ import msgspec
 from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
-from cli.terminal.time_arguments import Since
+from cli.terminal.time_arguments import at_option
 from services.slo_controller.overcommit.explain import ResourceExplanation, Step
 from services.slo_controller.overcommit.explain import explain as steps_of
 from shared.errors import KoordError
@@ -24,7 +24,7 @@ CONTEXT = "slo"
 
 
 class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The content of `koord node explain -o json`.
+    """The content of `koord explain node -o json`.
 
     Attributes:
         event: `slo/SEQ` of the decision.
@@ -45,18 +45,16 @@ class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[str, ...] = ()
 
 
-@click.group()
-def node() -> None:
-    """Show the overcommitted resources of a node and their computation."""
-
-
-@node.command()
+@click.command
 @click.argument("name")
-@click.option("--at", type=Since(), default=None, help="As of an instant, or an age such as 10m.")
+@at_option
 @output_option
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
-    """Prints the computation of a node's batch and mid resources, from the log alone."""
+    """Add up the terms of a node's batch and mid resources.
+
+    From the log alone, at any instant in it.
+    """
     with log_of(folder) as postgres:
         found = asyncio.run(_read(postgres, name, at))
     if output != "table":
@@ -112,7 +110,7 @@ async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
                 return f"node {name}: nothing was decided before {at.isoformat()}; see `koord events --key {name}`"
             return (
                 f"node {name}: no batch or mid resources were decided yet (last observed at {row.at:%Y-%m-%d %H:%M:%S} "
-                "UTC); `koord config status` shows whether over-commitment is in force"
+                "UTC); `koord get configs` shows whether over-commitment is in force"
             )
     return f"the log has no node {name!r}; `koord events --type NodeObserved` lists some"
 

@@ -1,8 +1,7 @@
-"""`koord quota`: tree, explain, why, verify, whatif."""
+"""The verbs for quotas: explain, verify, whatif; `koord get quotas` is in `cli/kinds/quotas.py`."""
 
 import asyncio
 import re
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,57 +9,29 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from cli.quota import live_tree, render
-from cli.quota.recorded_accounts import Accounts, accounts, verified, weigh_their_max
+from cli.quota import render
+from cli.quota.recorded_accounts import COMPUTED, Accounts, accounts, verified, weigh_their_max
 from cli.supervisor.log_access import log_of
+from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
-from cli.terminal.time_arguments import Since
+from cli.terminal.time_arguments import at_option
 from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
-from services.quota_ledger.explain.quota_overview import overview
 from services.quota_ledger.explain.what_if import changed_runtimes
 from shared.errors import KoordError
 from shared.kube.quantity import amount, nanos
 
 _CHANGE = re.compile(r"(?P<quota>[^=]+)\.(?P<field>min|max|weight)\.(?P<resource>[^=]+)=(?P<amount>[^=]+)")
 
-COMPUTED = "No ledger has written to this log; these are the numbers it would record."
 
-at_option = click.option("--at", type=Since(), default=None, help="As of an instant, or an age such as 10m.")
-
-
-@click.group()
-def quota() -> None:
-    """Show quotas, what they lend and borrow, and the arithmetic behind it."""
-
-
-@quota.command()
-@at_option
-@click.option("--watch", is_flag=True, help="Show it again every two seconds until interrupted.")
-@output_option
-@folder_option
-def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
-    """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
-    if watch:
-        live_tree.watch(lambda: overview(_accounts(folder, at).projection), output)
-        return
-    found = overview(_accounts(folder, at).projection)
-    if output != "table":
-        show(found, output)
-    elif sys.stdout.isatty():
-        live_tree.draw(found)
-    else:
-        show_table(render.COLUMNS, render.rows(found), right=render.AMOUNTS)
-
-
-@quota.command()
+@click.command
 @click.argument("name")
 @at_option
 @output_option
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
-    """Write out how a quota came to its runtime, and which pods hold it."""
+    """Write out the computation of a quota's runtime, and its pods."""
     found = explain_quota(_accounts(folder, at).projection, name)
     if output == "table":
         click.echo(render.explained(found), nl=False)
@@ -68,20 +39,22 @@ def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> 
         show(found, output)
 
 
-@quota.command()
-@click.argument("pod", metavar="NAMESPACE/NAME")
+@click.command
+@namespaced_name
 @click.option("--parents", is_flag=True, help="Compare every ancestor too, as enableCheckParentQuota does.")
 @at_option
 @output_option
 @folder_option
-def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder: Path) -> None:
-    """Say which quota a pod is short of, who holds it, and who borrows it."""
+def explain_standing(*, name: str, parents: bool, at: datetime | None, output: Format, folder: Path) -> None:
+    """Show the quota that a pod is short of, and its users.
+
+    Also which quotas borrow beside it.
+    """
     found_accounts = _accounts(folder, at)
     projection = found_accounts.projection
-    full = pod if "/" in pod else f"default/{pod}"
-    uid = next((uid for uid in sorted(projection.pods) if projection.pods.name(uid) == full), None)
+    uid = next((uid for uid in sorted(projection.pods) if projection.pods.name(uid) == name), None)
     if uid is None:
-        raise KoordError(f"no quota knows a pod {full}; it has ended, or belongs to none")
+        raise KoordError(f"no quota counts pod {name}; it has ended, or belongs to none")
     rules = found_accounts.settings.admission()
     found = explain_pod(projection, uid, replace(rules, parents=True) if parents else rules)
     if output == "table":
@@ -90,14 +63,15 @@ def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder:
         show(found, output)
 
 
-@quota.command()
+@click.command
 @output_option
 @folder_option
 @click.pass_context
 def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
-    """Add up the whole ledger: debits are credits after every event, and every runtime follows from the requests.
+    """Add up the whole ledger of quotas, event by event.
 
-    Exits with 1 when something does not hold, and names the event.
+    Debits are credits after every event, and every runtime follows from the requests. Exits with 1 when
+    something does not hold, and names the event.
     """
     with log_of(folder) as postgres:
         report, is_computed = asyncio.run(verified(postgres))
@@ -116,7 +90,7 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
         ctx.exit(1)
 
 
-@quota.command(name="whatif")
+@click.command
 @click.option(
     "--set", "changes", multiple=True, required=True, metavar="NAME.max.cpu=AMOUNT", help="Of min, max, weight."
 )

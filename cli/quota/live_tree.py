@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -20,7 +20,7 @@ OTHER_LINES = 5
 _HOME, _CLEAR_BELOW, _HIDE, _SHOW = "\x1b[H\x1b[2J", "\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 
-def draw(lines: list[OverviewRow], most: int | None = None) -> None:
+def draw(lines: Sequence[OverviewRow], most: int | None = None) -> None:
     """The table with bars and what they mean; of more than `most` lines the rest is counted."""
     from rich.text import Text
 
@@ -45,7 +45,7 @@ def draw(lines: list[OverviewRow], most: int | None = None) -> None:
         click.echo(click.style(render.LEGEND, dim=True))
 
 
-def watch(found: Callable[[], list[OverviewRow]], output: Format) -> None:
+def watch(found: Callable[[], Sequence[OverviewRow]], output: Format) -> None:
     """Again every two seconds until interrupted: the screen in place on a terminal, else one after the other."""
     is_screen = output == "table" and sys.stdout.isatty()
     if is_screen:

@@ -30,6 +30,8 @@ from shared.log.service_store import ServiceStore, Snapshot
 
 CONTEXT = MANIFEST.writes
 
+COMPUTED = "No ledger has written to this log; these are the numbers it would record."
+
 STEP = 4 * PAGE
 """Events between two movements of the bar."""
 

@@ -30,11 +30,15 @@ LEGEND = f"{USED} used  {OVER} used beyond the runtime  {FREE} free of the runti
 
 
 def rows(lines: Iterable[OverviewRow]) -> Iterator[tuple[str, ...]]:
-    """The table of `koord quota tree`."""
+    """The table of `koord get quotas`."""
     for line in lines:
         sizes = (line.min, line.max, line.runtime, line.used, line.borrowed, line.lent, line.waiting)
-        name = "  " * line.depth + line.quota if line.depth else f"all of tree {line.tree}" if line.tree else "all"
-        yield name, line.resource, *(amount(line.resource, size) for size in sizes)
+        yield name(line), line.resource, *(amount(line.resource, size) for size in sizes)
+
+
+def name(line: OverviewRow) -> str:
+    """The name of a line, indented by its depth."""
+    return "  " * line.depth + line.quota if line.depth else f"all of tree {line.tree}" if line.tree else "all"
 
 
 def bar(line: OverviewRow) -> str:
@@ -100,7 +104,7 @@ def why_pod(found: PodExplanation) -> str:
 
 
 def changes(found: Mapping[str, Mapping[str, list[int]]]) -> Iterator[tuple[str, ...]]:
-    """The table of `koord quota whatif`."""
+    """The table of `koord whatif quota`."""
     for quota, resources in sorted(found.items()):
         for resource, (now, then) in resources.items():
             sign = "+" if then > now else ""

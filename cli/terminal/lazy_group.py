@@ -26,6 +26,17 @@ class Failed(click.ClickException):
         click.echo(f"koord: {self.message}", err=True)
 
 
+class Group(click.Group):
+    """A group whose help has the whole first line of each sub-command."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of sub-commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, (each.help or "").partition("\n")[0]) for name, each in commands if each and not each.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 class LazyGroup(click.Group):
     """A group whose sub-commands are entries."""
 
@@ -38,14 +49,16 @@ class LazyGroup(click.Group):
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Imports the sub-command; None when there is none of this name.
+        """Imports the sub-command; None when there is none of this name. Raises as `load` does."""
+        entry = self.entries.get(cmd_name)
+        return None if entry is None else self.load(cmd_name, entry)
+
+    def load(self, cmd_name: str, entry: Entry) -> click.Command:
+        """Imports a sub-command.
 
         Raises:
             Failed: it needs a library that is not installed.
         """
-        entry = self.entries.get(cmd_name)
-        if entry is None:
-            return None
         try:
             command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
         except ModuleNotFoundError as error:

@@ -20,6 +20,8 @@ PODS = ("koord.cluster.PodObserved.v1", "koord.log.CarriedForward.v1")
 """Types of pod events in the log; a carried-forward event may be of another object, which costs a suggestion
 too many.
 """
+NODES = ("koord.cluster.NodeObserved.v1",)
+QUOTAS = ("koord.quota.QuotaDeclared.v1", "koord.log.CarriedForward.v1")
 
 Query = Callable[[str], Coroutine[Any, Any, Iterable[str]]]
 
@@ -59,6 +61,16 @@ def event_types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -
 def followers(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Services that are registered as followers."""
     return _items(name for name in _queried(ctx, _followers) if name.startswith(incomplete))
+
+
+def nodes(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Nodes of the log."""
+    return _items(_queried(ctx, lambda postgres: _keys(postgres, [incomplete], "cluster", NODES)))
+
+
+def quotas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Quotas that the ledger follows."""
+    return _items(_queried(ctx, lambda postgres: _keys(postgres, [incomplete], "quota", QUOTAS)))
 
 
 def _items(names: Iterable[str]) -> list[CompletionItem]:

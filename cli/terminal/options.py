@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from cli.terminal.json_path import OutputType
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -24,6 +26,10 @@ def folder_option(command: Command) -> Command:
 
 def output_option(command: Command) -> Command:
     """Adds `-o/--output`, passed as `output`."""
-    choices = click.Choice(["table", "json", "yaml"])
-    option = click.option("-o", "--output", type=choices, default="table", show_default=True, help="How to print it.")
-    return option(command)
+    return outputs("table", "json", "yaml")(command)
+
+
+def outputs(*choices: str) -> Callable[[Command], Command]:
+    """Returns the option `-o/--output` of these choices, passed as `output`."""
+    kind = OutputType(*choices)
+    return click.option("-o", "--output", type=kind, default="table", show_default=True, help="How to print it.")

@@ -1,22 +1,27 @@
-"""Printed results: tables for people, JSON or YAML for programs.
+"""Printed results: tables for people, JSON, YAML or single values for programs.
 
 One object, or one object a line when streamed.
 """
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
+from typing import Any
 
 import click
 import msgspec
 
-Format = Literal["table", "json", "yaml"]
+from cli.terminal.json_path import JSONPATH, found_at
+
+Format = str
+"""`table`, `wide`, `name`, `json`, `yaml`, or `jsonpath=EXPRESSION`."""
 
 
 def show(value: object, output: Format) -> None:
     """Prints one value for a program, on stdout."""
     plain = msgspec.to_builtins(value)
-    if output == "yaml":
+    if output.startswith(JSONPATH):
+        _show_found(plain, output)
+    elif output == "yaml":
         import yaml
 
         click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
@@ -27,12 +32,21 @@ def show(value: object, output: Format) -> None:
 def show_one_of_many(value: object, output: Format) -> None:
     """Prints one of a stream of values: a line of JSON, or a YAML document."""
     plain = msgspec.to_builtins(value)
-    if output == "yaml":
+    if output.startswith(JSONPATH):
+        _show_found(plain, output)
+    elif output == "yaml":
         import yaml
 
         click.echo("---\n" + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
     else:
         click.echo(msgspec.json.encode(plain))
+
+
+def _show_found(plain: Any, output: Format) -> None:
+    """Prints each value that the expression finds on a line: text as it is, everything else as JSON."""
+    for value in found_at(output.removeprefix(JSONPATH), plain):
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        click.echo(text, nl=not text.endswith("\n"))
 
 
 def show_table(

@@ -24,3 +24,6 @@ class Since(click.ParamType[datetime]):
         except ValueError:
             self.fail(f"{text!r} is neither an age such as 10m nor an instant such as 2026-03-01T12:00:00Z", param, ctx)
         return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+at_option = click.option("--at", type=Since(), default=None, help="As of an instant, or an age such as 10m.")

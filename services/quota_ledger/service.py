@@ -73,7 +73,7 @@ class Leader:
                 await runtime.changed(self._settings.poll_interval_s)
 
     async def _record_settings(self) -> None:
-        """Records the settings: the scheduler predicts charges by them, and `koord quota` computes by them."""
+        """Records the settings: the scheduler predicts charges by them, and `koord get quotas` computes by them."""
         text = self._settings.text()
         digest = sha256(text.encode()).hexdigest()
         await self._append([Draft(ConfigApplied(source="environment", digest=digest, text=text))])

@@ -137,12 +137,12 @@ async def _configure(stage: Stage, text: str) -> None:
 
 
 async def _status(system: System, which: str) -> dict[str, Any]:
-    """Waits for the scheduler's row of `koord config status`. Returns it."""
+    """Waits for the scheduler's row of `koord get configs`. Returns it."""
 
     async def status() -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await koord(system, "config", "status", "-o", "json"))[0]
+        found: dict[str, Any] = json.loads(await koord(system, "get", "configs", "-o", "json"))["items"][0]
         return found
 
     found = await until(status, f"a configuration {which}", holds=lambda found: found[which] is not None)
-    assert found["context"] == "scheduling"
+    assert found["name"] == "scheduling"
     return dict(found[which])

@@ -92,7 +92,7 @@ async def test_a_batch_pod_runs_on_batch_resources_and_is_limited_to_them(there:
 
 
 async def test_overcommitted_amounts_add_up(there: Site) -> None:
-    explained = json.loads(await koord(there.system, "node", "explain", there.node.name, "-o", "json"))
+    explained = json.loads(await koord(there.system, "explain", "node", there.node.name, "-o", "json"))
     found = {each["resource"]: each for each in explained["resources"]}
     assert {BATCH_CPU, BATCH_MEMORY} <= found.keys()
     assert all(each["adds_up"] for each in found.values())

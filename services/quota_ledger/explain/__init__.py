@@ -1,1 +1,1 @@
-"""The arithmetic behind runtimes and rejections, written out for `koord quota`."""
+"""The arithmetic behind runtimes and rejections, written out for `koord explain`."""

@@ -20,7 +20,7 @@ class UnknownQuota(KoordError):
     """No quota has that name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no quota {name!r}; `koord quota tree` shows those there are")
+        super().__init__(f"there is no quota {name!r}; `koord get quotas` shows those there are")
 
 
 class ChildShare(msgspec.Struct, frozen=True):

@@ -119,7 +119,7 @@ class ExtenderService:
             )
         placed = records[-1]
         if not isinstance(placed.event, PodPlaced):
-            return f"pod {pod} is refused by its quota; see: koord quota why {pod}"
+            return f"pod {pod} is refused by its quota; see: koord explain pod {pod}"
 
         def outcome() -> str | None:
             now = self.cache and self.cache.view.pods.get(args.pod_uid)

@@ -28,7 +28,7 @@ USAGE, REQUEST, MAX_USAGE_REQUEST = "usage", "request", "maxUsageRequest"
 
 
 class FormulaTerms(NamedTuple):
-    """The terms that a formula subtracts from a capacity, in the order in which `koord node explain` prints them.
+    """The terms that a formula subtracts from a capacity, in the order in which `koord explain node` prints them.
 
     Attributes:
         margin: protected by the reclaim percentages; negative beyond 100 %.

@@ -71,7 +71,7 @@ def offered(words: str, postgres: str) -> tuple[list[str], str, float]:
         ("koord events --context cluster --key shop", ["shop-node", "shop/web-1", "shop/web-2"]),
         ("koord events --context sch", ["scheduling"]),
         ("koord events --type PodB", ["PodBound", "PodBurst"]),
-        ("koord config show me", ["metrics-0"]),
+        ("koord get config me", ["metrics-0"]),
         ("koord followers forget ", ["scheduler"]),
         ("koord run sch", ["scheduler"]),
     ],

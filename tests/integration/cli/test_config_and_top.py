@@ -1,4 +1,4 @@
-"""koord config and koord top on a real log, with writers that announce on a real bus."""
+"""koord get configs and koord top on a real log, with writers that announce on a real bus."""
 
 import asyncio
 import json
@@ -46,27 +46,28 @@ async def test_status_shows_configurations_in_force_and_rejected_ones_with_path_
         source="file /etc/koord.yaml", digest="cd" * 32, path="profiles[0]", reason="no such plugin"
     )
     await installation.append("scheduling", refused)
-    found = json.loads((await run(installation, "config", "status", "-o", "json")).stdout)
-    assert [one["context"] for one in found] == ["scheduling"]
+    found = json.loads((await run(installation, "get", "configs", "-o", "json")).stdout)["items"]
+    assert [one["name"] for one in found] == ["scheduling"]
     assert (found[0]["in_force"]["source"], found[0]["in_force"]["seq"]) == ("shipped profile", 2)
     assert (found[0]["refused"]["path"], found[0]["refused"]["reason"]) == ("profiles[0]", "no such plugin")
     assert found[0]["refused"]["stands"] is True
-    table = (await run(installation, "config", "status")).stdout.splitlines()
-    assert [line.split()[:3] for line in table[1:]] == [
-        ["scheduling", "in", "force"],
-        ["scheduling", "refused", "file"],
-    ]
+    table = (await run(installation, "get", "configs")).stdout.splitlines()
+    assert [line.split()[:3] for line in table[1:]] == [["scheduling", "shipped", "profile"]]
+    assert "file /etc/koord.yaml" in table[1]
+    assert "profiles[0]: no such plugin" in table[1]
     await installation.append(
         "scheduling", ConfigApplied(source="file /etc/koord.yaml", digest="ef" * 32, text="kind: Mine\n")
     )
-    later = json.loads((await run(installation, "config", "status", "-o", "json")).stdout)[0]
+    later = json.loads((await run(installation, "get", "configs", "-o", "json")).stdout)["items"][0]
     assert (later["in_force"]["seq"], later["refused"]["stands"]) == (4, False)
 
 
 async def test_the_text_in_force_is_shown_as_it_was_applied(installation: Installation) -> None:
-    assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Shipped\n"
+    assert (
+        await run(installation, "get", "config", "scheduling", "-o", "jsonpath={.text}")
+    ).stdout == "kind: Shipped\n"
     for context in ("cluster", "nowhere"):
-        refused = await run(installation, "config", "show", context)
+        refused = await run(installation, "get", "config", context)
         assert (refused.exit_code, context in refused.stderr) == (1, True)
 
 
@@ -77,7 +78,7 @@ async def test_a_configuration_that_retention_carried_forward_is_still_in_force(
         "scheduling",
         CarriedForward(name="shipped profile", original="scheduling/2", event=msgspec.Raw(msgspec.json.encode(taken))),
     )
-    assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Again\n"
+    assert (await run(installation, "get", "config", "scheduling", "-o", "jsonpath={.text}")).stdout == "kind: Again\n"
 
 
 async def test_top_shows_writers_heads_rates_and_lag_from_log_and_bus(installation: Installation) -> None:

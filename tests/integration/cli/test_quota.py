@@ -1,4 +1,4 @@
-"""koord quota on a real log: with `cluster` alone, and with the log of a ledger."""
+"""The verbs for quotas on a real log: with `cluster` alone, and with the log of a ledger."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ class Log(NamedTuple):
 
     def koord(self, *arguments: str) -> Result:
         environment = {"KOORD_POSTGRES": self.url, "KOORD_NATS": "nats://127.0.0.1:1"}
-        return CliRunner().invoke(koord, ["quota", *arguments], env=environment)
+        return CliRunner().invoke(koord, arguments, env=environment)
 
 
 def quota(name: str) -> Draft:
@@ -63,37 +63,41 @@ async def run(log: Log, *arguments: str) -> Result:
 
 
 async def test_the_tree_has_the_amounts_that_the_ledger_would_record(log: Log) -> None:
-    result = await run(log, "tree", "-o", "json")
+    result = await run(log, "get", "quotas", "-o", "json")
     assert result.exit_code == 0, result.stderr
     assert "No ledger has written" in result.stderr
-    found = {line["quota"]: line for line in json.loads(result.stdout) if line["resource"] == "cpu"}
+    found = {line["quota"]: line for line in json.loads(result.stdout)["items"] if line["resource"] == "cpu"}
     assert (found["a"]["runtime"], found["a"]["used"], found["b"]["waiting"]) == (5000, 8000, 6000)
 
 
 async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
-    short = await run(log, "why", "ns/y")
+    short = await run(log, "explain", "pod", "y", "-n", "ns")
     assert "Insufficient quotas, quotaName: b, runtime: cpu:5" in short.stdout
     assert "Quota b is short of cpu:1." in short.stdout
-    arithmetic = await run(log, "explain", "a")
+    arithmetic = await run(log, "explain", "quota", "a")
     assert "a: requests 8, min 5, weight 10: 5 = 5" in arithmetic.stdout
-    other = await run(log, "whatif", "--set", "a.min.cpu=3", "-o", "json")
+    other = await run(log, "whatif", "quota", "--set", "a.min.cpu=3", "-o", "json")
     assert json.loads(other.stdout) == {"a": {"cpu": [5000, 4000]}, "b": {"cpu": [5000, 6000]}}
     # No object sets a weight, so a max that is twice as high is twice the weight.
     free = ("--set", "a.min.cpu=0", "--set", "b.min.cpu=0", "--set", "a.max.cpu=20")
-    other = await run(log, "whatif", *free, "-o", "json")
+    other = await run(log, "whatif", "quota", *free, "-o", "json")
     assert json.loads(other.stdout) == {"a": {"cpu": [5000, 6667]}, "b": {"cpu": [5000, 3333]}}
-    verified = await run(log, "verify")
+    verified = await run(log, "verify", "quotas")
     assert verified.exit_code == 0
     assert verified.stdout.strip().endswith("balanced")
 
 
 async def test_the_tree_of_an_empty_log_is_empty(log: Log) -> None:
-    result = await run(log, "tree", "--at", "2000-01-01T00:00:00Z", "-o", "json")
-    assert json.loads(result.stdout) == []
+    result = await run(log, "get", "quotas", "--at", "2000-01-01T00:00:00Z", "-o", "json")
+    assert json.loads(result.stdout) == {"items": []}
 
 
 async def test_an_unknown_quota_or_pod_is_named(log: Log) -> None:
-    for arguments in (("explain", "nobody"), ("why", "ns/nobody"), ("whatif", "--set", "nobody.min.cpu=1")):
+    for arguments in (
+        ("explain", "quota", "nobody"),
+        ("explain", "pod", "ns/nobody"),
+        ("whatif", "quota", "--set", "nobody.min.cpu=1"),
+    ):
         result = await run(log, *arguments)
         assert result.exit_code == 1
         assert "nobody" in str(result.exception) + result.output

@@ -38,7 +38,7 @@ class Part:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        blocks = re.findall(r"```console\n\$ koord quota (.*)\n((?:.*\n)*?)```", text)
+        blocks = re.findall(r"```console\n\$ koord (.*)\n((?:.*\n)*?)```", text)
         self.commands: dict[str, str] = dict(blocks)
 
     def table(self, first: str) -> list[list[str]]:
@@ -73,7 +73,7 @@ class Log:
 
     async def quota(self, command: str) -> str:
         environment = {"KOORD_POSTGRES": self.url, "KOORD_NATS": "nats://127.0.0.1:1"}
-        result = await asyncio.to_thread(CliRunner().invoke, koord, ["quota", *command.split()], env=environment)
+        result = await asyncio.to_thread(CliRunner().invoke, koord, command.split(), env=environment)
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -101,11 +101,11 @@ async def log(database: str) -> AsyncIterator[Log]:
 
 async def test_every_command_prints_the_text_of_the_document(log: Log) -> None:
     before, after = parts()
-    assert {"tree", "explain train", "why ns/batch-1"} < before.commands.keys()
+    assert {"get quotas", "explain quota train", "explain pod ns/batch-1"} < before.commands.keys()
     for command, printed in before.commands.items():
         assert await log.quota(command) == printed, command
     await log.report(after.pods())
-    assert {"tree", "verify"} <= after.commands.keys()
+    assert {"get quotas", "verify quotas"} <= after.commands.keys()
     for command, printed in after.commands.items():
         assert _uncounted(await log.quota(command)) == _uncounted(printed), command
 

@@ -207,7 +207,7 @@ async def test_an_empty_list_of_quotas_deletes_none_until_an_operator_confirms_i
     async with kube_system.running(cluster, tmp_path, env, more=["quota-ledger"]) as system:
 
         def names() -> set[str]:
-            code, text, _ = commanded(system, "quota", "tree", "--output", "json")
+            code, text, _ = commanded(system, "get", "quotas", "--output", "json")
             assert code == 0
             return {f"team-{number}" for number in range(5) if f'"team-{number}"' in text}
 

@@ -1,4 +1,4 @@
-"""`koord node explain` against independent sums: from the raw events of a real log, for every minute of a history."""
+"""`koord explain node` against independent sums: from the raw events of a real log, for every minute of a history."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

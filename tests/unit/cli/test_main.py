@@ -1,9 +1,10 @@
 """The koord command itself: help, completion, exit codes, start-up."""
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 import pytest
@@ -12,6 +13,8 @@ from click.testing import CliRunner
 from cli.bench.command import ENTRIES as BENCHES
 from cli.bench.command import bench
 from cli.main import COMMANDS, koord
+from cli.old_forms import OLD_FORMS
+from cli.terminal.json_path import found_at
 from cli.terminal.lazy_group import LazyGroup
 from shared.errors import KoordError
 
@@ -81,11 +84,11 @@ SLOW_TO_IMPORT = {"aiohttp", "alembic", "nats", "numba", "prometheus_client", "r
     [
         "why pod",
         "events",
-        "quota tree",
-        "quota explain",
+        "get quotas",
+        "explain quota",
         "shadow report",
-        "config status",
-        "node explain",
+        "get configs",
+        "explain node",
         "followers list",
         "audit verify",
     ],
@@ -98,3 +101,53 @@ def test_a_command_that_reads_the_log_imports_nothing_of_servers_and_screens(wor
 
 def test_it_prints_its_version() -> None:
     assert CliRunner().invoke(koord, ["--version"]).stdout.startswith("koord 0.")
+
+
+def groups(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Group]]:
+    """Yields a group and all below it, by the words that lead there."""
+    yield words, group
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from groups(command, (*words, name))
+
+
+def test_no_summary_in_a_help_is_cut_off() -> None:
+    for words, group in groups(koord):
+        printed = CliRunner().invoke(koord, [*words, "--help"]).stdout
+        assert not re.search(r"\w\.\.\.$", printed, re.MULTILINE), words
+        assert all(group.get_command(click.Context(group), name) for name in group.list_commands(click.Context(group)))
+
+
+@pytest.mark.parametrize("words", OLD_FORMS)
+def test_an_earlier_form_is_read_as_the_present_one(words: tuple[str, str]) -> None:
+    printed = CliRunner().invoke(koord, [*words, "--help"])
+    assert printed.exit_code == 0
+    assert printed.stdout == CliRunner().invoke(koord, [*OLD_FORMS[words], "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    "words", ["get quota", "get quotas", "get eq", "get elasticquotas", "explain po/web", "why pods"]
+)
+def test_a_kind_goes_by_any_of_its_names(words: str) -> None:
+    assert CliRunner().invoke(koord, [*words.split(), "--help"]).exit_code == 0
+
+
+def test_a_kind_that_a_verb_does_not_take_is_an_error_that_names_those_there_are() -> None:
+    refused = CliRunner().invoke(koord, ["explain", "config", "x"])
+    assert (
+        refused.exit_code,
+        "there is no kind 'config' to explain; there are node, pod, quota" in refused.stderr,
+    ) == (2, True)
+
+
+@pytest.mark.parametrize("path", ["{.items[*].name}", ".items[*].name", "$.items[*].name", "items[*].name"])
+def test_a_path_is_accepted_with_and_without_what_kubectl_puts_around_it(path: str) -> None:
+    assert found_at(path, {"items": [{"name": "a"}, {"name": "b"}]}) == ["a", "b"]
+
+
+@pytest.mark.parametrize("path", ["{range .items[*]}{.name}{end}", "{.items[", "$.a b"])
+def test_what_is_no_path_is_wrong_usage(path: str) -> None:
+    refused = CliRunner().invoke(koord, ["get", "quotas", "-o", f"jsonpath={path}"])
+    assert (refused.exit_code, path in refused.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""Output of `koord quota tree`, on a terminal and in a pipe."""
+"""Output of `koord get quotas`, on a terminal and in a pipe."""
 
 import pytest
 

@@ -9,7 +9,7 @@ from cli.main import koord
 
 
 @pytest.mark.parametrize("url", ["garbage", "postgresql://host:port/name", "mysql://host/name"])
-@pytest.mark.parametrize("command", [("events",), ("why", "pod", "default/web"), ("config", "status")])
+@pytest.mark.parametrize("command", [("events",), ("why", "pod", "default/web"), ("get", "configs")])
 def test_a_database_url_that_is_none(url: str, command: tuple[str, ...]) -> None:
     printed = CliRunner().invoke(koord, list(command), env={"KOORD_POSTGRES": url})
     assert printed.exit_code == 1

@@ -1,4 +1,4 @@
-"""The output of `koord quota`, read back and computed again from the printed numbers alone: spec/quota.md 3.1.
+"""The output of `koord explain quota`, read back and computed again from the printed numbers alone: spec/quota.md 3.1.
 
 A contended tree of three levels in two resources, with a lender, a borrower, one that does not lend, pods of no quota,
 and a quota of weight 0; then a node is lost, so that minima shrink, and a max is lowered below what is used.

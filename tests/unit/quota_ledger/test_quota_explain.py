@@ -70,7 +70,7 @@ def test_explain_writes_the_arithmetic_out() -> None:
     assert "a: requests 8, min 5, weight 9: 5 = 5" in text
     assert "surplus 0 + lent 0 = borrowed 0 + idle 0" in text
     assert "ns/x  uses cpu:8 " in text
-    with pytest.raises(UnknownQuota, match="koord quota tree"):
+    with pytest.raises(UnknownQuota, match="koord get quotas"):
         explain(projection, "c")
 
 

@@ -1,4 +1,4 @@
-"""`koord why`: a decision explained from the log alone; no service needs to run."""
+"""`koord why pod`: a decision explained from the log alone; no service needs to run."""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cli.supervisor.log_access import log_of
-from cli.terminal import name_completion
+from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show
 from services.scheduler.explain.explain_pod import explain
@@ -23,13 +23,8 @@ class UnknownPod(KoordError):
     """The log has no event about a pod of this name."""
 
 
-@click.group()
-def why() -> None:
-    """Explain a decision from the log alone."""
-
-
-@why.command()
-@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=name_completion.pods)
+@click.command
+@namespaced_name
 @click.option("--uid", default="", help="Which pod of this name; the newest otherwise.")
 @click.option("--language", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Of the reasons.")
 @output_option
@@ -38,12 +33,10 @@ def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> 
     """Explain where a pod is placed, or why it waits.
 
     Shows the evaluation of the nodes by the cycle that decided (the number of nodes that each plugin rejected and why,
-    the best few with each plugin's part of the score) and the pod's events since. A NAME without a namespace is one in
-    `default`.
+    the best few with each plugin's part of the score) and the pod's events since.
     """
-    full = name if "/" in name else f"default/{name}"
     with log_of(folder) as postgres:
-        found = asyncio.run(_why_pod(postgres, full, uid, language))
+        found = asyncio.run(_why_pod(postgres, name, uid, language))
     if output == "table":
         click.echo(render(found), nl=False)
     else:

@@ -1,0 +1,168 @@
+"""A kind: how its objects are read from the log, and how a table shows them."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from cli.supervisor.log_access import log_of
+from cli.terminal.object_name import DEFAULT_NAMESPACE
+from cli.terminal.options import folder_option, outputs
+from cli.terminal.output import Format, show, show_table
+from shared.errors import KoordError
+
+
+class Column(NamedTuple):
+    """A column of the table.
+
+    Attributes:
+        cell: item -> text.
+        is_wide: only with `-o wide`.
+    """
+
+    title: str
+    cell: Callable[[Any], object]
+    is_wide: bool = False
+    is_right: bool = False
+
+
+class Kind(NamedTuple):
+    """A kind of objects.
+
+    Attributes:
+        read: (URL of the database, **options) -> items, in order; each has a `namespace` where the kind is namespaced.
+        options: of `read`, beside the common ones.
+        name_of: item -> its name.
+        draw: the table on a terminal, where it is more than its columns.
+        watch: shows what it is given again and again until interrupted; adds `--watch`.
+    """
+
+    singular: str
+    plural: str
+    read: Callable[..., Coroutine[Any, Any, Sequence[Any]]]
+    columns: tuple[Column, ...]
+    is_namespaced: bool = False
+    name_of: Callable[[Any], str] = attrgetter("name")
+    options: tuple[Callable[[Any], Any], ...] = ()
+    draw: Callable[[Sequence[Any]], object] | None = None
+    watch: Callable[[Callable[[], Sequence[Any]], Format], None] | None = None
+    complete: Callable[..., Any] | None = None
+
+
+class NoSuchObject(KoordError):
+    """The log has no object of this name."""
+
+    def __init__(self, kind: Kind, name: str) -> None:
+        everywhere = " -A" if kind.is_namespaced else ""
+        super().__init__(
+            f"there is no {kind.singular} {name!r}; `koord get {kind.plural}{everywhere}` shows those there are"
+        )
+
+
+def get_command(kind: Kind, summary: str) -> click.Command:
+    """Returns `koord get KIND`."""
+
+    def command(
+        *,
+        name: str | None,
+        output: Format,
+        no_headers: bool,
+        folder: Path,
+        watch: bool = False,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        **options: Any,
+    ) -> None:
+        def chosen() -> Sequence[Any]:
+            with log_of(folder) as postgres:
+                items = asyncio.run(kind.read(postgres, **options))
+            return select(kind, items, name, namespace, is_everywhere=all_namespaces)
+
+        if watch and kind.watch:
+            kind.watch(chosen, output)
+            return
+        found = chosen()
+        if not found and output in ("table", "wide"):
+            click.echo(f"No {kind.plural} found{_where(kind, namespace, is_everywhere=all_namespaces)}.", err=True)
+            return
+        _print(kind, found, output, is_one=name is not None, no_headers=no_headers)
+
+    adds: list[Callable[[Any], Any]] = [
+        click.argument("name", required=False, shell_complete=kind.complete),
+        *(_namespaces() if kind.is_namespaced else ()),
+        *kind.options,
+        *([click.option("--watch", is_flag=True, help="Show it again every two seconds.")] if kind.watch else ()),
+        outputs("table", "wide", "name", "json", "yaml"),
+        click.option("--no-headers", is_flag=True, help="Leave out the line of titles."),
+        folder_option,
+    ]
+    wrapped: Any = command
+    for add in reversed(adds):
+        wrapped = add(wrapped)
+    return click.command(name=kind.plural, help=summary)(wrapped)
+
+
+def select(
+    kind: Kind, items: Iterable[Any], name: str | None, namespace: str | None, *, is_everywhere: bool
+) -> list[Any]:
+    """Returns the items of a name and a namespace.
+
+    Raises:
+        NoSuchObject: there is none of that name.
+        UsageError: name and namespace contradict each other.
+    """
+    if not kind.is_namespaced:
+        found = [item for item in items if name in (None, kind.name_of(item))]
+        if name is not None and not found:
+            raise NoSuchObject(kind, name)
+        return found
+    given, slash, short = (name or "").partition("/")
+    if slash:
+        if namespace and namespace != given:
+            raise click.UsageError(f"{name} is in namespace {given}, and -n is {namespace}")
+        namespace, name = given, short
+    if is_everywhere:
+        return [item for item in items if name in (None, kind.name_of(item))]
+    namespace = namespace or DEFAULT_NAMESPACE
+    found = [item for item in items if item.namespace == namespace and name in (None, kind.name_of(item))]
+    if name is not None and not found:
+        raise NoSuchObject(kind, f"{namespace}/{name}")
+    return found
+
+
+def _namespaces() -> tuple[Callable[[Any], Any], ...]:
+    return (
+        click.option("-n", "--namespace", help="Only this namespace.  [default: default]"),
+        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
+    )
+
+
+def _where(kind: Kind, namespace: str | None, *, is_everywhere: bool) -> str:
+    if not kind.is_namespaced or is_everywhere:
+        return ""
+    return f" in namespace {namespace or DEFAULT_NAMESPACE}; -A shows those of all"
+
+
+def _print(kind: Kind, found: Sequence[Any], output: Format, *, is_one: bool, no_headers: bool) -> None:
+    if output == "name":
+        for name in dict.fromkeys(_full_name(kind, item) for item in found):
+            click.echo(f"{kind.singular}/{name}")
+    elif output in ("table", "wide"):
+        if output == "table" and kind.draw and not no_headers and sys.stdout.isatty():
+            kind.draw(found)
+            return
+        columns = [each for each in kind.columns if output == "wide" or not each.is_wide]
+        rows = [[each.cell(item) for each in columns] for item in found]
+        right = [each.title for each in columns if each.is_right]
+        show_table([each.title for each in columns], rows, header=not no_headers, right=right)
+    else:
+        show(found[0] if is_one and len(found) == 1 else {"items": list(found)}, output)
+
+
+def _full_name(kind: Kind, item: Any) -> str:
+    name = kind.name_of(item)
+    return f"{item.namespace}/{name}" if kind.is_namespaced else name

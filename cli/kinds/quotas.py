@@ -1,0 +1,48 @@
+"""Quotas: each in each resource, as a tree."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+import click
+
+from cli.kinds.kind import Column, Kind, get_command
+from cli.quota import live_tree, render
+from cli.quota.recorded_accounts import COMPUTED, accounts
+from cli.terminal import name_completion
+from cli.terminal.time_arguments import at_option
+from services.quota_ledger.explain.quota_overview import OverviewRow, overview
+
+
+async def read(postgres: str, at: datetime | None = None) -> Sequence[OverviewRow]:
+    """Reads all quotas, as of the log's head or of an instant."""
+    found = await accounts(postgres, at)
+    if found.is_computed:
+        click.echo(COMPUTED, err=True)
+    return overview(found.projection)
+
+
+def _amount(field: str) -> Callable[[Any], str]:
+    return lambda row: render.amount(row.resource, getattr(row, field))
+
+
+KIND = Kind(
+    "quota",
+    "quotas",
+    read,
+    (
+        Column("quota", render.name),
+        Column("resource", attrgetter("resource")),
+        *(Column(field, _amount(field), is_right=True) for field in render.AMOUNTS),
+        Column("parent", attrgetter("parent"), is_wide=True),
+        Column("tree", attrgetter("tree"), is_wide=True),
+    ),
+    name_of=attrgetter("quota"),
+    options=(at_option,),
+    draw=live_tree.draw,
+    watch=live_tree.watch,
+    complete=name_completion.quotas,
+)
+
+get = get_command(KIND, "Show each quota in each resource: min, max, runtime, used, borrowed, lent, waiting.")

@@ -1,0 +1,48 @@
+"""A verb: `koord VERB KIND NAME`, as kubectl has it. A kind is one entry of the verb."""
+
+from typing import Any
+
+import click
+
+from cli.terminal.lazy_group import Entry, LazyGroup
+
+NAMES = (
+    ("pod", "pods", "po"),
+    ("node", "nodes", "no"),
+    ("quota", "quotas", "elasticquota", "elasticquotas", "eq"),
+    ("eviction", "evictions"),
+    ("config", "configs"),
+)
+"""The names of each kind that has several."""
+
+
+class Verb(LazyGroup):
+    """A group whose sub-commands are kinds; a kind goes by any of its names, and `KIND/NAME` stands for `KIND NAME`."""
+
+    def __init__(self, *args: Any, guess: Entry | None = None, **kwargs: Any) -> None:
+        """Makes the group.
+
+        Args:
+            guess: the command that takes a name without a kind.
+        """
+        super().__init__(*args, **kwargs)
+        self._guess = guess
+        self._kinds = {kind: kind for kind in self.entries}
+        for names in NAMES:
+            for kind in self.entries.keys() & set(names):
+                self._kinds |= dict.fromkeys(names, kind)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the kind's command; without a kind, the one that finds the kind."""
+        first, slash, name = args[0].partition("/")
+        if args[0] in self._kinds:
+            args = [self._kinds[args[0]], *args[1:]]
+        elif slash and first in self._kinds:
+            args = [self._kinds[first], name, *args[1:]]
+        elif self._guess is not None and not first.startswith("-"):
+            return args[0], self.load(args[0], self._guess), args
+        else:
+            ctx.fail(f"there is no kind {first!r} to {ctx.info_name}; there are {', '.join(self.entries)}")
+        return super().resolve_command(ctx, args)
