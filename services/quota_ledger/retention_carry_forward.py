@@ -8,6 +8,7 @@ from collections.abc import Hashable
 
 from services.quota_ledger.accounting.opening_balances import LedgerBalances
 from services.quota_ledger.state.ledger_state import OWN, LedgerState
+from services.quota_ledger.state.published_status import CREATED, RELEASED
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, WriterStarted
@@ -33,11 +34,13 @@ def holds(state: LedgerState, _: Kept) -> Holds:
 
     def still_holds(record: RecordedEvent) -> bool:
         match record.event:
+            case FieldsDesired(fields=fields) if fields == RELEASED:
+                return False  # the body that it ended is older, and gone before it
             case FieldsDesired(resource=resource, name=name):
                 patch = patches.get(f"{resource}/{name}")
                 return patch is not None and patch.at_ns == record.at_ns
             case ObjectDesired(resource=resource, name=name):
-                patch = patches.get(f"{resource}/{name}#")
+                patch = patches.get(f"{resource}/{name}{CREATED}")
                 return patch is not None and patch.at_ns == record.at_ns
             case EvictionRequested(pod_uid=uid):
                 entry = state.pods.entries.get(uid)

@@ -118,3 +118,29 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
         assert found.verified.findings == []
         assert found.exceeded == []
         assert found.charged == teams.running()
+
+        # A deleted profile leaves its quota to its users, as upstream: an edit of what the profile set stays.
+        released = "kube-system/cn-hangzhou-g-root-quota"
+
+        async def is_released() -> bool:
+            rows = [row async for row in system.log.rows(context="quota", kind="FieldsDesired", key=released)]
+            intents = {f"quota/{row.seq}" for row in rows if json.loads(row.data)["fields"] == ""}
+            outcomes = [
+                row async for row in system.log.rows(context="cluster", kind="DesiredStateApplied", key=released)
+            ]
+            return any(row.cause in intents for row in outcomes)
+
+        profiles = "/apis/quota.koordinator.sh/v1alpha1/namespaces/kube-system/elasticquotaprofiles"
+        await teams.call("DELETE", f"{profiles}/cn-hangzhou-g-nodepool")
+        await until(is_released, "release of the quota")
+        edited = {"metadata": {"labels": {REGION: "edited"}}}
+        await teams.call("PATCH", teams.quotas("cn-hangzhou-g-root-quota"), edited)
+        later = quota("later", "", 0, 1000, is_parent=False)
+        await teams.call("POST", teams.quotas(), later)
+
+        async def is_declared() -> bool:
+            return any([row.key == "later" async for row in system.log.rows(context="quota", kind="QuotaDeclared")])
+
+        # The gateway has observed the edit before this quota, and would undo it by then.
+        await until(is_declared, "declaration of a later quota")
+        assert quotas()["cn-hangzhou-g-root-quota"]["metadata"]["labels"][REGION] == "edited"

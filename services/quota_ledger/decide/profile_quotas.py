@@ -11,6 +11,7 @@ import msgspec
 from services.quota_ledger.decide.quota_status import texts
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.quota_ledger.state.profile_resources import RESOURCE, NodeTotals, Profile, is_labelled, tree_of
+from services.quota_ledger.state.published_status import CREATED, RELEASED
 from shared.domain.amounts import Amounts
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -38,7 +39,7 @@ def profile_quotas(state: LedgerState, now_ns: int, *, interval_s: float = INTER
     """Returns the desired labels of profiles and their desired quotas, where they differ from the published ones.
 
     Called at intervals. An unreadable profile creates nothing; `state.profiles.problems` has the reason. The quota of
-    a deleted profile stays.
+    a deleted profile stays, and is its users' from then on, as upstream has it.
     """
     drafts: list[Draft] = []
     view, patches = state.profiles, state.published.patches
@@ -50,11 +51,30 @@ def profile_quotas(state: LedgerState, now_ns: int, *, interval_s: float = INTER
             patch = {"metadata": {"labels": {PREFIX + "tree-id": tree_of(profile)}}}
             drafts.append(Draft(FieldsDesired(resource=RESOURCE, name=key, fields=TREE, patch=patch, uid=uid)))
         name = f"{profile.metadata.namespace}/{profile.spec.quota_name}"
-        body, before = body_of(profile, view.sums[key]), patches.get(f"{QUOTAS}/{name}#")
+        body, before = body_of(profile, view.sums[key]), patches.get(f"{QUOTAS}/{name}{CREATED}")
         if before is not None and before.patch == body and key not in lost:
             view.changed.pop(key, None)
         elif before is None or now_ns - before.at_ns >= interval_s * SECOND:
             drafts.append(Draft(ObjectDesired(resource=QUOTAS, name=name, body=body)))
+    return [*drafts, *_released(state)]
+
+
+def _released(state: LedgerState) -> list[Draft]:
+    """Returns the end of the desired state of quotas that no profile names any more; the objects stay as they are.
+
+    An empty patch of the object's own field group replaces its body: from then on no field of it is written again.
+    """
+    view = state.profiles
+    named = {f"{profile.metadata.namespace}/{profile.spec.quota_name}" for profile in view.profiles.values()}
+    # A profile that cannot be read names a quota of its namespace, too.
+    unreadable = {key.partition("/")[0] for key in view.problems}
+    drafts = []
+    for key in state.published.patches:
+        quota = key.removesuffix(CREATED)
+        name = quota.removeprefix(f"{QUOTAS}/")
+        if key == quota or name in named or quota not in state.objects or name.partition("/")[0] in unreadable:
+            continue
+        drafts.append(Draft(FieldsDesired(resource=QUOTAS, name=name, fields=RELEASED, patch={})))
     return drafts
 
 
@@ -99,7 +119,7 @@ def keys_of(profile: Profile) -> tuple[str, ...]:
 
 def _is_lost(state: LedgerState, profile: Profile, now_ns: int) -> bool:
     key = f"{QUOTAS}/{profile.metadata.namespace}/{profile.spec.quota_name}"
-    created = state.published.patches.get(key + "#")
+    created = state.published.patches.get(key + CREATED)
     return created is not None and key not in state.objects and now_ns - created.at_ns >= RECREATE_AFTER_S * SECOND
 
 

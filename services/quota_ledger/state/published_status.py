@@ -32,6 +32,12 @@ from shared.kube.quantity import BadQuantity, amounts
 STATUS = "quota-status"
 """The field group of a quota's object that the ledger writes."""
 
+CREATED = "#"
+"""Suffix of the key of the body that a quota's object was created with."""
+
+RELEASED = ""
+"""Field group of the object itself: an empty patch of it ends the desired state of the body."""
+
 NUMBERS = (
     "runtime", "request", "child-request", "guaranteed", "allocated", "non-preemptible-request", "non-preemptible-used",
 )  # fmt: skip
@@ -58,11 +64,10 @@ class PublishedStatus:
     """A fold over the ledger's own log.
 
     Attributes:
-        patches: `resource/namespace/name` of an object -> its newest patch; with a `#` appended, the body that it was
-            created with.
+        patches: `resource/namespace/name` of an object -> its newest patch; with `CREATED` appended, the body that it
+            was created with.
         changed: names of quotas whose numbers may differ from their patch; `metrics_changed`: from their metrics. They
-            only limit
-            the search: the numbers themselves are compared.
+            only limit the search: the numbers themselves are compared.
     """
 
     def __init__(self) -> None:
@@ -73,10 +78,12 @@ class PublishedStatus:
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event of the `quota` context."""
         match record.event:
+            case FieldsDesired(resource=resource, name=key, fields=fields) if fields == RELEASED:
+                self.patches.pop(f"{resource}/{key}{CREATED}", None)
             case FieldsDesired(resource=resource, name=key, uid=uid, patch=patch):
                 self.patches[f"{resource}/{key}"] = PublishedPatch(uid, patch, record.at_ns)
             case ObjectDesired(resource=resource, name=key, body=body):
-                self.patches[f"{resource}/{key}#"] = PublishedPatch("", body or {}, record.at_ns)
+                self.patches[f"{resource}/{key}{CREATED}"] = PublishedPatch("", body or {}, record.at_ns)
 
     def note_all(self, projection: LedgerProjection) -> None:
         """Notes every quota: after a snapshot or opening balances each is compared once."""

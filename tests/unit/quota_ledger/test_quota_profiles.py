@@ -9,7 +9,7 @@ from services.quota_ledger.decide.profile_quotas import profile_quotas, scaled
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.quota_ledger.state.profile_resources import RESOURCE, tree_of
 from shared.events import Event, RecordedEvent
-from shared.events.cluster import NodeDeleted, NodeObserved, ObjectObserved
+from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.elastic_quota import PREFIX, RESOURCES
 from shared.kube.instants import SECOND
@@ -166,6 +166,26 @@ def test_a_quota_that_somebody_deletes_is_made_again() -> None:
     logs.append("cluster", profile(labels={PREFIX + "tree-id": "t"}))
     first = body(logs)
     logs.now_ns += 10 * SECOND
+    assert body(logs) == first
+
+
+def test_the_quota_of_a_deleted_profile_is_released_once_and_made_again_with_the_profile() -> None:
+    logs = two_pools()
+    logs.append("cluster", profile(labels={PREFIX + "tree-id": "t"}))
+    first = body(logs)
+    observed = {
+        "metadata": {"name": "pool-a", "namespace": "ns", "uid": "q", **first["metadata"]},
+        "spec": first["spec"],
+    }
+    logs.append("cluster", ObjectObserved(resource=RESOURCES[0], name="ns/pool-a", uid="q", object=observed))
+    logs.append("cluster", profile({"resourceRatio": "0.5", "nodeSelector": {"matchExpressions": [{}]}}))
+    assert made(logs) == [], "which quota an unreadable profile names is not known"
+    logs.append("cluster", ObjectDeleted(resource=RESOURCE, name="ns/p", uid="u"))
+    assert made(logs) == [FieldsDesired(resource=RESOURCES[0], name="ns/pool-a", fields="", patch={})]
+    assert made(logs) == []
+    logs.now_ns += 60 * SECOND
+    assert made(logs) == [], "the released quota is its users'"
+    logs.append("cluster", profile(labels={PREFIX + "tree-id": "t"}))
     assert body(logs) == first
 
 
