@@ -24,7 +24,7 @@ def rbac_files() -> dict[Path, str]:
     head = "# Rules of the gateway in the cluster. A response 403 becomes the outcome MissingPermission, which names the rule to add.\n"
     shadow = "# Rules of the gateway in shadow mode, beside another scheduler: read only.\n"
     configuration = "# Configuration is in ConfigMaps of this namespace only, so that the gateway reads no others.\n"
-    copied = "# The newest checkpoint of the logs is copied from the database into this ConfigMap; no other may be written.\n"
+    copied = "# Objects that are written by name, and no others: the copy of the newest checkpoint of the logs, and Events about\n# rejected ConfigMaps.\n"
     hooks = "# Certificates and configuration of the webhooks. RBAC cannot limit `create` by name.\n"
     return {
         Path("k8s/rbac/gateway.yaml"): _file(

@@ -18,6 +18,7 @@ class Taken(msgspec.Struct, frozen=True):
         since_ns: when that was appended.
         lines: of its text.
         settings: the settings of the process that are recorded with it.
+        without_effect: parts of it that have no effect in this release, such as plugins that are passed over.
     """
 
     source: str
@@ -26,6 +27,7 @@ class Taken(msgspec.Struct, frozen=True):
     since_ns: int
     lines: int
     settings: dict[str, str] = {}
+    without_effect: tuple[str, ...] = ()
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -97,7 +99,13 @@ async def _status(database: Database, context: str) -> ConfigStatus:
         record, event = found.record, found.record.event
         assert isinstance(event, ConfigApplied)
         taken = Taken(
-            event.source, event.digest, record.seq, record.at_ns, len(event.text.splitlines()), event.settings
+            event.source,
+            event.digest,
+            record.seq,
+            record.at_ns,
+            len(event.text.splitlines()),
+            event.settings,
+            _without_effect(event.text) if context == "scheduling" else (),
         )
     for found in await newest(database, context, [ConfigRejected]):
         record, event = found.record, found.record.event
@@ -105,3 +113,14 @@ async def _status(database: Database, context: str) -> ConfigStatus:
         stands = taken is None or record.seq > taken.seq
         refused = Refused(event.source, event.digest, record.seq, record.at_ns, event.path, event.reason, stands)
     return ConfigStatus(context, taken, refused)
+
+
+def _without_effect(text: str) -> tuple[str, ...]:
+    """Returns the parts of a scheduler's configuration without effect; none where this release cannot read it."""
+    from services.scheduler.framework.config.checked_document import BadConfig, read_document
+    from services.scheduler.plugins.registry import REGISTRY
+
+    try:
+        return read_document(text, REGISTRY).notes
+    except BadConfig:
+        return ()

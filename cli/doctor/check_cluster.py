@@ -143,6 +143,11 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
         elif one.in_force:
             what = f"{one.context}: {one.in_force.source} is in force since {one.context}/{one.in_force.seq}"
             yield Finding("ok", "configuration", what)
+        if one.in_force and one.in_force.without_effect:
+            what = f"{one.context}: of {one.in_force.source}: {'; '.join(one.in_force.without_effect)}"
+            yield Finding(
+                "note", "configuration", what, "docs/plugins.md: what each plugin does, and which are missing"
+            )
         if one.in_force and (addresses := one.in_force.settings.get("open_ports")):
             yield Finding(
                 "warning",

@@ -39,6 +39,13 @@ def _since(item: Config) -> str:
     return "-" if item.in_force is None else instant_text(item.in_force.since_ns // SECOND * SECOND)
 
 
+def _in_force(item: Config) -> str:
+    """Returns the source of the configuration in force, and whether parts of it have no effect."""
+    if item.in_force is None:
+        return "none"
+    return item.in_force.source + (" (in part)" if item.in_force.without_effect else "")
+
+
 def _rejected(item: Config) -> str:
     """Returns the rejected configuration and the reason; one that was corrected since only with `-o wide`."""
     no = item.refused
@@ -54,10 +61,11 @@ KIND = Kind(
     read,
     (
         Column("context", lambda item: item.name),
-        Column("in force", lambda item: item.in_force.source if item.in_force else "none"),
+        Column("in force", _in_force),
         Column("digest", lambda item: item.in_force.digest[:12] if item.in_force else "-"),
         Column("event", lambda item: f"{item.name}/{item.in_force.seq}" if item.in_force else "-", is_wide=True),
         Column("since", _since),
+        Column("without effect", lambda item: "; ".join(item.in_force.without_effect) if item.in_force else ""),
         Column("rejected", lambda item: _rejected(item) if item.refused and item.refused.stands else ""),
         Column(
             "rejected earlier",

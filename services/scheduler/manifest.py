@@ -1,11 +1,15 @@
 """The manifest of the scheduler: its contexts, its requests, and the intents that it may record."""
 
+from shared.domain.config_rejection import event_right
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.resource_names import CLAIMS, EXPLANATIONS, RESERVATIONS, VOLUMES
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
 from shared.runtime.intent_rights import BIND, EVICT, MARK_UNSCHEDULABLE, IntentRight
 from shared.runtime.manifest import Manifest
+
+CONFIG_MAP = "koordinator-system/koord-scheduler-config"
+"""The ConfigMap that configures the scheduler when no file does."""
 
 MANIFEST = Manifest(
     name="scheduler",
@@ -23,5 +27,6 @@ MANIFEST = Manifest(
         IntentRight(ObjectDesired, EXPLANATIONS, deletes=True),
         IntentRight(FieldsDesired, RESERVATIONS, "status", ("status",)),
         IntentRight(ObjectDesired, RESERVATIONS, deletes=True),
+        event_right(CONFIG_MAP),
     ),
 )

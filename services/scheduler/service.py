@@ -25,6 +25,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from services.scheduler.state.watched_resources import RESERVATIONS
+from shared.domain.config_rejection import rejection_events
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import (
@@ -42,6 +43,9 @@ from shared.runtime.gc_pause import uncollected
 from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)
+
+COMPONENT = "koordstream/scheduler"
+"""Reporter of the Kubernetes Events about its ConfigMap."""
 
 LONGEST_WAIT_S = 5.0
 LONGEST_PAUSE_S = 0.25
@@ -123,7 +127,8 @@ async def lead(runtime: Runtime) -> None:
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
         if drafts := config_drafts(view, await file.read(now_ns), recorded_settings):
-            await runtime.append(drafts, now_ns=now_ns)
+            visible = rejection_events(drafts, uid=view.config_map_uid, component=COMPONENT, now_ns=now_ns)
+            await runtime.append([*drafts, *visible], now_ns=now_ns)
             continue
         if not _is_current(prepared, view):
             shadow.use_cache(None)

@@ -1,9 +1,13 @@
 """The contexts that the SLO controller reads and writes, and the intents that it may record."""
 
+from shared.domain.config_rejection import event_right
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
 from shared.runtime.intent_rights import IntentRight
 from shared.runtime.manifest import Manifest
+
+CONFIG_MAP = "koordinator-system/slo-controller-config"
+"""The ConfigMap that configures the controller."""
 
 _EXTENDED_RESOURCES = ("kubernetes.io/batch-*", "kubernetes.io/mid-*", "koordinator.sh/*", "huawei.com/npu-*")
 _AMOUNTS = tuple(f"status.{part}.{name}" for part in ("capacity", "allocatable") for name in _EXTENDED_RESOURCES)
@@ -25,5 +29,6 @@ MANIFEST = Manifest(
         IntentRight(ObjectDesired, NODE_TOPOLOGIES, fields=("metadata.ownerReferences", *_TOPOLOGY)),
         IntentRight(ObjectDesired, NODE_TOPOLOGIES, deletes=True),
         IntentRight(FieldsDesired, RECOMMENDATIONS, "status", ("status",)),
+        event_right(CONFIG_MAP),
     ),
 )

@@ -16,6 +16,7 @@ from services.slo_controller.recommendation import Recommender
 from services.slo_controller.retention_carry_forward import CARRY_FORWARD
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import FOLDED, SloState
+from shared.domain.config_rejection import rejection_events
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -30,6 +31,9 @@ from shared.kube.instants import SECOND
 from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)
+
+COMPONENT = "koordstream/slo-controller"
+"""Reporter of the Kubernetes Events about its ConfigMap."""
 
 NODES_PER_APPEND = 200
 """Nodes that are decided in one append: the calculation must not block the event loop for long."""
@@ -93,7 +97,9 @@ class Controller:
                 if isinstance(draft.event, ConfigRejected):
                     self._rejections.inc()
                     log.warning("a document is refused; the last good one stays", extra={"why": draft.event.reason})
-            await runtime.append(drafts, now_ns=runtime.now_ns())
+            now_ns = runtime.now_ns()
+            drafts += rejection_events(drafts, uid=state.config_uid, component=COMPONENT, now_ns=now_ns)
+            await runtime.append(drafts, now_ns=now_ns)
             state = self._state
             self._reconcile_metrics.count_documents(drafts, state.texts)
         if self._digest != state.config_digest:

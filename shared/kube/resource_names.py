@@ -3,6 +3,7 @@
 Source: spec/api.md 1.1; `kubectl api-resources`.
 """
 
+KUBERNETES_EVENTS = "events"
 NODE_METRICS = "nodemetrics.slo.koordinator.sh"
 NODE_SLOS = "nodeslos.slo.koordinator.sh"
 NODE_TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"

@@ -80,6 +80,23 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             FieldsDesired, resource="reservations.scheduling.koordinator.sh", subresource="status", fields=("status",)
         ),
         IntentRight(ObjectDesired, resource="reservations.scheduling.koordinator.sh", deletes=True),
+        IntentRight(
+            ObjectDesired,
+            resource="events",
+            fields=(
+                "involvedObject",
+                "type",
+                "reason",
+                "message",
+                "count",
+                "firstTimestamp",
+                "lastTimestamp",
+                "source",
+                "reportingComponent",
+                "reportingInstance",
+            ),
+            name="koordinator-system/koord-scheduler-config.148e44e4cb5b17e0",
+        ),
     ),
     "slo": (
         IntentRight(
@@ -119,6 +136,23 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
         IntentRight(ObjectDesired, resource="noderesourcetopologies.topology.node.k8s.io", deletes=True),
         IntentRight(
             FieldsDesired, resource="recommendations.analysis.koordinator.sh", subresource="status", fields=("status",)
+        ),
+        IntentRight(
+            ObjectDesired,
+            resource="events",
+            fields=(
+                "involvedObject",
+                "type",
+                "reason",
+                "message",
+                "count",
+                "firstTimestamp",
+                "lastTimestamp",
+                "source",
+                "reportingComponent",
+                "reportingInstance",
+            ),
+            name="koordinator-system/slo-controller-config.a00cb6d499b2cca7",
         ),
     ),
 }

@@ -65,7 +65,7 @@ NODES = Resource("nodes", "v1", "Node")
 ESSENTIAL = frozenset({PODS.name, NODES.name})
 """Resources without whose list nothing is decided; every other one may be not installed."""
 
-EVENTS = Resource("events", "v1", "Event", namespaced=True)
+EVENTS = Resource(resource_names.KUBERNETES_EVENTS, "v1", "Event", namespaced=True)
 NAMESPACES = Resource("namespaces", "v1", "Namespace")
 NODE_METRICS = Resource(resource_names.NODE_METRICS, "slo.koordinator.sh/v1alpha1", "NodeMetric")
 _SELECTOR = ("spec.selector",)
@@ -179,8 +179,8 @@ _ALL = (
     PODS,
 )
 
-RESOURCES: Mapping[str, Resource] = {resource.name: resource for resource in _ALL}
-"""Resources that are watched and may be written. Source: spec/api.md 1.1 and the core objects that decisions read."""
+RESOURCES: Mapping[str, Resource] = {resource.name: resource for resource in (*_ALL, EVENTS)}
+"""Resources that may be written; all but Events are watched. Source: spec/api.md 1.1 and the core objects that decisions read."""
 
 
 def watched_resources(config_namespace: str) -> tuple[Resource, ...]:

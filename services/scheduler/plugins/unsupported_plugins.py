@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from services.scheduler.framework.registry import ArgsCheck
 from services.scheduler.plugins.helper.plugin_args import check_duration
+from shared.closest_name import with_closest_field
 from shared.errors import KoordError
 
 Percent = Annotated[int, Meta(ge=0, le=100)]
@@ -96,7 +97,7 @@ def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
     try:
         args = msgspec.convert(given, _ARGS[plugin])
     except msgspec.ValidationError as error:
-        raise BadArgs(f"{source}: {error}") from error
+        raise BadArgs(f"{source}: {with_closest_field(str(error), _ARGS[plugin])}") from error
     match args:
         case _Coscheduling(default_timeout=text) if text is not None:
             check_duration("defaultTimeout", text, source, BadArgs)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from services.scheduler.manifest import CONFIG_MAP
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.last_explanation_answers import EXPLANATIONS
 from services.scheduler.state.node_record import NodeRecord
@@ -46,11 +47,8 @@ from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.pod import Pod
 
-CONFIG_MAP = "koordinator-system/koord-scheduler-config"
-"""The ConfigMap that configures the scheduler when no file does."""
-
 CONFIG_KEY = "koord-scheduler-config"
-"""Its data key. In a ConfigMap with a single key, that key counts whatever its name."""
+"""Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 _MAX_UNREAD = 1024
@@ -228,6 +226,7 @@ class ClusterFold(SchedulerStateFields):
             self.explanations[event.name] = {**event.object, "status": None}  # the status is our own answer
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             data = event.object.get("data") or {}
+            self.config_map_uid = event.uid
             self.config_map = (
                 data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
             )

@@ -48,7 +48,7 @@ class SchedulerStateFields:
         gateway_since: `cluster` seq at which the gateway last started.
         listed_seq: `cluster` seq at which the gateway last completed its initial lists; observations before it may be
             incomplete.
-        config_map: text of CONFIG_MAP; None while it does not exist.
+        config_map: text of CONFIG_MAP; None while it does not exist. config_map_uid: its uid.
         clock_ns: time of the last cycle or start of a writer in our own log, by the clock of that writer.
         cycle, cycle_saw, cycle_ns: the last cycle of our log: its number, the `cluster` seq that it had read, its
             `now_ns`.
@@ -84,6 +84,7 @@ class SchedulerStateFields:
         self.gateway_since = 0
         self.listed_seq = 0
         self.config_map: str | None = None
+        self.config_map_uid = ""
         self.clock_ns = 0
         self.cycle = 0
         self.cycle_saw = 0

@@ -39,7 +39,7 @@ class _Kept(msgspec.Struct):
 
 
 _SCALARS = (
-    "released_seq", "gateway_since", "config_map", "cycle", "cycle_saw", "cycle_ns", "config_source", "config_text",
+    "released_seq", "gateway_since", "config_map", "config_map_uid", "cycle", "cycle_saw", "cycle_ns", "config_source", "config_text",
     "config_digest", "config_seq", "config_settings", "refused_digest", "listed_seq", "clock_ns",
     "hold_released_seq",
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from services.slo_controller.manifest import CONFIG_MAP
 from services.slo_controller.node_topology.zone_batch_resources import has_zones
 from services.slo_controller.overcommit.node_capacity_and_reservation import capacity_of, reserved_of
 from services.slo_controller.overcommit.unreported_pods import unreported_requests
@@ -47,7 +48,6 @@ from shared.kube.node_resource_topology import Zone
 from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
 
 NODES = "nodes"
-CONFIG_MAP = "koordinator-system/slo-controller-config"
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
@@ -79,7 +79,7 @@ class SloState:
         node_slos: node -> spec of its NodeSLO; present exactly while the object exists.
         topologies, devices: node -> those objects.
         reported_topologies: node -> the topology that its agent reported.
-        config_data: data of the newest ConfigMap; None before one was observed.
+        config_data: data of the newest ConfigMap; None before one was observed. config_uid: its uid.
         listed: the gateway has listed the whole cluster once.
         texts: documents in force, by key.
         config_digest: digest of `texts`; empty before any document was applied.
@@ -95,7 +95,7 @@ class SloState:
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 9
+    SCHEMA: ClassVar[int] = 10
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -110,6 +110,7 @@ class SloState:
         self.devices: dict[str, dict[str, Any]] = {}
         self.reported_topologies: dict[str, NodeTopologyReported] = {}
         self.config_data: dict[str, str] | None = None
+        self.config_uid = ""
         self.listed = False
         self.texts: dict[str, str] = {}
         self.config_digest = ""
@@ -303,6 +304,7 @@ class SloState:
         resource, name, body = event.resource, event.name, event.object
         if resource == "configmaps":
             if name == CONFIG_MAP:
+                self.config_uid = event.uid
                 self.config_data = {key: str(text) for key, text in (body.get("data") or {}).items()}
         elif resource == NODE_SLOS:
             self.node_slos[name] = body.get("spec") or {}

@@ -13,7 +13,7 @@ from shared.kube.node import Node, NodeMetricSpec
 
 FIELDS = (
     "positions", "nodes", "node_metrics", "reports", "newest_report_ns", "metric_specs", "node_slos", "topologies", "devices",
-    "reported_topologies", "config_data", "listed", "texts", "config_digest", "rejected_digest", "decided", "frozen", "desired_fields",
+    "reported_topologies", "config_data", "config_uid", "listed", "texts", "config_digest", "rejected_digest", "decided", "frozen", "desired_fields",
     "recommendations", "recommended", "cluster_seen", "deleted_at",
 )  # fmt: skip
 """Attributes of SloState that are stored as they are; its pods have a form of their own."""
@@ -34,6 +34,7 @@ class Snapshot(msgspec.Struct):
     devices: dict[str, dict[str, Any]]
     reported_topologies: dict[str, NodeTopologyReported]
     config_data: dict[str, str] | None
+    config_uid: str
     listed: bool
     texts: dict[str, str]
     config_digest: str

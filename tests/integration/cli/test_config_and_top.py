@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from cli.embedded import EmbeddedNats
 from cli.main import koord
 from cli.processes.free_ports import free_port
+from services.scheduler.plugins.registry import REGISTRY
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.runtime import health
 from shared.runtime.health import Metrics, Status
@@ -60,6 +61,22 @@ async def test_status_shows_configurations_in_force_and_rejected_ones_with_path_
     )
     later = json.loads((await run(installation, "get", "configs", "-o", "json")).stdout)["items"][0]
     assert (later["in_force"]["seq"], later["refused"]["stands"]) == (4, False)
+
+
+async def test_a_configuration_whose_plugins_are_passed_over_is_in_force_in_part(installation: Installation) -> None:
+    text = (
+        "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: [{schedulerName: s, "
+        "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}}]}"
+    )
+    assert "DynamicResources" in REGISTRY.unsupported
+    await installation.append("scheduling", ConfigApplied(source="file /f", digest="ef" * 32, text=text))
+    (found,) = json.loads((await run(installation, "get", "configs", "-o", "json")).stdout)["items"]
+    missing = "profile s: plugin DynamicResources is not part of this release and is passed over"
+    assert found["in_force"]["without_effect"] == [missing]
+    table = (await run(installation, "get", "configs")).stdout
+    assert "file /f (in part)" in table
+    assert missing in table
+    assert f"NOTE configuration: scheduling: of file /f: {missing}" in (await run(installation, "doctor")).stdout
 
 
 async def test_the_text_in_force_is_shown_as_it_was_applied(installation: Installation) -> None:

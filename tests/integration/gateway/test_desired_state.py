@@ -8,7 +8,8 @@ import pytest
 from cli.dev.local_control_plane import Cluster
 from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.resources import RESOURCES
-from shared.events import Event
+from shared.domain.config_rejection import rejection_events
+from shared.events import Draft, Event
 from shared.events.cluster import (
     DesiredStateApplied,
     DesiredStateFailed,
@@ -17,6 +18,8 @@ from shared.events.cluster import (
     MissingPermission,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigRejected
+from shared.kube.instants import SECOND
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.effect_harness import EffectHarness, unschedulable
@@ -429,3 +432,16 @@ async def test_after_a_lost_response_a_condition_is_read_back(
     (outcome,) = await harness.carry_out(unschedulable(pod))
     assert isinstance(outcome, DesiredStateApplied)
     assert proxy.count("PATCH", "/status") == patches
+
+
+async def test_the_event_about_a_rejected_config_map_is_one_object_with_the_newest_reason(
+    harness: EffectHarness, cluster: Cluster, namespace: str
+) -> None:
+    for now_s, reason in enumerate(("a first fault", "another one")):
+        rejected = ConfigRejected(source=f"ConfigMap {namespace}/slo", digest=reason, path="", reason=reason)
+        (draft,) = rejection_events([Draft(rejected)], uid="u1", component="koordstream/test", now_ns=now_s * SECOND)
+        (outcome,) = await harness.carry_out(draft.event)
+        assert isinstance(outcome, DesiredStateApplied)
+    (event,) = cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+    assert event["message"].endswith("another one")
+    assert (event["type"], event["reason"], event["involvedObject"]["uid"]) == ("Warning", "ConfigRejected", "u1")

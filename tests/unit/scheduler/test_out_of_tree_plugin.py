@@ -4,7 +4,8 @@ import pytest
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.extender.debug_views import plugin_views
-from services.scheduler.framework.config.profiles import BadConfig, read_config
+from services.scheduler.framework.config.checked_document import BadConfig
+from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.plugins.registry import REGISTRY
 from shared.events.scheduling import CycleDecided
 from shared.kube.node import Node

@@ -3,7 +3,7 @@
 import pytest
 
 from services.scheduler.configuration import read_config
-from services.scheduler.framework.config.profiles import BadConfig
+from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.plugins.node_resources_fit_plus.plugin import NodeResourcesFitPlus

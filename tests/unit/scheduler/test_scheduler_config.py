@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from services.scheduler.configuration import config_drafts, config_of, read_config
+from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import BadConfig
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from services.scheduler.state.scheduler_state import SchedulerState

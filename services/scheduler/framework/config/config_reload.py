@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import BadConfig, read_config
+from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.framework.registry import Registry
+from services.scheduler.manifest import CONFIG_MAP
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft
 from shared.events.log import ConfigApplied, ConfigRejected
@@ -49,7 +51,7 @@ def config_drafts(
     if file is not None:
         offered = file._replace(settings=settings)
     elif view.config_map is not None:
-        offered = OfferedConfig("ConfigMap koordinator-system/koord-scheduler-config", view.config_map, settings)
+        offered = OfferedConfig(f"ConfigMap {CONFIG_MAP}", view.config_map, settings)
     if offered.digest in (view.config_digest, view.refused_digest):
         return ()
     try:

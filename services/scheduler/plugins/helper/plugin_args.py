@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shared.closest_name import with_closest_field
 from shared.errors import KoordError
 from shared.kube.instants import BadTime, duration_ns
 
@@ -24,7 +25,7 @@ def decode_args(raw: Mapping[str, Any], into: type[T], source: str, error: type[
     try:
         return msgspec.convert(given, into)
     except msgspec.ValidationError as invalid:
-        raise error(f"{source}: {invalid}") from invalid
+        raise error(f"{source}: {with_closest_field(str(invalid), into)}") from invalid
 
 
 def check_duration(name: str, text: str, source: str, error: type[KoordError]) -> None:

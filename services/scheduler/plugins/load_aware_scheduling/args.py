@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
+from shared.closest_name import with_closest_field
 from shared.errors import KoordError
 from shared.kube.instants import SECOND, BadTime, duration_ns
 
@@ -172,7 +173,7 @@ def decode_args(raw: Mapping[str, Any], source: str = "LoadAwareSchedulingArgs")
     try:
         return msgspec.convert(annotated, LoadAwareArgs)
     except msgspec.ValidationError as error:
-        raise BadArgs(source, (str(error),)) from error
+        raise BadArgs(source, (with_closest_field(str(error), LoadAwareArgs),)) from error
 
 
 def _outside(path: str, found: int | Mapping[str, int], low: int, high: int) -> Iterator[str]:
