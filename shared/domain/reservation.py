@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shared.domain.node_selection import problem_of as problem_of_selector
 from shared.domain.pod_requests import pod_requests
 from shared.kube.instants import BadTime, duration_ns, instant_ns
 from shared.kube.json_text import read_json
@@ -154,6 +155,9 @@ def problem_of(reservation: Reservation) -> str:
         return "spec.template is missing: give a pod template with the requests to hold"
     if not spec.owners:
         return "spec.owners is empty: name the pods that may use it by object, controller or labelSelector"
+    for number, owner in enumerate(spec.owners):
+        if owner.label_selector is not None and (problem := problem_of_selector(owner.label_selector)):
+            return f"spec.owners[{number}].labelSelector: {problem}"
     if spec.ttl is None and spec.expires is None:
         return "neither spec.ttl nor spec.expires is set: give one of them"
     if spec.allocate_policy not in (DEFAULT, "Default", ALIGNED, RESTRICTED):

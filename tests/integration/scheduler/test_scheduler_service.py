@@ -21,12 +21,16 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, RecordedEvent
-from shared.events.cluster import NodeObserved
+from shared.events.cluster import NodeObserved, ObjectObserved
+from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
-from shared.events.scheduling import CycleDecided, PodPlaced
+from shared.events.scheduling import CycleDecided, PlacementReserved, PodPlaced
+from shared.kube.resource_names import RESERVATIONS
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from shared.log.database import Database
 from shared.log.writer import LogWriter
 from tests.support.pods import observed
+from tests.support.reservations import reservation
 from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until
 
@@ -186,3 +190,27 @@ async def test_pods_that_fit_nowhere_and_absurd_objects_neither_end_nor_delay_th
         assert (await on.until_placed(1)).keys() == {"p0"}
         await on.supervisor.wait_leading()
         assert len(epochs(await on.log("scheduling"))) == 1, "it never ended"
+
+
+async def test_a_reservation_is_held_written_back_and_used_although_the_scheduler_is_killed(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        body = reservation("web", "24", created_ns=time.time_ns())
+        await on.see(*nodes(1), ObjectObserved(resource=RESERVATIONS, name="web", uid="r-web", object=body))
+
+        async def status() -> dict[str, object]:
+            desired = [row.event for row in await on.log("scheduling") if isinstance(row.event, FieldsDesired)]
+            return desired[-1].patch["status"] if desired else {}
+
+        written = await until(status, holds=lambda found: found.get("phase") == "Available")
+        assert written["nodeName"] == "n0"
+        assert sum(isinstance(row.event, PlacementReserved) for row in await on.log("scheduling")) == 1
+        pid = on.supervisor.units["scheduler"].process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        there = ObjectObserved(resource=RESERVATIONS, name="web", uid="r-web", object={**body, "status": written})
+        await on.see(there, observed(pod("other", cpu="16")), observed(pod("owner", cpu="16", labels={"app": "web"})))
+        assert await on.until_placed(1) == {"owner": "n0"}
+        placed = [row.event for row in await on.log("scheduling") if isinstance(row.event, PodPlaced)]
+        assert placed[0].annotations[RESERVATION_ALLOCATED] == '{"name":"web","uid":"r-web"}'

@@ -260,3 +260,14 @@ def test_an_owner_is_not_evicted_for_capacity_that_its_reservation_would_hold_ag
     world.add_pod(pod("p", cpu="2", priority=100))
     world.read()
     assert not [e for e in world.cycle() if e.event.type_name().endswith("EvictionRequested.v1")]
+
+
+def test_an_owner_whose_selector_cannot_be_read_makes_the_whole_reservation_invalid() -> None:
+    world = world_of(a="4")
+    wrong = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["x"]}]}}
+    observe(world, reservation("web", owners=[{}, wrong]))
+    world.read()
+    assert not world.cycle()
+    live(world)
+    message = status_of(world, "web")["conditions"][0]["message"]
+    assert message.startswith("spec.owners[1].labelSelector: 'Like' is no operator")
