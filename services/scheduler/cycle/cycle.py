@@ -156,7 +156,8 @@ class _Cycle:
             return
         if self._cache.nominated:
             self._pods.count_nominated_before(pod_class)
-        self._transaction.focus(self._pods.profile(pod_class), pod_class)
+        if self._transaction.can_lift:
+            self._transaction.focus(self._pods.profile(pod_class), pod_class)
         if self._pods.remaining[pod_class] == 1:
             predicted = self._ahead.next_placement(pod, self._transaction.changes, self._next_alone)
             if predicted is not None:

@@ -110,6 +110,7 @@ class CycleTransaction:
         snapshot: requested amounts of the nodes.
         plugin_states: plugin -> its state.
         changes: the rows that the steps have changed.
+        can_lift: there are Reservations, so that `focus` may have an effect.
     """
 
     def __init__(self, cache: CycleInputs, now_ns: int) -> None:
@@ -131,6 +132,7 @@ class CycleTransaction:
         self._lifting = {
             plugin: state for plugin, state in states if plugin.spec.lifts_holds and self.snapshot.holds.table
         }
+        self.can_lift = bool(self._lifting)
         self._keeping = [state for plugin, state in states if plugin.spec.keeps_capacity]
 
     # evaluation
@@ -194,7 +196,8 @@ class CycleTransaction:
                 state.assume(pod, pod_class, row, allocation)
         predicted = predictable and not allocation and all(state.matched_prediction() for state in counting)
         self.changes.entries.append(RowChange(row, pod_class, predicted))
-        self._use_hold(allocation, pod_class, row, +1)
+        if allocation:
+            self._use_hold(allocation, pod_class, row, +1)
 
     def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """Counts equal pods without an allocation, each on another node, as far as they change their nodes as
@@ -316,7 +319,7 @@ class CycleTransaction:
         for state in self._reserving.values():
             state.release(assignment, row, sign)
         self.changes.entries.append(RowChange(row, pod_class, predicted=False, releases=sign < 0))
-        if not hold:
+        if not hold and assignment.allocation:
             self._use_hold(assignment.allocation, pod_class, row, sign)
 
     def _undo_placement(self, step: Placement) -> None:
