@@ -62,6 +62,7 @@ class ClusterCache:
         dirty.nodes.update(dict.fromkeys(sorted(view.nodes)))
         dirty.metrics.update(dict.fromkeys(sorted({*view.metrics, *view.reports})))
         dirty.pods.update(dict.fromkeys(sorted(view.pods)))
+        view.gangs.dirty = dirty.gangs
         self._nodes_read: dict[str, object] = {}
         self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
 
@@ -84,6 +85,7 @@ class ClusterCache:
             (dirty.nodes, self._settle_node),
             (dirty.metrics, self._settle_metric),
             (dirty.pods, self._settle_pod),
+            (dirty.gangs, self._settle_gang),
         )
         for names, step in marked:
             if names:
@@ -99,6 +101,9 @@ class ClusterCache:
 
     def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
         """Extension point: a pod changed, and the arrays have its new state."""
+
+    def _settle_gang(self, gang: str) -> None:
+        """Extension point: the members or the settings of a gang changed."""
 
     def _all_settled(self) -> None:
         """Extension point: nothing is left to settle."""

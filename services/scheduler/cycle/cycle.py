@@ -45,6 +45,11 @@ MAX_REQUEUE_NODES = 2_000_000
 no part in the budget of placements: refused pods delay no others.
 """
 
+MAX_DECISIONS = 4096
+"""Number of pods about which a cycle decides, unless its first unit has more: a unit takes one place of a batch, and may
+have a thousand pods.
+"""
+
 CLASS_COST_NODES = 1000
 """Fixed cost of a class, in nodes."""
 
@@ -85,7 +90,7 @@ class _Cycle:
     def __init__(self, cache: CycleInputs, now_ns: int) -> None:
         self._cache = cache
         self._pods = PodPlacement(cache, now_ns)
-        self._units = UnitPlacement(self._pods)
+        self._units = UnitPlacement(self._pods, cache.groupings)
         self.plan = self._pods.plan
         self._transaction = self._pods.transaction
         self._size = self._transaction.snapshot.size
@@ -118,9 +123,11 @@ class _Cycle:
         return max(1, MAX_REQUEUE_NODES // (self._size + CLASS_COST_NODES))
 
     def is_full(self, unit: Unit) -> bool:
-        """Returns True when the unit is left to the next cycle: it has a new class, and this cycle has evaluated
-        enough.
+        """Returns True when the unit is left to the next cycle: this cycle has decided about enough pods of units; or
+        the unit has a new class, and this cycle has evaluated enough.
         """
+        if len(unit.pods) + len(self.plan.decisions) > MAX_DECISIONS and self.plan.decisions:
+            return True
         return (
             any(pod.pod_class not in self._pods.classes for pod in unit.pods)
             and bool(self.plan.decisions)

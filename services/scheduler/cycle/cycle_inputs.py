@@ -13,6 +13,7 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.queue.scheduling_queue import SchedulingQueue
+from services.scheduler.queue.units import UNGROUPED, Groupings
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import waits_for_quota
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -23,6 +24,7 @@ class CycleInputs(ClusterCache):
 
     Attributes:
         profiles: schedulerName -> profile.
+        groupings: those of the profiles that group pods.
         queue: the pods that wait for one of the profiles.
         gate: the pods that wait for capacity in their quota.
         nominated: uid -> a waiting pod of one of the profiles for which victims are evicted.
@@ -49,7 +51,14 @@ class CycleInputs(ClusterCache):
         """
         self.profiles = profiles
         queued = {name: profile for name, profile in profiles.items() if name != shadowed}
-        self.queue = SchedulingQueue(queued, by_sub_priority=by_sub_priority)
+        made = {plugin: plugin.new_grouping(view) for profile in queued.values() for plugin in profile.grouping}
+        self._groupings = tuple(made.values())
+        self.groupings: Groupings = {
+            name: {plugin.name: made[plugin] for plugin in profile.grouping}
+            for name, profile in queued.items()
+            if profile.grouping
+        }
+        self.queue = SchedulingQueue(queued, self.groupings, by_sub_priority=by_sub_priority)
         self.gate = QuotaGate(view.quota)
         self.nominated: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
@@ -58,11 +67,24 @@ class CycleInputs(ClusterCache):
         caches = (each for each in self.plugin_caches.values() if each is not None)
         super().__init__(view, caches, believes_annotations=believes_annotations or bool(shadowed))
 
+    def _settle_gang(self, gang: str) -> None:
+        for grouping in self._groupings:
+            grouping.gang_changed(gang)
+
     def _all_settled(self) -> None:
         for uid in self.gate.changed():
             self._settle_pod(uid)
+        for grouping in self._groupings:
+            for uid in grouping.changed():
+                self._place(uid, self.view.pods.get(uid))
 
     def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
+        for grouping in self._groupings:
+            grouping.pod_changed(uid)
+        self._place(uid, pod_record)
+
+    def _place(self, uid: str, pod_record: PodRecord | None) -> None:
+        """Puts a pod where its record says: the queue, the gate, the nominated pods, or none of them."""
         settled = (
             pod_record is not None
             and pod_record.node != ""
@@ -87,10 +109,9 @@ class CycleInputs(ClusterCache):
         else:
             self.nominated.pop(uid, None)
         refused_at = self._eviction_refused_at(pod_record) if uid in self.nominated and pod_record is not None else 0
-        pod_class = pod_record.pod_class if pod_record is not None else None
-        in_group = pod_class is not None and self.queue.is_grouped(pod_class)
-        queued, refused_at = self.gate.place(uid, pod_record, refused_at, in_group=in_group)
-        self.queue.put(uid, queued, gateway_since, self.view.config_seq, refused_at)
+        grouped = UNGROUPED if pod_record is None else self.queue.grouped(pod_record)
+        queued, refused_at = self.gate.place(uid, pod_record, refused_at, in_group=grouped.group is not None)
+        self.queue.put(uid, queued, gateway_since, self.view.config_seq, refused_at, grouped)
         if pod_record is not None and pod_record.eviction_refused_at:
             self._requeue_nominated(pod_record)
 
@@ -115,5 +136,10 @@ class CycleInputs(ClusterCache):
                 is_there = own is not None and uid in quotas and quotas[uid].quota == own.quota
             if is_there:
                 self.queue.put(
-                    uid, pod_record, self.view.gateway_since, self.view.config_seq, counted.eviction_refused_at
+                    uid,
+                    pod_record,
+                    self.view.gateway_since,
+                    self.view.config_seq,
+                    counted.eviction_refused_at,
+                    self.queue.grouped(pod_record),
                 )

@@ -50,6 +50,9 @@ class RefusedPod(NamedTuple):
     message: str = ""
 
 
+NOTHING_LEFT_OUT: Mapping[int, tuple[PodRecord, ...]] = {}
+
+
 class CyclePlan(NamedTuple):
     """The decisions of one cycle.
 
@@ -61,6 +64,7 @@ class CyclePlan(NamedTuple):
         nominations: those that follow from the charge.
         by: as in CycleDecided.
         charged_at: `quota` seq of the ledger's response; 0 without one.
+        left_out: number of a unit that was placed -> its pods beyond those that it needs, which were not tried.
     """
 
     cycle: int
@@ -70,6 +74,7 @@ class CyclePlan(NamedTuple):
     nominations: tuple[Nomination, ...] = ()
     by: str = ""
     charged_at: int = 0
+    left_out: Mapping[int, tuple[PodRecord, ...]] = NOTHING_LEFT_OUT
 
     def placed(self) -> Iterator[PlacedPod]:
         """Yields the placements."""
@@ -87,12 +92,13 @@ class PlanInProgress:
     """The plan of a cycle that is being decided.
 
     Attributes:
-        decisions, evaluations: as in CyclePlan, so far.
+        decisions, evaluations, left_out: as in CyclePlan, so far.
     """
 
     def __init__(self) -> None:
         self.decisions: list[PlacedPod | RefusedPod] = []
         self.evaluations: list[ClassEvaluated] = []
+        self.left_out: dict[int, tuple[PodRecord, ...]] = {}
 
     def evaluated(self, evaluation: ClassEvaluated) -> int:
         """Adds the evaluation of a class; returns the index by which decisions refer to it."""
@@ -110,4 +116,4 @@ class PlanInProgress:
 
     def finished(self, cycle: int, profiles: Mapping[str, Profile]) -> CyclePlan:
         """Returns the plan."""
-        return CyclePlan(cycle, tuple(self.decisions), tuple(self.evaluations), profiles)
+        return CyclePlan(cycle, tuple(self.decisions), tuple(self.evaluations), profiles, left_out=self.left_out)

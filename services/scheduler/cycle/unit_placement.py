@@ -3,47 +3,123 @@
 Source: docs/adr/0022-units-and-plans.md.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from services.scheduler.cache.tie_break import name_hash
+from services.scheduler.cycle.condition_message import message
 from services.scheduler.cycle.plan import PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_placement import PodPlacement
+from services.scheduler.framework.pod_grouping import PodGrouping, Requirement, UnitFailure, all_needed
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
-from services.scheduler.queue.units import Unit
+from services.scheduler.queue.units import Groupings, Unit
 from services.scheduler.state.pod_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
+
+
+class _Attempt:
+    """The pods of a unit that were tried.
+
+    Attributes:
+        is_complete: the requirement is met.
+        placed: number of placed pods.
+        failed: pods without a node, each with the evaluation of the nodes; the last one is what an incomplete unit
+            lacks.
+        prepared: placed pods that have to be prepared for the node of a row.
+        undecided: pods that are not needed, and were not tried.
+    """
+
+    __slots__ = ("failed", "is_complete", "placed", "prepared", "undecided")
+
+    def __init__(self) -> None:
+        self.is_complete = True
+        self.placed = 0
+        self.failed: list[tuple[PodRecord, ClassEvaluated]] = []
+        self.prepared: list[tuple[PodRecord, int]] = []
+        self.undecided: list[PodRecord] = []
 
 
 class UnitPlacement:
     """The steps of a cycle for units of several pods."""
 
-    def __init__(self, pods: PodPlacement) -> None:
+    def __init__(self, pods: PodPlacement, groupings: Groupings) -> None:
         self._pods = pods
+        self._groupings = groupings
         self._units = 0  # so far
 
     def schedule(self, unit: Unit) -> None:
-        """Places the pods of a unit one after the other, and undoes all of it when one of them has no node or has to be
-        prepared. Such pods preempt none: victims of one pod would be evicted in vain where another has no node.
+        """Places as many pods of a unit as it needs, and undoes all of it when there are too few nodes for these, or
+        when one of them has to be prepared. Such pods preempt none: victims of one pod would be evicted in vain where
+        another has no node.
         """
+        requirement = unit.requirement or all_needed(unit.pods)
         mark = self._pods.mark()
         self._units += 1
-        prepared: list[tuple[PodRecord, int]] = []
-        failed: tuple[PodRecord, ClassEvaluated] | None = None
-        for pod in unit.pods:
-            found = self._place_member(pod)
-            if isinstance(found, ClassEvaluated):
-                failed = pod, found
-                break
-            if found is not None:
-                prepared.append((pod, found))
-        if failed is None and not prepared:
+        attempt = self._attempt(unit, requirement)
+        decisions = self._pods.plan.decisions
+        if attempt.is_complete and not attempt.prepared:
+            if attempt.undecided:
+                self._pods.plan.left_out[self._units] = tuple(attempt.undecided)
+            decisions += [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
+            self._annotate(unit, decisions, mark.plan.decisions)
             return
         self._pods.undo(mark, unit.pods)
-        if failed is not None:
-            self._pods.plan.decisions.append(RefusedPod(failed[0], self._pods.plan.evaluated(failed[1])))
+        words = ""
+        if attempt.is_complete:
+            self._prepare_members(attempt.prepared)
         else:
-            self._prepare_members(prepared)
-        self._refuse_others(unit, self._pods.plan.decisions[mark.plan.decisions :])
+            pod, found = attempt.failed[-1]
+            decisions.append(RefusedPod(pod, self._pods.plan.evaluated(found)))
+            words = self._message(unit, attempt)
+        self._refuse_others(unit, decisions[mark.plan.decisions :], words)
+
+    def _attempt(self, unit: Unit, requirement: Requirement) -> _Attempt:
+        """Places pods of a unit until the requirement is met, or can no longer be met."""
+        needed, part_of = requirement.needed, requirement.part_of
+        left = Counter(part_of.get(pod.uid, "") for pod in unit.pods)
+        placed: Counter[str] = Counter()
+        attempt = _Attempt()
+        for pod in unit.pods:
+            part = part_of.get(pod.uid, "")
+            left[part] -= 1
+            if placed[part] >= needed.get(part, 0) and not requirement.takes_all:
+                attempt.undecided.append(pod)
+                continue
+            found = self._place_member(pod)
+            if isinstance(found, ClassEvaluated):
+                attempt.failed.append((pod, found))
+                if placed[part] + left[part] < needed.get(part, 0):
+                    attempt.is_complete = False
+                    break
+                continue
+            placed[part] += 1
+            if found is not None:
+                attempt.prepared.append((pod, found))
+        attempt.placed = placed.total()
+        return attempt
+
+    def _annotate(self, unit: Unit, decisions: list[PlacedPod | RefusedPod], first: int) -> None:
+        """Adds the annotations that the plugin writes to the pods that are bound together."""
+        grouping = self._grouping(unit)
+        if grouping is None or unit.group is None:
+            return
+        count = sum(isinstance(each, PlacedPod) for each in decisions[first:])
+        annotations = grouping.annotations(unit.group.key, count)
+        for place in range(first, len(decisions)):
+            each = decisions[place]
+            if isinstance(each, PlacedPod):
+                decisions[place] = each._replace(allocation={**each.allocation, **annotations})
+
+    def _message(self, unit: Unit, attempt: _Attempt) -> str:
+        """Returns the message of the pods that are refused with the first one that could not be placed."""
+        grouping, (pod, found) = self._grouping(unit), attempt.failed[-1]
+        if grouping is None or unit.group is None or pod.pod_class is None:
+            return ""
+        words = pod.pod_class.fault or message(found, self._pods.profile(pod.pod_class).texts)
+        return grouping.message(unit.group.key, UnitFailure(pod.name, words, attempt.placed))
+
+    def _grouping(self, unit: Unit) -> PodGrouping | None:
+        return None if unit.group is None else self._groupings[unit.group.scheduler][unit.group.plugin]
 
     def _place_member(self, pod: PodRecord) -> ClassEvaluated | int | None:
         """Places a pod of a unit of several.
@@ -77,11 +153,13 @@ class UnitPlacement:
             if preparation is not None:
                 self._pods.wait_for(pod, preparation)
 
-    def _refuse_others(self, unit: Unit, decisions: Sequence[PlacedPod | RefusedPod]) -> None:
+    def _refuse_others(self, unit: Unit, decisions: Sequence[PlacedPod | RefusedPod], words: str = "") -> None:
         """Refuses the pods of a unit about which there is no decision: they wait for the first one that there is."""
         cause = decisions[0].pod
         decided = {each.pod.uid for each in decisions}
         nodes, plugin = self._pods.alive(), unit.group.plugin if unit.group else ""
         rejected = Rejections(plugin=plugin, code=UNIT_NOT_PLACED, nodes=nodes, detail=cause.name)
         index = self._pods.plan.evaluated(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
-        self._pods.plan.decisions += [RefusedPod(pod, index) for pod in unit.pods if pod.uid not in decided]
+        self._pods.plan.decisions += [
+            RefusedPod(pod, index, message=words) for pod in unit.pods if pod.uid not in decided
+        ]

@@ -8,7 +8,8 @@ Source: spec/scheduler-core.md 1.3.
 from typing import Any
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.framework.reasons import Reason, text
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_record import PodRecord
 from shared.kube.instants import instant_text
 
@@ -30,6 +31,9 @@ def pending_status_of(cache: CycleInputs, pod_record: PodRecord, now_ns: int) ->
         return Reason("BindingUnderWay", pod_record.placed_node)
     if pod_record.suppressed_seq and pod_record.suppressed_seq >= view.gateway_since:
         return Reason("BindingSuppressed")
+    held_back = cache.queue.grouped(pod_record).membership.held_back
+    if held_back is not None:
+        return held_back
     cache.queue.advance(now_ns)
     status = cache.queue.status_of(pod_record.uid)
     if status is None:

@@ -19,11 +19,13 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.framework.pod_grouping import PodGrouping
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import Normalize, PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.scheduler_state import SchedulerState
 
 MAX_SCORE = 100
 
@@ -69,11 +71,9 @@ class Plugin(ABC):
         """Names of nodes that come before all scores; the first feasible one is chosen. Declared by `prefers_nodes`."""
         return ()
 
-    def unit_of(self, pod_class: PodClass) -> str:  # noqa: ARG002
-        """Names the group with which pods of the class are placed as a whole or not at all; empty for none. Declared
-        by `groups_pods`.
-        """
-        return ""
+    def new_grouping(self, view: SchedulerState) -> PodGrouping:
+        """Makes the grouping of a plugin that declares `groups_pods`; it follows the State."""
+        raise NotImplementedError(f"{self.name} declares that it groups pods, and makes no grouping")
 
 
 def make_plugin(spec: PluginSpec, args: Mapping[str, Any], source: str) -> Plugin | PostFilterPlugin:

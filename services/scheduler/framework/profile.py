@@ -27,7 +27,7 @@ class Profile:
         plugins: all of them, each once.
         post_filters: in the order in which they make capacity for refused pods.
         pre_bind: plugins that request what a pod needs before it is bound.
-        grouping: plugins that name groups of pods to place as a whole.
+        grouping: plugins that name groups of pods to place as a whole, the first one that does so first.
         texts: texts of the reasons of its plugins and of the framework.
     """
 
@@ -38,6 +38,7 @@ class Profile:
         scorers: Sequence[Scorer],
         post_filters: Sequence[PostFilterPlugin] = (),
         pre_bind: Sequence[Plugin] = (),
+        permit: Sequence[Plugin] = (),
     ) -> None:
         self.name = name
         self.filters = tuple(filters)
@@ -45,9 +46,9 @@ class Profile:
         self.post_filters = tuple(post_filters)
         self.pre_bind = tuple(pre_bind)
         self.plugins: tuple[Plugin, ...] = tuple(
-            dict.fromkeys((*filters, *(scorer.plugin for scorer in scorers), *pre_bind))
+            dict.fromkeys((*filters, *(scorer.plugin for scorer in scorers), *pre_bind, *permit))
         )
-        self.grouping = tuple(plugin for plugin in self.plugins if plugin.spec.groups_pods)
+        self.grouping = tuple(plugin for plugin in permit if plugin.spec.groups_pods)
         self.texts = ReasonTexts(FRAMEWORK_REASONS, *(plugin.spec.reasons for plugin in self.plugins))
         self._queueing_hints = {
             (plugin.name, code): events

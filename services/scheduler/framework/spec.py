@@ -20,6 +20,7 @@ class Point(Enum):
     FILTER = "filter"
     POST_FILTER = "postFilter"
     SCORE = "score"
+    PERMIT = "permit"
     PRE_BIND = "preBind"
 
 
@@ -41,7 +42,8 @@ class PluginSpec:
         implementation: `module:class` of the plugin. The class is called with the result of `read_args`, or without
             arguments.
         points: extension points at which it runs. At PRE_FILTER it narrows the nodes down before all filters; at
-            PRE_BIND `PluginCycleState.prepare` requests what a pod needs before it can be bound.
+            PRE_BIND `PluginCycleState.prepare` requests what a pod needs before it can be bound; at PERMIT it groups
+            pods that wait for each other.
         read_args: decodes and checks the `args` of its pluginConfig ({} without one); the second argument is the
             path of these in the configuration, for errors. None: it has no arguments.
         unused_args: arguments of upstream's that it checks and that have no effect.
@@ -66,7 +68,8 @@ class PluginSpec:
         lifts_holds: `PluginCycleState.usable_holds` names the Reservations that pods of a class may use: their reserve
             pods do not count while the class is evaluated.
         requeues: cluster events after which any refused pod is tried again, whatever the reason.
-        groups_pods: `Plugin.unit_of` names groups of pods that are placed as a whole or not at all.
+        groups_pods: `Plugin.new_grouping` names groups of pods that are placed as a whole or not at all, and pods to
+            keep from the queue until others exist.
         reads: resources that it reads besides nodes, pods and node metrics, as `plural.group`.
         annotations: annotations that its reservations write to a pod.
         view: last part of the route of its debug view below `/apis/v1/plugins/<name>/`; empty without a view.

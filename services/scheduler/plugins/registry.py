@@ -6,6 +6,7 @@ there.
 
 from services.scheduler.framework.registry import Registry
 from services.scheduler.plugins import (
+    coscheduling,
     default_preemption,
     elastic_quota,
     image_locality,
@@ -45,6 +46,7 @@ PLUGINS = (
     pod_topology_spread.SPEC,
     inter_pod_affinity.SPEC,
     elastic_quota.SPEC,
+    coscheduling.SPEC,
     default_preemption.SPEC,
     node_resources_balanced_allocation.SPEC,
     image_locality.SPEC,

@@ -17,9 +17,6 @@ from services.scheduler.plugins.helper.plugin_args import check_duration
 from shared.closest_name import with_closest_field
 from shared.errors import KoordError
 
-Percent = Annotated[int, Meta(ge=0, le=100)]
-Natural = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
 Weight = Annotated[int, Meta(ge=1, le=100)]
 Duration = str
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio", "BalancedAllocation")
@@ -31,15 +28,6 @@ class BadArgs(KoordError):
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     pass
-
-
-class _Coscheduling(_Strict, frozen=True):
-    default_timeout: Duration | None = None
-    controller_workers: Positive | None = None
-    skip_check_schedule_cycle: bool | None = None
-    enable_preemption: bool | None = None
-    aware_network_topology: bool | None = None
-    default_match_policy: str | None = None
 
 
 class _Weighted(_Strict, frozen=True):
@@ -80,7 +68,6 @@ class _DynamicResources(_Strict, frozen=True):
 
 
 _ARGS: Mapping[str, type[_Strict]] = {
-    "Coscheduling": _Coscheduling,
     "DeviceShare": _DeviceShare,
     "DynamicResources": _DynamicResources,
 }
@@ -99,8 +86,6 @@ def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
     except msgspec.ValidationError as error:
         raise BadArgs(f"{source}: {with_closest_field(str(error), _ARGS[plugin])}") from error
     match args:
-        case _Coscheduling(default_timeout=text) if text is not None:
-            check_duration("defaultTimeout", text, source, BadArgs)
         case _DeviceShare(scoring_strategy=strategy) if strategy and strategy.type not in ("", *_STRATEGIES):
             raise BadArgs(f"{source}: scoringStrategy.type is {strategy.type!r}; give one of {', '.join(_STRATEGIES)}")
         case _DynamicResources():

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, Order, first_of
-from services.scheduler.queue.units import Groups, Unit
+from services.scheduler.queue.units import UNGROUPED, Group, Grouped, Groupings, Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_decisions import PluginReason
 from services.scheduler.state.pod_equivalence_class import PodClass
@@ -71,15 +71,18 @@ def backoff_ns(attempts: int) -> int:
 class SchedulingQueue:
     """The pods that wait for one of the profiles."""
 
-    def __init__(self, profiles: Mapping[str, Profile], *, by_sub_priority: bool = True) -> None:
+    def __init__(
+        self, profiles: Mapping[str, Profile], groupings: Groupings | None = None, *, by_sub_priority: bool = True
+    ) -> None:
         """Starts empty.
 
         Args:
+            groupings: of the profiles that group pods.
             by_sub_priority: pods of equal priority are in the order of their sub-priority.
         """
         self._profiles = profiles
         self._by_sub_priority = by_sub_priority
-        self._groups = Groups(profiles)
+        self._groups = Groups(groupings or {})
         self._pods: dict[str, PodRecord] = {}
         self._tickets: dict[str, int] = {}
         self._inputs: dict[str, _PlaceInputs] = {}
@@ -99,7 +102,13 @@ class SchedulingQueue:
         return len(self._pods)
 
     def put(
-        self, uid: str, pod_record: PodRecord | None, gateway_since: int, config_seq: int, eviction_refused_at: int = 0
+        self,
+        uid: str,
+        pod_record: PodRecord | None,
+        gateway_since: int,
+        config_seq: int,
+        eviction_refused_at: int = 0,
+        grouped: Grouped = UNGROUPED,
     ) -> None:
         """Puts a pod where its record says; None, and a pod that does not wait, is removed.
 
@@ -108,20 +117,25 @@ class SchedulingQueue:
             config_seq: `scheduling` seq of the configuration in force: pods that an earlier one refused are tried
                 again.
             eviction_refused_at: `cluster` seq of the last refused eviction of one of its victims.
+            grouped: the result of `grouped`: its group, from which it is kept out while it is held back.
         """
         if (
             pod_record is None
             or pod_record.pod_class is None
             or pod_record.pod_class.scheduler not in self._profiles
             or not pod_record.waiting(gateway_since)
+            or grouped.membership.held_back is not None
         ):
             if uid in self._pods:
                 self._leave(uid)
                 self._groups.leave(uid)
                 del self._pods[uid], self._tickets[uid], self._inputs[uid]
             return
-        has_changed = _has_changed(pod_record, config_seq) or eviction_refused_at > pod_record.saw
-        inputs = _inputs_of(pod_record, pod_record.pod_class, has_changed=has_changed)
+        changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
+        has_changed = _has_changed(pod_record, config_seq) or (
+            bool(pod_record.attempts) and changed_at > pod_record.saw
+        )
+        inputs = _inputs_of(pod_record, pod_record.pod_class, grouped.group, has_changed=has_changed)
         if self._inputs.get(uid) == inputs:
             return  # the change does not affect its place: heaps must not grow with every update of a pod
         if uid in self._pods:
@@ -130,7 +144,7 @@ class SchedulingQueue:
         self._ticket += 1
         ticket = self._tickets[uid] = self._ticket
         self._pods[uid] = pod_record
-        self._groups.enter(uid, pod_record.pod_class)
+        self._groups.enter(uid, grouped.group)
         self._newest_ns = max(self._newest_ns, inputs.tried_ns, inputs.placed_ns)
         if pod_record.attempts:
             self._active.note_refused(pod_record.pod_class, 1)
@@ -202,15 +216,15 @@ class SchedulingQueue:
         """Returns True when a pod is to be tried whatever the queueing hints say."""
         return next(self._active.in_order(), None) is not None
 
-    def is_grouped(self, pod_class: PodClass) -> bool:
-        """Returns True for pods that are placed together with others of their group."""
-        return self._groups.of_class(pod_class) is not None
+    def grouped(self, pod_record: PodRecord) -> Grouped:
+        """Returns the group with which a waiting pod is placed, and whether it is held back."""
+        return self._groups.find(pod_record)
 
     def choose(self, limit: int, bins_to_requeue: Iterable[BinKey | PoolKey]) -> list[Unit]:
-        """Returns the first units to try, in order, up to the one that makes `limit` pods. None is removed: a pod
-        leaves the queue with a change of its record.
+        """Returns the first units to try, in order, at most `limit` of them. None is removed: a pod leaves the queue
+        with a change of its record.
 
-        A unit is tried when one of its pods is.
+        A unit is tried when one of its pods is, and takes one place whatever the number of its pods.
 
         Args:
             bins_to_requeue: bins and pools for which an event may have ended a reason.
@@ -225,9 +239,8 @@ class SchedulingQueue:
         taken: list[tuple[list[Entry], Entry]] = []
         active = self._active.in_order()
         due = next(active, None)
-        pods = 0
         in_groups: set[str] = set()  # uids of the chosen units of several pods
-        while pods < limit:
+        while len(chosen) < limit:
             if due is not None and (not heads or due < heads[0][0]):
                 order, is_due = due[0], True
                 due = next(active, None)
@@ -242,22 +255,28 @@ class SchedulingQueue:
                 break
             if not self._groups:
                 chosen.append(Unit((self._pods[order[-1]],), is_due, order))
-                pods += 1
             elif order[-1] not in in_groups:
                 unit = self._unit(order, is_due=is_due)
-                chosen.append(unit)
-                pods += len(unit.pods)
                 in_groups.update(pod.uid for pod in unit.pods)
+                if unit.group is None or unit.requirement is not None:
+                    chosen.append(unit)
         for heap, entry in taken:
             heappush(heap, entry)
         return chosen
 
     def _unit(self, order: Order, *, is_due: bool) -> Unit:
-        """Returns the unit of the pod with this order; its pods by priority and arrival."""
+        """Returns the unit of the pod with this order; its pods by priority and arrival.
+
+        It has a group but no requirement where too few pods of the group wait.
+        """
         group = self._groups.of(order[-1])
-        members = [self._pods[uid] for uid in ((order[-1],) if group is None else self._groups.members(group))]
-        members.sort(key=self._member_order)
-        return Unit(tuple(members), is_due, order, group if len(members) > 1 else None)
+        if group is None:
+            return Unit((self._pods[order[-1]],), is_due, order)
+        members = sorted((self._pods[uid] for uid in self._groups.members(group)), key=self._member_order)
+        requirement = self._groups.requirement(group, members)
+        if requirement is not None and len(members) == 1:
+            group = requirement = None  # it is placed like any pod
+        return Unit(tuple(members), is_due, order, group, requirement)
 
     def _member_order(self, pod: PodRecord) -> tuple[int, int, int, str]:
         pod_class = self._inputs[pod.uid].pod_class
@@ -350,10 +369,11 @@ class _PlaceInputs(NamedTuple):
     reasons: tuple[PluginReason, ...]
     refusals: int
     placed_ns: int
+    group: Group | None
     has_changed: bool
 
 
-def _inputs_of(pod_record: PodRecord, pod_class: PodClass, *, has_changed: bool) -> _PlaceInputs:
+def _inputs_of(pod_record: PodRecord, pod_class: PodClass, group: Group | None, *, has_changed: bool) -> _PlaceInputs:
     return _PlaceInputs(
         pod_class,
         pod_record.since,
@@ -364,6 +384,7 @@ def _inputs_of(pod_record: PodRecord, pod_class: PodClass, *, has_changed: bool)
         pod_record.reasons,
         pod_record.refusals,
         pod_record.placed_ns,
+        group,
         has_changed,
     )
 

@@ -1,16 +1,16 @@
 """Units: pods that a cycle places as a whole or not at all, and the order in which it tries them.
 
-A unit is one pod, unless a plugin of its profile declares `groups_pods` and names a group for the pod: then it is all
-waiting pods of the group.
+A unit is one pod, unless a plugin of its profile declares `groups_pods` and names a group for the pod: then it is the
+waiting pods of the group, of which the plugin requires a number.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from services.scheduler.framework.profile import Profile
+from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrouping, Requirement
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Order
-from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 
 Turn = tuple[int, bool, int, int, int, str]
@@ -26,12 +26,14 @@ class Unit(NamedTuple):
             in the same cycle, the event has not.
         order: its order among units that are nominated alike.
         group: of a unit of several pods.
+        requirement: of a unit of several pods.
     """
 
     pods: tuple[PodRecord, ...]
     due: bool
     order: Order
     group: "Group | None" = None
+    requirement: Requirement | None = None
 
 
 class Group(NamedTuple):
@@ -47,11 +49,25 @@ class Group(NamedTuple):
     key: str
 
 
+Groupings = Mapping[str, Mapping[str, PodGrouping]]
+"""schedulerName -> plugin -> its grouping, in the order of the profile; without profiles that group no pod."""
+
+
+class Grouped(NamedTuple):
+    """The group of a pod, and its membership there."""
+
+    group: Group | None
+    membership: Membership
+
+
+UNGROUPED = Grouped(None, ALONE)
+
+
 class Groups:
     """The waiting pods of each group."""
 
-    def __init__(self, profiles: Mapping[str, Profile]) -> None:
-        self._grouping = {name: profile.grouping for name, profile in profiles.items() if profile.grouping}
+    def __init__(self, groupings: Groupings) -> None:
+        self._groupings = groupings
         self._members: dict[Group, dict[str, None]] = {}
         self._group_of: dict[str, Group] = {}
 
@@ -59,16 +75,21 @@ class Groups:
         """Returns False while every waiting pod is a unit of its own."""
         return bool(self._members)
 
-    def of_class(self, pod_class: PodClass) -> Group | None:
-        """Returns the group of the pods of a class; None where each is a unit of its own."""
-        for plugin in self._grouping.get(pod_class.scheduler, ()):
-            if key := plugin.unit_of(pod_class):
-                return Group(pod_class.scheduler, plugin.name, key)
-        return None
+    def find(self, pod_record: PodRecord) -> Grouped:
+        """Returns the present group of a waiting pod: that of the first plugin that groups it or holds it back."""
+        pod_class = pod_record.pod_class
+        if pod_class is None:
+            return UNGROUPED
+        for plugin, grouping in self._groupings.get(pod_class.scheduler, {}).items():
+            membership = grouping.of(pod_record)
+            if membership.group:
+                return Grouped(Group(pod_class.scheduler, plugin, membership.group), membership)
+            if membership is not ALONE:
+                return Grouped(None, membership)
+        return UNGROUPED
 
-    def enter(self, uid: str, pod_class: PodClass) -> None:
+    def enter(self, uid: str, group: Group | None) -> None:
         """Adds a waiting pod, or changes its group."""
-        group = self.of_class(pod_class) if self._grouping else None
         if self._group_of.get(uid) != group:
             self.leave(uid)
             if group is not None:
@@ -90,6 +111,12 @@ class Groups:
     def members(self, group: Group) -> Collection[str]:
         """Returns the uids of the waiting pods of a group."""
         return self._members[group].keys()
+
+    def requirement(self, group: Group, pods: Sequence[PodRecord]) -> Requirement | None:
+        """Returns the number of pods that a unit needs; None where it has too few."""
+        requirement = self._groupings[group.scheduler][group.plugin].requirement(group.key, pods)
+        there = Counter(requirement.part_of.get(pod.uid, "") for pod in pods)
+        return requirement if all(there[part] >= count for part, count in requirement.needed.items()) else None
 
 
 def turn(unit: Unit) -> Turn:

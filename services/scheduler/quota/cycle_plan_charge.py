@@ -53,12 +53,17 @@ def charged_plan(cache: CycleInputs, plan: CyclePlan, refused: Refused, charged_
 
 
 def without_refused(plan: CyclePlan, refused: Refused, charged_at: int) -> CyclePlan:
-    """Returns the plan without the placements of refused units, members that need no charge included."""
+    """Returns the plan without the placements of refused units, members that need no charge included.
+
+    Pods of such a unit that it did not need are refused with it: otherwise they would be tried at once, and the unit
+    with them.
+    """
     by_unit = {placed.unit: refused[placed.pod.uid] for placed in plan.placed() if placed.pod.uid in refused}
     by_unit.pop(0, None)  # pods that are units of their own
     decisions: list[PlacedPod | RefusedPod] = []
     evaluations = list(plan.evaluations)
     class_of_reason: dict[tuple[int, str, str], int] = {}
+    left_out = dict(plan.left_out)
     is_capacity_freed = False
     for decision in plan.decisions:
         if isinstance(decision, RefusedPod):
@@ -80,7 +85,8 @@ def without_refused(plan: CyclePlan, refused: Refused, charged_at: int) -> Cycle
             evaluations.append(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
         reason = short.message if short is not None and short.message else text(code, detail)
         message = f"0/{nodes} nodes are available: {reason}."
-        decisions.append(RefusedPod(pod, class_of_reason[key], message=message))
+        others = left_out.pop(decision.unit, ())
+        decisions += [RefusedPod(each, class_of_reason[key], message=message) for each in (pod, *others)]
     return plan._replace(decisions=tuple(decisions), evaluations=tuple(evaluations), charged_at=charged_at)
 
 

@@ -24,7 +24,7 @@ from services.scheduler.state.reported_pods import encoded_classes, encoded_usag
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, RESERVATIONS, WATCHED
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS, WATCHED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -117,6 +117,7 @@ class ClusterFold(SchedulerStateFields):
             self._drop_load_class(pod_record)
         pod_record.ended = ended
         pod_record.deleting = pod.metadata.deletion_timestamp is not None
+        self.gangs.observe_pod(uid, pod, record.seq)
         if pod_record.observed is None:
             if len(self._unread) >= _MAX_UNREAD:
                 self.read()
@@ -129,6 +130,7 @@ class ClusterFold(SchedulerStateFields):
         self._delete_pod(record, event.pod_uid)
 
     def _delete_pod(self, record: RecordedEvent, uid: str) -> None:
+        self.gangs.lose_pod(uid, record.seq)
         pod_record = self.pods.pop(uid, None)
         if pod_record is None:
             return
@@ -219,6 +221,8 @@ class ClusterFold(SchedulerStateFields):
             self._reservation_observed(record, event)
         elif event.resource in WATCHED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
+            if event.resource == POD_GROUPS:
+                self.gangs.observe_pod_group(event.name, event.object, record.seq)
             self._object_changed(record, event)
         elif event.resource in QUOTAS:
             self.quota.observe(f"{event.resource}/{event.name}", event.object)
@@ -236,6 +240,8 @@ class ClusterFold(SchedulerStateFields):
             self._reservation_deleted(record, event)
         elif event.resource in WATCHED:
             self.objects.get(event.resource, {}).pop(event.name, None)
+            if event.resource == POD_GROUPS:
+                self.gangs.lose_pod_group(event.name, record.seq)
             self._object_changed(record, event)
         elif event.resource in QUOTAS:
             self.quota.lose(f"{event.resource}/{event.name}")

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shared.domain import gang
 from shared.domain.deprecated_resources import with_current_names
 from shared.domain.pod_requests import (
     INFEASIBLE,
@@ -48,6 +49,7 @@ ANNOTATIONS = (
     "scheduling.koordinator.sh/reservation-affinity",
     "scheduling.koordinator.sh/exact-match-reservation",
     RESERVATION_PLACEMENT,
+    *gang.ANNOTATIONS,
 )
 """Annotations that a decision depends on."""
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from services.scheduler.state.changed_names import DirtySet
 from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.gang_records import GangRecords
 from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_equivalence_class import (
@@ -61,6 +62,7 @@ class SchedulerStateFields:
         reservation_statuses: Reservation -> its last desired status.
         pod_classes: key -> class of equal pods.
         quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
+        gangs: the gangs of pods, and their settings.
         awaited: uid of a pod that our own log names and no observation has yet -> the `cluster` seq that had been read
             there; for the time of a start alone.
         cluster_begins: seq behind which this fold of `cluster` began; 0 after a snapshot, which later decisions follow.
@@ -100,6 +102,7 @@ class SchedulerStateFields:
         self.reservation_statuses: dict[str, LastStatus] = {}
         self.pod_classes: dict[bytes, PodClass] = {}
         self.quota = QuotaView()
+        self.gangs = GangRecords()
         self.awaited: dict[str, int] = {}
         self.cluster_begins = 0
         self.dirty: DirtySet | None = None

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
@@ -36,6 +37,7 @@ class _Kept(msgspec.Struct):
     explanation_answers: dict[str, LastAnswer]
     reservation_statuses: dict[str, LastStatus]
     quota: QuotaSnapshot
+    gangs: list[tuple[str, GangRecord]]
 
 
 _SCALARS = (
@@ -69,6 +71,7 @@ def encode(view: SchedulerStateFields) -> bytes:
         explanation_answers=dict(sorted(view.explanation_answers.items())),
         reservation_statuses=dict(sorted(view.reservation_statuses.items())),
         quota=view.quota.image(),
+        gangs=view.gangs.encode(),
     )
     return _encoder.encode(kept)
 
@@ -101,4 +104,5 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.explanations, view.explanation_answers = kept.explanations, kept.explanation_answers
     view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)
+    view.gangs.restore(kept.gangs)
     view.metrics = dict(kept.metrics)

@@ -25,6 +25,7 @@ STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CSI_CAPACIT
 BUDGETS = resource_names.BUDGETS
 NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
 RESERVATIONS = resource_names.RESERVATIONS
+POD_GROUPS = resource_names.POD_GROUPS
 
 WATCHED: Mapping[str, ClusterEvent] = {
     NODE_TOPOLOGIES: ClusterEvent.TOPOLOGY,
@@ -34,5 +35,6 @@ WATCHED: Mapping[str, ClusterEvent] = {
     **dict.fromkeys(STORAGE, ClusterEvent.VOLUME),
     BUDGETS: ClusterEvent.BUDGET,
     RESERVATIONS: ClusterEvent.RESERVATION,
+    POD_GROUPS: ClusterEvent.POD_GROUP,
 }
 """Resource -> kind of cluster event that a change of one of its objects is."""

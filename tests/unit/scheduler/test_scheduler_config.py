@@ -75,7 +75,7 @@ def test_the_shipped_profile_filters_in_upstreams_order_and_names_what_is_missin
         "cpu", "memory", "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory",
     ]  # fmt: skip
     assert (
-        "profile koord-scheduler: plugin Coscheduling is not part of this release and is passed over"
+        "profile koord-scheduler: plugin DeviceShare is not part of this release and is passed over"
         in configuration.notes
     )
 

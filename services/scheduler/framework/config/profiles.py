@@ -86,7 +86,8 @@ def _make_profile(checked: CheckedProfile, registry: Registry) -> Profile:
         plugin for name in at(Point.POST_FILTER, sets.post_filter) if isinstance(plugin := make(name), PostFilterPlugin)
     ]
     pre_bind = [plugin for name in at(Point.PRE_BIND, sets.pre_bind) if isinstance(plugin := make(name), Plugin)]
-    return Profile(profile.scheduler_name, filters, scorers, post_filters, pre_bind)
+    permit = [plugin for name in at(Point.PERMIT, sets.permit) if isinstance(plugin := make(name), Plugin)]
+    return Profile(profile.scheduler_name, filters, scorers, post_filters, pre_bind, permit)
 
 
 def _at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:

@@ -7,6 +7,6 @@ GROUP = "example.com/group"
 SPEC = PluginSpec(
     name="LabelGroups",
     implementation="tests.unit.scheduler.group_plugin.plugin:LabelGroups",
-    points=frozenset((Point.FILTER,)),
+    points=frozenset((Point.PERMIT,)),
     groups_pods=True,
 )

@@ -6,8 +6,10 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.pod_grouping import ClassGrouping, PodGrouping
 from services.scheduler.framework.spec import PluginSpec
-from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.scheduler_state import SchedulerState
 from tests.unit.scheduler.group_plugin import GROUP, SPEC
 
 
@@ -17,6 +19,11 @@ class LabelGroups(Plugin):
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:
         return PluginCycleState()
 
-    def unit_of(self, pod_class: PodClass) -> str:
-        group = pod_class.labels.get(GROUP, "")
-        return f"{pod_class.namespace}/{group}" if group else ""
+    def new_grouping(self, view: SchedulerState) -> PodGrouping:
+        return ClassGrouping(_group_of)
+
+
+def _group_of(pod_record: PodRecord) -> str:
+    pod_class = pod_record.pod_class
+    group = pod_class.labels.get(GROUP, "") if pod_class is not None else ""
+    return f"{pod_record.name.partition('/')[0]}/{group}" if group else ""

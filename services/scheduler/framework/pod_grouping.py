@@ -1,0 +1,107 @@
+"""Grouping: a plugin that places pods together, or keeps them from the queue until others exist.
+
+Declared by `groups_pods`. A grouping is a function of the State, kept up to date by the cycle inputs; it can be thrown
+away and built anew at any time with the same results.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.state.pod_record import PodRecord
+
+
+class Membership(NamedTuple):
+    """The place of a waiting pod among others.
+
+    Attributes:
+        group: key of the pods with which it is placed as a whole or not at all; empty for a unit of its own.
+        held_back: the reason for which it is not tried at present; None for a pod that may be tried.
+        changed_seq: `cluster` seq of the last change of its group: a pod that was refused before it is tried again.
+    """
+
+    group: str = ""
+    held_back: Reason | None = None
+    changed_seq: int = 0
+
+
+ALONE = Membership()
+
+
+class Requirement(NamedTuple):
+    """The pods that a unit needs: of each part of it so many that the unit may be placed.
+
+    Attributes:
+        needed: part -> number of its pods; a part that is not named needs none.
+        part_of: uid -> part.
+        takes_all: pods beyond those that are needed are placed with the unit where they fit; otherwise they are left to
+            later cycles.
+    """
+
+    needed: Mapping[str, int]
+    part_of: Mapping[str, str]
+    takes_all: bool = True
+
+
+def all_needed(pods: Sequence[PodRecord]) -> Requirement:
+    """Returns the requirement of a unit that needs all of its pods."""
+    return Requirement({"": len(pods)}, dict.fromkeys((pod.uid for pod in pods), ""))
+
+
+class UnitFailure(NamedTuple):
+    """The first pod of a unit that could not be placed.
+
+    Attributes:
+        pod: `namespace/name`.
+        message: why, in Kubernetes' words.
+        placed: number of pods of the unit that could be placed.
+    """
+
+    pod: str
+    message: str
+    placed: int
+
+
+class PodGrouping:
+    """The groups of a plugin. The defaults group no pod."""
+
+    def of(self, pod_record: PodRecord) -> Membership:  # noqa: ARG002
+        """Returns the present membership of a waiting pod."""
+        return ALONE
+
+    def pod_changed(self, uid: str) -> None:
+        """Notes that a pod changed, was placed or was deleted."""
+
+    def gang_changed(self, gang: str) -> None:
+        """Notes that the members or the settings of a gang changed."""
+
+    def changed(self) -> Iterable[str]:
+        """Returns the uids of the pods whose membership may have changed since the last call."""
+        return ()
+
+    def requirement(self, group: str, pods: Sequence[PodRecord]) -> Requirement:  # noqa: ARG002
+        """Returns what a unit of these waiting pods of a group needs."""
+        return all_needed(pods)
+
+    def message(self, group: str, failure: UnitFailure) -> str:  # noqa: ARG002
+        """Returns the message of the pods that were refused with their unit; empty for that of their reason."""
+        return ""
+
+    def annotations(self, group: str, count: int) -> Mapping[str, str]:  # noqa: ARG002
+        """Returns the annotations that each pod of a unit gets with its binding.
+
+        Args:
+            count: number of pods of the unit that are placed together.
+        """
+        return {}
+
+
+class ClassGrouping(PodGrouping):
+    """Groups pods by their class alone."""
+
+    def __init__(self, key_of: Callable[[PodRecord], str]) -> None:
+        self._key_of = key_of
+
+    def of(self, pod_record: PodRecord) -> Membership:
+        """Returns the group that the class names."""
+        return Membership(self._key_of(pod_record))

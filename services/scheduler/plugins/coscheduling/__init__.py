@@ -1,0 +1,26 @@
+"""Coscheduling: the pods of a gang, or of a group of gangs, are placed together or not at all."""
+
+from services.scheduler.framework.reasons import ReasonText
+from services.scheduler.framework.spec import PluginSpec, Point
+from services.scheduler.plugins.coscheduling.args import UNUSED, read_coscheduling_args
+from shared.domain.gang import BIND_COUNT, BIND_GROUP
+from shared.kube import resource_names
+
+SPEC = PluginSpec(
+    name="Coscheduling",
+    implementation="services.scheduler.plugins.coscheduling.plugin:Coscheduling",
+    points=frozenset((Point.PERMIT,)),
+    read_args=read_coscheduling_args,
+    unused_args=UNUSED,
+    reasons={
+        "GangUnknown": ReasonText(
+            "gang {detail} has no readable minimum; create its PodGroup, or give its pods min-available",
+            "Gang {detail} 没有可读取的最小成员数；请创建 PodGroup 或在 Pod 上设置 min-available",
+        ),
+        "GangIncomplete": ReasonText("it waits for pods of its gang: {detail}", "等待同一 Gang 的 Pod：{detail}"),
+    },
+    queueing_hints=dict.fromkeys(("GangUnknown", "GangIncomplete"), frozenset()),
+    groups_pods=True,
+    reads=(resource_names.POD_GROUPS,),
+    annotations=(*BIND_GROUP, *BIND_COUNT),
+)

@@ -1,0 +1,179 @@
+"""The gangs of a State as groups of the queue: which pods are placed together, and how many of them are needed.
+
+A gang is satisfied by its match policy: `once-satisfied` when a member was ever bound, `only-waiting` by members that
+are placed and not yet bound, `waiting-and-running` by these and bound ones. Pods of a satisfied group of gangs are
+placed one by one. All others are one unit, which is tried once each gang of the group has enough pods.
+
+Upstream reserves the members one after the other, and releases them at Permit; here all are placed in one cycle, so
+members of a Strict gang never wait with a node. Source: spec/scheduler-workloads.md 2.2, 2.3 (PreEnqueue, Permit).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrouping, Requirement, UnitFailure
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
+from services.scheduler.state.gang_records import GangRecord
+from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.gang import BIND_COUNT, BIND_GROUP, ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
+
+
+class GangCounts(NamedTuple):
+    """The pods of a gang by what they do.
+
+    Attributes:
+        pending: without a node, and free to be placed.
+        placed: placed by this scheduler and not yet observed on their node.
+        bound: observed on a node, ended ones included.
+    """
+
+    pending: int
+    placed: int
+    bound: int
+
+
+class GangGrouping(PodGrouping):
+    """The gangs of a State, for the profiles with this plugin."""
+
+    def __init__(self, view: SchedulerState, args: CoschedulingArgs) -> None:
+        self._view = view
+        self._args = args
+        self._memberships: dict[str, Membership] = {}  # by gang
+        self._in_groups_of: dict[str, dict[str, None]] = {}  # gang -> gangs whose group has it
+        self._stale: dict[str, None] = {}
+
+    # membership
+
+    def of(self, pod_record: PodRecord) -> Membership:
+        """Returns the present membership of a waiting pod."""
+        gang = self._view.gangs.gang_of.get(pod_record.uid)
+        if gang is None:
+            return ALONE
+        if gang in self._stale or gang not in self._memberships:
+            return self._membership(gang)
+        return self._memberships[gang]
+
+    def pod_changed(self, uid: str) -> None:
+        """Notes a change of a pod; its placement changes the counts of its gang."""
+        gang = self._view.gangs.gang_of.get(uid)
+        if gang is not None:
+            self.gang_changed(gang)
+
+    def gang_changed(self, gang: str) -> None:
+        """Notes a change of a gang, for all whose group it belongs to."""
+        self._stale[gang] = None
+        self._stale.update(self._in_groups_of.get(gang, {}))
+
+    def changed(self) -> Iterable[str]:
+        """Returns the uids of all pods of the gangs whose membership changed."""
+        found: list[str] = []
+        gangs = self._view.gangs.gangs
+        for gang in self._stale:
+            before = self._memberships.pop(gang, None)
+            if gang not in gangs:
+                continue
+            after = self._memberships[gang] = self._membership(gang)
+            if before != after:
+                found += gangs[gang].members
+        self._stale.clear()
+        return found
+
+    def _membership(self, gang: str) -> Membership:
+        records = self._view.gangs.gangs
+        record = records.get(gang)
+        settings = record.settings if record is not None else None
+        if record is None or settings is None:
+            return Membership(held_back=Reason("GangUnknown", gang))
+        for other in settings.groups:
+            self._in_groups_of.setdefault(other, {})[gang] = None
+        present = [records[other] for other in settings.groups if other in records]
+        changed_seq = max((each.changed_seq for each in (record, *present)), default=0)
+        if self._policy(record) == ONCE_SATISFIED and self._was_bound(settings.groups):
+            return Membership(changed_seq=changed_seq)
+        missing = list(self._missing(settings.groups))
+        if missing:
+            return Membership("", Reason("GangIncomplete", "; ".join(missing)), changed_seq)
+        needed = self._needed(settings.groups)
+        if not any(needed.values()):
+            return Membership(changed_seq=changed_seq)
+        short = [
+            f"gang {other} needs {count} pods that can be placed, and has {pending}"
+            for other, count in needed.items()
+            if (pending := self.counts(other).pending) < count
+        ]
+        held_back = Reason("GangIncomplete", "; ".join(short)) if short else None
+        return Membership("" if short else ",".join(settings.groups), held_back, changed_seq)
+
+    def _missing(self, groups: Sequence[str]) -> Iterable[str]:
+        """Yields the gangs of a group that have too few pods to be tried."""
+        for gang in groups:
+            record = self._view.gangs.gangs.get(gang)
+            if record is None:
+                yield f"gang {gang} does not exist"
+            elif (settings := record.settings) is None:
+                yield f"gang {gang} has no readable minimum"
+            elif len(record.members) < settings.minimum:
+                yield f"gang {gang} has {len(record.members)} of {settings.minimum} pods"
+
+    # counts
+
+    def counts(self, gang: str) -> GangCounts:
+        """Counts the pods of a gang."""
+        view = self._view
+        record = view.gangs.gangs.get(gang)
+        pending = placed = bound = 0
+        for uid, member in (record.members if record is not None else {}).items():
+            pod_record = view.pods[uid]
+            if member.is_bound:
+                bound += 1
+            elif pod_record.placed_seq > pod_record.refused_seq:
+                placed += not pod_record.ended
+            elif pod_record.waiting(view.gateway_since):
+                pending += 1
+        return GangCounts(pending, placed, bound)
+
+    def _needed(self, groups: Sequence[str]) -> dict[str, int]:
+        """Returns for each gang of a group how many more of its pods have to be placed to satisfy it."""
+        needed = {}
+        for gang in groups:
+            record = self._view.gangs.gangs[gang]
+            settings, policy, counts = record.settings, self._policy(record), self.counts(gang)
+            satisfied = policy == ONCE_SATISFIED and self._was_bound(groups)
+            there = counts.placed + (counts.bound if policy == WAITING_AND_RUNNING else 0)
+            needed[gang] = 0 if satisfied or settings is None else max(settings.minimum - there, 0)
+        return needed
+
+    def _policy(self, record: GangRecord) -> str:
+        settings = record.settings
+        return (settings.match_policy if settings is not None else "") or self._args.match_policy
+
+    def _was_bound(self, groups: Sequence[str]) -> bool:
+        records = self._view.gangs.gangs
+        return any(records[gang].was_bound for gang in groups if gang in records)
+
+    # units
+
+    def requirement(self, group: str, pods: Sequence[PodRecord]) -> Requirement:
+        """Returns how many pods of each gang a unit needs.
+
+        Pods beyond these are placed one by one, once the gangs are satisfied. Only `only-waiting` would never let them:
+        they are placed with their unit, where they fit.
+        """
+        groups, gang_of = group.split(","), self._view.gangs.gang_of
+        takes_all = any(self._policy(self._view.gangs.gangs[gang]) == ONLY_WAITING for gang in groups)
+        return Requirement(self._needed(groups), {pod.uid: gang_of[pod.uid] for pod in pods}, takes_all)
+
+    def message(self, group: str, failure: UnitFailure) -> str:
+        """Returns upstream's message of the members of a gang that could not be placed."""
+        return (
+            f'GangGroup "{group}" gets rejected due to member Pod "{failure.pod}" is unschedulable with reason '
+            f'"{failure.message}", alreadyWaitForBound: {failure.placed}'
+        )
+
+    def annotations(self, group: str, count: int) -> Mapping[str, str]:
+        """Returns the annotations by which members that are bound together are recognised."""
+        if count < 2:
+            return {}
+        return {**dict.fromkeys(BIND_GROUP, group), **dict.fromkeys(BIND_COUNT, str(count))}

@@ -1,0 +1,137 @@
+"""Gangs: the gang of a pod, and the settings of a gang, read from labels, annotations and PodGroups.
+
+A pod names its gang by the label of its PodGroup, by the lightweight labels, or by annotations; the settings come from
+the PodGroup, or from the pods themselves. Source: spec/scheduler-workloads.md 2.1; spec/api.md 1.7, 2.2.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shared.kube.instants import SECOND, BadTime, duration_ns
+
+POD_GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
+LIGHTWEIGHT_NAME = f"{POD_GROUP_LABEL}/name"
+LIGHTWEIGHT_MINIMUM = f"{POD_GROUP_LABEL}/min-available"
+_DOMAIN = "gang.scheduling.koordinator.sh"
+NAME = f"{_DOMAIN}/name"
+MINIMUM = f"{_DOMAIN}/min-available"
+TOTAL = f"{_DOMAIN}/total-number"
+MODE = f"{_DOMAIN}/mode"
+MATCH_POLICY = f"{_DOMAIN}/match-policy"
+MATCH_POLICY_ALIAS = f"{POD_GROUP_LABEL}/match-policy"
+WAITING_TIME = f"{_DOMAIN}/waiting-time"
+GROUPS = f"{_DOMAIN}/groups"
+TOPOLOGY = f"{_DOMAIN}/network-topology-spec"
+
+ANNOTATIONS = (NAME, MINIMUM, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, WAITING_TIME, GROUPS, TOPOLOGY)
+"""Annotations of a pod that name its gang or set it up."""
+
+ONCE_SATISFIED = "once-satisfied"
+ONLY_WAITING = "only-waiting"
+WAITING_AND_RUNNING = "waiting-and-running"
+MATCH_POLICIES = (ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING)
+
+BIND_GROUP = (
+    "internal.scheduling.koordinator.sh/bind-gang-group-id",
+    "scheduling.koordinator.sh/bind-gang-group-id",
+)
+BIND_COUNT = (
+    "internal.scheduling.koordinator.sh/bind-gang-member-count",
+    "scheduling.koordinator.sh/bind-gang-member-count",
+)
+"""Annotations of a member that is bound together with others: the group, and how many they are; the second of each is
+deprecated and written as well."""
+
+_INT32 = re.compile(r"[+-]?\d+").fullmatch
+_LARGEST = (1 << 31) - 1
+
+Texts = Mapping[str, str] | None
+
+
+class GangSettings(msgspec.Struct, frozen=True, array_like=True):
+    """The settings of a gang.
+
+    Attributes:
+        minimum: number of members that are placed together.
+        total: number of members as declared, at least the minimum; informational.
+        is_strict: what was placed is given up when the minimum cannot be reached.
+        match_policy: one of MATCH_POLICIES; empty for the configured default.
+        waiting_ns: how long placed members of a NonStrict gang wait for others; 0 for the configured default.
+        groups: ids of the gangs that are placed together, sorted; this one alone where none are declared.
+        topology: the text of the network topology annotation.
+    """
+
+    minimum: int
+    total: int
+    is_strict: bool
+    match_policy: str
+    waiting_ns: int
+    groups: tuple[str, ...]
+    topology: str = ""
+
+
+def gang_of(namespace: str, labels: Texts, annotations: Texts) -> str:
+    """Returns the id of a pod's gang, `namespace/name`; empty without one."""
+    name = ""
+    if labels:
+        name = labels.get(POD_GROUP_LABEL) or labels.get(LIGHTWEIGHT_NAME) or ""
+    if not name and annotations:
+        name = annotations.get(NAME) or ""
+    return f"{namespace}/{name}" if name else ""
+
+
+def settings_of_pod(gang: str, labels: Texts, annotations: Texts) -> GangSettings | None:
+    """Returns the settings that a pod declares for its gang; None where its minimum is missing or unreadable."""
+    given = annotations or {}
+    text = (labels or {}).get(LIGHTWEIGHT_MINIMUM) or given.get(MINIMUM) or ""
+    minimum = _int32(text)
+    if minimum is None:
+        return None
+    try:
+        waiting_ns = duration_ns(given.get(WAITING_TIME, ""))
+    except BadTime:
+        waiting_ns = 0
+    return _settings(gang, minimum, given, max(waiting_ns, 0))
+
+
+def settings_of_pod_group(gang: str, pod_group: Mapping[str, Any]) -> GangSettings | None:
+    """Returns the settings of a PodGroup; None where its minimum is unreadable."""
+    spec, metadata = pod_group.get("spec"), pod_group.get("metadata")
+    spec, metadata = (part if isinstance(part, Mapping) else {} for part in (spec, metadata))
+    minimum, seconds = spec.get("minMember", 0), spec.get("scheduleTimeoutSeconds")
+    if not isinstance(minimum, int) or isinstance(minimum, bool):
+        return None
+    waiting_ns = seconds * SECOND if isinstance(seconds, int) and seconds > 0 else 0
+    return _settings(gang, minimum, metadata.get("annotations") or {}, waiting_ns)
+
+
+def _settings(gang: str, minimum: int, annotations: Mapping[str, str], waiting_ns: int) -> GangSettings:
+    total = _int32(annotations.get(TOTAL, ""))
+    policy = annotations.get(MATCH_POLICY) or annotations.get(MATCH_POLICY_ALIAS) or ""
+    return GangSettings(
+        minimum=minimum,
+        total=minimum if total is None else max(total, minimum),
+        is_strict=annotations.get(MODE) != "NonStrict",
+        match_policy=policy if policy in MATCH_POLICIES else "",
+        waiting_ns=waiting_ns,
+        groups=_groups(gang, annotations.get(GROUPS, "")),
+        topology=annotations.get(TOPOLOGY, ""),
+    )
+
+
+def _groups(gang: str, text: str) -> tuple[str, ...]:
+    try:
+        found = msgspec.json.decode(text, type=list[str]) if text else []
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        found = []
+    return tuple(sorted(found)) or (gang,)
+
+
+def _int32(text: str) -> int | None:
+    if not _INT32(text) or len(text) > len(f"-{_LARGEST}"):
+        return None
+    number = int(text)
+    return number if -_LARGEST - 1 <= number <= _LARGEST else None

@@ -1,0 +1,289 @@
+"""Gangs: members are placed together, by PodGroup, labels or annotations, alone or as a group of gangs."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.explain.pending_status import pending_status
+from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain import gang
+from shared.events.cluster import ObjectDeleted, ObjectObserved
+from shared.events.scheduling import PodPlaced
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.pod import Pod
+from shared.kube.resource_names import POD_GROUPS
+from tests.support.hypothesis_examples import examples
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable
+from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
+
+
+def world_of(**cpus: str) -> World:
+    world = World()
+    for name, cpu in cpus.items():
+        world.add_node(node(name, cpu=cpu))
+    world.read()
+    return world
+
+
+def pod_group(world: World, name: str, minimum: int, **annotations: str) -> None:
+    body = {"metadata": {"name": name, "namespace": "d", "annotations": annotations}, "spec": {"minMember": minimum}}
+    world.observe(ObjectObserved(resource=POD_GROUPS, name=f"d/{name}", uid=name, object=body))
+
+
+def member(group: str, name: str, cpu: str = "1", **more: Any) -> Pod:
+    labels = {gang.POD_GROUP_LABEL: group} | more.pop("labels", {})
+    return pod(name, cpu=cpu, memory=None, labels=labels, **more)
+
+
+def annotated(group: str, name: str, minimum: str, cpu: str = "1", **more: str) -> Pod:
+    annotations = {gang.NAME: group, gang.MINIMUM: minimum, **more}
+    return pod(name, cpu=cpu, memory=None, annotations=annotations)
+
+
+def add(world: World, *pods: Pod) -> None:
+    for each in pods:
+        world.add_pod(each)
+    world.read()
+
+
+def bind(world: World, records: Any) -> None:
+    """Every placed pod is observed on its node."""
+    for record in records:
+        if isinstance(record.event, PodPlaced):
+            world.answer(record)
+            before = next(
+                each.event.object
+                for each in reversed(world.logs["cluster"])
+                if getattr(each.event, "pod_uid", "") == record.event.pod_uid and hasattr(each.event, "object")
+            )
+            labels, annotations = before.metadata.labels, before.metadata.annotations
+            world.add_pod(
+                pod(
+                    record.event.pod_uid,
+                    cpu=before.spec.containers[0].resources.requests["cpu"],
+                    memory=None,
+                    labels=labels,
+                    annotations=annotations,
+                    on=record.event.node,
+                    phase="Running",
+                )
+            )
+    world.read()
+
+
+def test_a_gang_waits_for_its_minimum_and_is_then_placed_in_one_cycle_with_the_annotations_of_its_members() -> None:
+    world = world_of(a="4", b="4")
+    pod_group(world, "job", 3)
+    add(world, member("job", "p0"), member("job", "p1"))
+    assert world.cycles() == []
+    status = pending_status(world.indexed(), "d/p0", world.now_ns)
+    assert status is not None
+    assert (status["code"], status["detail"]) == ("GangIncomplete", "gang d/job has 2 of 3 pods")
+    add(world, member("job", "p2"))
+    records = world.cycle()
+    assert placements(records).keys() == {"p0", "p1", "p2"}
+    annotations = [record.event.annotations for record in records if isinstance(record.event, PodPlaced)]
+    assert annotations == [dict.fromkeys(gang.BIND_GROUP, "d/job") | dict.fromkeys(gang.BIND_COUNT, "3")] * 3
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"labels": {gang.LIGHTWEIGHT_NAME: "job", gang.LIGHTWEIGHT_MINIMUM: "2"}},
+        {"annotations": {gang.NAME: "job", gang.MINIMUM: "2"}},
+    ],
+)
+def test_labels_and_annotations_of_pods_make_a_gang_without_a_pod_group(written: dict[str, Any]) -> None:
+    world = world_of(a="4")
+    add(world, pod("p0", memory=None, **written))
+    assert world.cycles() == []
+    add(world, pod("p1", memory=None, **written))
+    assert placements(world.cycle()).keys() == {"p0", "p1"}
+
+
+def test_pods_of_a_gang_without_a_readable_minimum_wait_and_say_so() -> None:
+    world = world_of(a="4")
+    add(world, member("job", "p0"))
+    assert world.cycles() == []
+    status = pending_status(world.indexed(), "d/p0", world.now_ns)
+    assert status is not None
+    assert (status["code"], status["detail"]) == ("GangUnknown", "d/job")
+    pod_group(world, "job", 1)
+    world.read()
+    assert placements(world.cycles()).keys() == {"p0"}
+
+
+def test_a_strict_gang_that_cannot_reach_its_minimum_is_not_placed_and_names_the_member_and_the_reason() -> None:
+    world = world_of(a="2")
+    pod_group(world, "job", 3)
+    add(world, *(member("job", f"p{number}") for number in range(3)))
+    records = world.cycle()
+    assert placements(records) == {}
+    messages = {uid: event.message for uid, event in unschedulable(records).items()}
+    assert messages["p2"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert messages["p0"] == messages["p1"]
+    assert messages["p0"] == (
+        'GangGroup "d/job" gets rejected due to member Pod "d/p2" is unschedulable with reason '
+        '"0/1 nodes are available: 1 Insufficient cpu.", alreadyWaitForBound: 2'
+    )
+    world.wait(2)
+    assert world.cycles() == [], "nothing has changed"
+    world.add_node(node("b", cpu="2"))
+    world.read()
+    assert placements(world.cycles()).keys() == {"p0", "p1", "p2"}
+
+
+def test_a_member_without_a_node_does_not_fail_a_gang_that_reaches_its_minimum_without_it() -> None:
+    world = world_of(a="4")
+    pod_group(world, "job", 2)
+    add(world, member("job", "large", "9"), member("job", "p1"), member("job", "p2"))
+    records = world.cycle()
+    assert placements(records).keys() == {"p1", "p2"}
+    assert unschedulable(records)["large"].code == "InsufficientResource"
+
+
+def test_a_satisfied_gang_places_later_members_one_by_one() -> None:
+    world = world_of(a="4", b="4")
+    pod_group(world, "job", 2)
+    add(world, *(member("job", f"p{number}") for number in range(3)))
+    first = world.cycle()
+    assert len(placements(first)) == 2, "the third is not needed"
+    rest = world.cycles()
+    assert len(placements(rest)) == 1
+    assert not next(record.event.annotations for record in rest if isinstance(record.event, PodPlaced))
+    bind(world, [*first, *rest])
+    world.drop_pod("p0")
+    add(world, member("job", "again"))
+    assert placements(world.cycles()).keys() == {"again"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_placed"), [("only-waiting", False), ("waiting-and-running", True), ("once-satisfied", True)]
+)
+def test_a_member_that_is_created_again_follows_the_match_policy(policy: str, *, is_placed: bool) -> None:
+    world = world_of(a="4", b="4")
+    pod_group(world, "job", 3, **{gang.MATCH_POLICY: policy})
+    add(world, *(member("job", f"p{number}") for number in range(3)))
+    bind(world, world.cycles())
+    world.drop_pod("p0")
+    add(world, member("job", "again"))
+    assert bool(placements(world.cycles())) == is_placed
+
+
+def test_a_group_of_gangs_is_placed_when_each_of_them_reaches_its_minimum() -> None:
+    world = world_of(a="4", b="4")
+    groups = {gang.GROUPS: json.dumps(["d/b", "d/a"])}
+    pod_group(world, "a", 2, **groups)
+    pod_group(world, "b", 1, **groups)
+    add(world, member("a", "a0"), member("a", "a1"))
+    assert world.cycles() == []
+    status = pending_status(world.indexed(), "d/a0", world.now_ns)
+    assert status is not None
+    assert status["detail"] == "gang d/b has 0 of 1 pods"
+    add(world, member("b", "b0"))
+    records = world.cycle()
+    assert placements(records).keys() == {"a0", "a1", "b0"}
+    assert {
+        record.event.annotations[gang.BIND_COUNT[0]] for record in records if isinstance(record.event, PodPlaced)
+    } == {"3"}
+
+
+def test_gated_members_do_not_count_as_pods_that_can_be_placed() -> None:
+    world = world_of(a="4")
+    pod_group(world, "job", 2)
+    add(world, member("job", "p0"), member("job", "p1", gates=("wait",)))
+    assert world.cycles() == []
+    add(world, member("job", "p1"))
+    assert placements(world.cycles()).keys() == {"p0", "p1"}
+
+
+def test_the_ledger_refuses_a_gang_as_a_whole_and_the_pods_it_does_not_need_wait_with_it() -> None:
+    world = Teams(quota("team", "2", "2"))
+    pod_group(world, "job", 3)
+    world.read()
+    add(world, *(member("job", f"p{number}", labels={QUOTA_NAME: "team"}) for number in range(2)))
+    add(world, member("job", "free"), member("job", "more", labels={QUOTA_NAME: "team"}))
+    add(world, member("job", "large", "3", labels={QUOTA_NAME: "team"}, priority=1))
+    records = world.cycle()
+    assert placements(records) == {}
+    assert len(unschedulable(records)) == 5
+    assert world.used("team") == 0
+    assert world.cycle() == [], "all of it waits"
+
+
+def test_a_deleted_pod_group_and_a_snapshot_leave_the_same_state() -> None:
+    world = world_of(a="4")
+    pod_group(world, "job", 2)
+    add(world, member("job", "p0"), annotated("other", "p1", "2"), annotated("other", "p2", "x"))
+    copy = SchedulerState()
+    copy.restore(world.view.encode())
+    assert copy.encode() == world.view.encode()
+    assert copy.gangs.gang_of == world.view.gangs.gang_of
+    world.observe(ObjectDeleted(resource=POD_GROUPS, name="d/job", uid="job"))
+    for uid in ("p0", "p1", "p2"):
+        world.drop_pod(uid)
+    world.read()
+    assert not world.view.gangs.gangs
+
+
+def test_50_gangs_of_100_that_fit_nowhere_take_one_place_each_before_a_thousand_ordinary_pods() -> None:
+    cycles = {}
+    for gangs in (0, 50):
+        world = world_of(**{f"n{number}": "100" for number in range(12)})
+        for number in range(gangs):
+            pod_group(world, f"g{number}", 100)
+            add(world, *(member(f"g{number}", f"g{number}-{one}", "50") for one in range(100)))
+        add(world, *(pod(f"p{number}", cpu="1", memory=None) for number in range(1000)))
+        count, placed = 0, 0
+        while placed < 1000:
+            placed += len(placements(world.cycle(64)))
+            count += 1
+            assert count < 100
+        cycles[gangs] = count
+    assert cycles[50] <= cycles[0] + 3
+
+
+SIZES = st.sampled_from(["1", "2", "3"])
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "g", "h"]), SIZES, st.integers(0, 2)), min_size=1, max_size=20),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from([1, 3, 256]),
+)
+def test_no_gang_is_placed_in_part_and_batches_change_no_placement(
+    pods: list[tuple[str, str, int]], g: int, h: int, batch: int
+) -> None:
+    outcomes = []
+    for size in (batch, 256):
+        world = world_of(a="5", b="4", c="4")
+        pod_group(world, "g", g)
+        pod_group(world, "h", h)
+        add(
+            world,
+            *(
+                member(group, f"p{number}", cpu, priority=order)
+                if group
+                else pod(f"p{number}", cpu=cpu, memory=None, priority=order)
+                for number, (group, cpu, order) in enumerate(pods)
+            ),
+        )
+        placed: dict[str, str] = {}
+        while records := world.cycle(size):
+            placed |= placements(records)
+            for name, minimum in (("g", g), ("h", h)):
+                count = sum(f"p{number}" in placed for number, (group, _, _) in enumerate(pods) if group == name)
+                assert count == 0 or count >= minimum
+        used = dict.fromkeys(("a", "b", "c"), 0)
+        for number, (_, cpu, _) in enumerate(pods):
+            if f"p{number}" in placed:
+                used[placed[f"p{number}"]] += int(cpu)
+        assert used["a"] <= 5
+        assert max(used["b"], used["c"]) <= 4
+        outcomes.append(placed.keys() if batch == 256 else None)
+    assert outcomes[0] == outcomes[1]
