@@ -15,6 +15,9 @@ class LedgerSettings(Settings, frozen=True, kw_only=True):
 
     multi_tree: Annotated[bool, Meta(description="quotas with a tree-id form trees of their own")] = True
     default_group: Annotated[bool, Meta(description="pods of no quota count in the default group")] = True
+    rejected_quota_waits: Annotated[
+        bool, Meta(description="pods of a quota that is rejected wait; else they count in the default group")
+    ] = True
     scale_min: Annotated[bool, Meta(description="minima are scaled down where their sum exceeds the capacity")] = True
     guarantees: Annotated[bool, Meta(description="the use below a quota is guaranteed to it; no quota lends")] = False
     check_quotas: Annotated[bool, Meta(description="a quota that breaks a rule keeps its last valid declaration")] = (
@@ -44,7 +47,9 @@ class LedgerSettings(Settings, frozen=True, kw_only=True):
 
     def admission(self) -> AdmissionRules:
         """Returns the options of the comparison of a pod with its quota."""
-        return AdmissionRules(runtime=self.compare_runtime, parents=self.check_parents)
+        return AdmissionRules(
+            runtime=self.compare_runtime, parents=self.check_parents, rejected_waits=self.rejected_quota_waits
+        )
 
     def new_state(self) -> LedgerState:
         """Returns an empty State with these settings."""

@@ -26,14 +26,19 @@ class ChargeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     groups: tuple[tuple[str, ...], ...]
 
 
+REJECTED = "rejected"
+"""The stage of a pod whose own quota is rejected."""
+
+
 class QuotaShort(msgspec.Struct, frozen=True, omit_defaults=True):
     """The reason why a pod was not charged.
 
     Attributes:
         quota: the quota that is short.
-        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above.
+        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above, `rejected`
+            where the quota itself is rejected.
         short: resource -> missing amount.
-        message: upstream's text.
+        message: upstream's text, or the reason of the rejection.
     """
 
     quota: str

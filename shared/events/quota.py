@@ -98,7 +98,7 @@ class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecid
 
     Attributes:
         quota: the quota that is short.
-        stage: `quota`, `nonPreemptible`, `ancestor`; `Late` when the cycle is over.
+        stage: `quota`, `nonPreemptible`, `ancestor`, `rejected`; `Late` when the cycle is over.
         shortfall: resource -> missing amount.
     """
 

@@ -21,11 +21,13 @@ class AdmissionRules(msgspec.Struct, frozen=True, kw_only=True):
         runtime: compare with the runtime; else with max.
         parents: compare every ancestor below the root, too.
         bounds_reserved: the maxima of the system and default groups hold also with runtime quota; upstream's do not.
+        rejected_waits: pods of a quota that is rejected are not charged; else they count in the default group.
     """
 
     runtime: bool = True
     parents: bool = False
     bounds_reserved: bool = False
+    rejected_waits: bool = True
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):

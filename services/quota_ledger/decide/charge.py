@@ -8,11 +8,11 @@ Source: architecture.md, Charging quota; spec/quota.md 6.1, 7.3.
 
 from collections.abc import Sequence
 
-from services.quota_ledger.decide.admission import AdmissionRules, Shortfall, shortfall
+from services.quota_ledger.decide.admission import AdmissionRules, shortfall
 from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.amounts import Amounts, add, negated, nonzero, raise_clamped, sub
-from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort
+from shared.domain.quota_charge import REJECTED, ChargeRequest, ChargeResponse, QuotaShort
 from shared.events import Draft, Event
 from shared.events.quota import PodAdmissionDecided, PodCharged
 
@@ -66,13 +66,13 @@ class _Charges:
         entry = self._entries.get(uid)
         return None if entry is None else entry.attached
 
-    def _short_of(self, members: list[tuple[str, AttachedPod]]) -> Shortfall | None:
+    def _short_of(self, members: list[tuple[str, AttachedPod]]) -> QuotaShort | None:
         """Counts the members; when they do not all fit, counts none and returns what is short."""
         counted: list[AttachedPod] = []
-        for _, pod in members:
+        for uid, pod in members:
             if pod.charged:
                 continue
-            found = self._shortfall(pod)
+            found = self._rejected(uid, pod) or self._shortfall(pod)
             if found is not None:
                 for each in counted:
                     self._count(each, negated(each.request))
@@ -81,9 +81,25 @@ class _Charges:
             counted.append(pod)
         return None
 
-    def _shortfall(self, pod: AttachedPod) -> Shortfall | None:
+    def _rejected(self, uid: str, pod: AttachedPod) -> QuotaShort | None:
+        """Returns the reason why a pod waits that would count in the default group because its own quota is rejected.
+
+        That group has no limit, so a tenant with a quota that cannot be read would have more than with one that can.
+        """
+        observed = self._entries[uid].observed
+        if not self._rules.rejected_waits or pod.matched_by != "default" or observed is None:
+            return None
+        name = self._state.rejected_quota_of(observed.namespace, observed.label)
+        if not name:
+            return None
+        reason = self._state.projection.rejected[name]
+        return QuotaShort(
+            quota=name, stage=REJECTED, short={}, message=f"its quota {name} is rejected, and it waits: {reason}"
+        )
+
+    def _shortfall(self, pod: AttachedPod) -> QuotaShort | None:
         tree = self._state.projection.trees[pod.tree]
-        return shortfall(
+        found = shortfall(
             tree,
             pod.quota,
             pod.request,
@@ -92,6 +108,10 @@ class _Charges:
             extra_used=self._used,
             extra_np_used=self._np_used,
         )
+        if found is None:
+            return None
+        missing = nonzero({key: sub(add(found.used, found.request), found.limit)[key] for key in found.exceeded})
+        return QuotaShort(quota=found.quota, stage=found.stage, short=missing, message=found.text())
 
     def _count(self, pod: AttachedPod, amounts: Amounts) -> None:
         for info in self._state.projection.trees[pod.tree].path(pod.quota):
@@ -115,10 +135,8 @@ class _Charges:
             self._newest[uid] = pod.charged_by(request.epoch, request.cycle)
 
     def _refuse(
-        self, request: ChargeRequest, group: Sequence[str], found: Shortfall, refused: dict[str, QuotaShort]
+        self, request: ChargeRequest, group: Sequence[str], short: QuotaShort, refused: dict[str, QuotaShort]
     ) -> None:
-        missing = nonzero({key: sub(add(found.used, found.request), found.limit)[key] for key in found.exceeded})
-        short = QuotaShort(quota=found.quota, stage=found.stage, short=missing, message=found.text())
         for uid in group:
             refused[uid] = short
             if self._attached(uid) is not None:

@@ -76,6 +76,24 @@ class QuotaFold(StateFields):
         """Returns the error in the newest object of that name; its last valid declaration stays in force."""
         return min((error for error in self.object_errors.values() if error.name == name), default=None)
 
+    def rejected_quota_of(self, namespace: str, label: str) -> str:
+        """Returns the rejected quota to which pods belong that no declared quota has; empty where there is none.
+
+        A quota that was valid before stays in force as it was, and is not meant.
+        """
+        declared_quotas, rejected = self.projection.lookup.quotas, self.projection.rejected
+        if label:
+            return label if label in rejected and label not in declared_quotas else ""
+        if self._rejected_namespaces is None or self._rejected_namespaces[0] != self.structure_changes:
+            names = [name for name in sorted(rejected, reverse=True) if name not in declared_quotas]
+            found = {namespace: name for name in names for namespace in self._rejected_namespaces_of(name)}
+            self._rejected_namespaces = self.structure_changes, found
+        return self._rejected_namespaces[1].get(namespace, "")
+
+    def _rejected_namespaces_of(self, name: str) -> tuple[str, ...]:
+        error, quota = self.error_of(name), self.object_of(name)
+        return error.namespaces if error is not None else namespaces_of(quota) if quota is not None else ()
+
     def object_key(self, name: str) -> tuple[str, str]:
         """Returns `resource/namespace/name` of a quota's object, and its uid; empty texts where there is none."""
         keys = self._keys_of.get(name)
@@ -98,9 +116,9 @@ class QuotaFold(StateFields):
             if after != before:
                 check_self(raw, after)
         except BadQuantity as problem:
-            error = ObjectError(name, "unreadable", f"quota {name}: {problem}")
+            error = ObjectError(name, "unreadable", f"quota {name}: {problem}", _namespaces_on(raw))
         except AdmissionRejected as problem:
-            error = ObjectError(name, problem.code, str(problem))
+            error = ObjectError(name, problem.code, str(problem), _namespaces_on(raw))
         if error is not None:
             self.object_errors[key] = error  # `objects` keeps the last valid declaration
             self._check_quota(name)
@@ -141,6 +159,11 @@ def namespaces_of(quota: DeclaredQuota) -> tuple[str, ...]:
     These are the ones bound to it, and its own if the quota has the namespace's name.
     """
     return (quota.namespace, *quota.namespaces) if quota.name == quota.namespace else quota.namespaces
+
+
+def _namespaces_on(raw: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the namespaces of a quota whose amounts cannot be read."""
+    return namespaces_of(declared({**raw, "spec": {}}))
 
 
 def _bounded(quota: DeclaredQuota) -> DeclaredQuota:

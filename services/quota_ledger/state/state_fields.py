@@ -13,11 +13,16 @@ from shared.kube.elastic_quota import DeclaredQuota
 
 
 class ObjectError(NamedTuple):
-    """The reason why an ElasticQuota's newest object is not followed."""
+    """The reason why an ElasticQuota's newest object is not followed.
+
+    Attributes:
+        namespaces: those whose pods it would have, where no valid declaration came before.
+    """
 
     name: str
     code: str
     reason: str
+    namespaces: tuple[str, ...] = ()
 
 
 class Placement(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -77,6 +82,7 @@ class StateFields:
         ] = {}  # pods whose charge ends with the cycle unless it places them
         self._node_total: Amounts | None = None
         self._roots: list[tuple[str, DeclaredQuota]] | None = None
+        self._rejected_namespaces: tuple[int, dict[str, str]] | None = None  # with the structure_changes they follow
         self.structure_changes = 0
         self.structure_decided_at = -1
         self._keys_of: dict[str, dict[str, None]] = {}

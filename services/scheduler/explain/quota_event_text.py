@@ -1,5 +1,6 @@
 """Texts for the quota ledger's events about a pod, for `koord why pod`."""
 
+from shared.domain.quota_charge import REJECTED
 from shared.events import Event
 from shared.events.quota import (
     PodAdmissionDecided,
@@ -29,6 +30,8 @@ def describe(event: Event) -> str:
             return f"quota {event.quota} no longer counts it: {event.reason}"
         case PodAdmissionDecided() if event.ok:
             return f"cycle {event.cycle} may place it without a charge"
+        case PodAdmissionDecided(stage=stage) if stage == REJECTED:
+            return f"cycle {event.cycle} may not place it: its quota {event.quota} is rejected"
         case PodAdmissionDecided():
             short = ", ".join(sorted(event.shortfall)) or event.stage
             return f"cycle {event.cycle} may not place it: quota {event.quota or 'of its own'} is short of {short}"

@@ -44,6 +44,10 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
     "ParentQuotaExceeded": ReasonText(
         "Insufficient quotas of a parent, quotaName: {detail}", "上级配额不足，配额：{detail}"
     ),
+    "QuotaRejected": ReasonText(
+        "its quota {detail} is rejected: `koord quota tree` has the reason",
+        "其配额 {detail} 被拒绝：原因见 `koord quota tree`",
+    ),
     "QuotaLedgerUnreachable": ReasonText("the quota ledger does not answer", "配额账本无应答"),
     # Of a node that the scheduler has not observed.
     NODE_UNKNOWN: ReasonText("node(s) were not known", "节点未知"),

@@ -7,9 +7,10 @@ of the queue, as many as fit. So capacity for one pod lets one pod be tried, not
 from collections.abc import Iterator
 
 from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.quota_reasons import waits_for_ledger, waits_for_quota
-from services.scheduler.state.quota_view import QuotaView
+from services.scheduler.state.quota_reasons import waits_for_ledger, waits_for_quota, waits_for_rejected_quota
+from services.scheduler.state.quota_view import NO_QUOTA, QuotaView
 from shared.domain.amounts import Amounts
+from shared.kube.elastic_quota import RESERVED
 
 MOST_REFUSED = 64
 """Number of pods without capacity that ends the search in a quota; smaller pods behind them are admitted with the next
@@ -107,7 +108,9 @@ class QuotaGate:
 
     def _enter(self, uid: str, pod_record: PodRecord) -> None:
         entry = self._view.pods.get(uid)
-        quota = entry.quota if entry else ""
+        quota = entry.quota if entry else NO_QUOTA
+        if quota in RESERVED and waits_for_rejected_quota(pod_record.reasons):
+            quota = NO_QUOTA  # the default group has it meanwhile, but capacity there does not help
         if self._quota_of.get(uid) != quota:
             self._leave(uid)
             self._quota_of[uid] = quota

@@ -16,7 +16,7 @@ from services.scheduler.framework.reasons import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import CODE_OF_STAGE, PLUGIN, UNREACHABLE
-from shared.domain.quota_charge import QuotaShort
+from shared.domain.quota_charge import REJECTED, QuotaShort
 from shared.events.scheduling import ClassEvaluated, Rejections
 
 Refused = Mapping[str, QuotaShort | None]
@@ -117,5 +117,7 @@ def _nominations(cache: CycleInputs, plan: CyclePlan, after: CyclePlan, refused:
 def _reason(short: QuotaShort | None) -> tuple[str, str]:
     if short is None:
         return UNREACHABLE, ""
+    if short.stage == REJECTED:
+        return CODE_OF_STAGE[REJECTED], short.quota
     resources = " ".join(sorted(short.short))
     return CODE_OF_STAGE.get(short.stage, CODE_OF_STAGE["quota"]), f"{short.quota}, exceedDimensions: [{resources}]"

@@ -9,15 +9,26 @@ PLUGIN = "ElasticQuota"
 EXCEEDED = "QuotaExceeded"
 NON_PREEMPTIBLE = "NonPreemptibleQuotaExceeded"
 PARENT = "ParentQuotaExceeded"
+REJECTED = "QuotaRejected"
 UNREACHABLE = "QuotaLedgerUnreachable"
 
-CODE_OF_STAGE: Mapping[str, str] = {"quota": EXCEEDED, "nonPreemptible": NON_PREEMPTIBLE, "ancestor": PARENT}
-"""Stage of a charge that found a shortage -> reason code."""
+CODE_OF_STAGE: Mapping[str, str] = {
+    "quota": EXCEEDED,
+    "nonPreemptible": NON_PREEMPTIBLE,
+    "ancestor": PARENT,
+    "rejected": REJECTED,
+}
+"""Stage of a charge that was refused -> reason code."""
 
 
 def waits_for_quota(reasons: tuple[PluginReason, ...]) -> bool:
     """Returns True when a pod was refused by its quota, so that only capacity there can help."""
     return any(plugin == PLUGIN and code != UNREACHABLE for plugin, code in reasons)
+
+
+def waits_for_rejected_quota(reasons: tuple[PluginReason, ...]) -> bool:
+    """Returns True when a pod was refused because its quota is rejected, so that only a change of that quota can help."""
+    return (PLUGIN, REJECTED) in reasons
 
 
 def waits_for_ledger(reasons: tuple[PluginReason, ...]) -> bool:

@@ -26,6 +26,7 @@ from shared.events.quota import (
     PodResized,
     QuotaDeclared,
     QuotaDeleted,
+    QuotaRejected,
     QuotaReparented,
     QuotaUpdated,
     RuntimeRecomputed,
@@ -34,10 +35,14 @@ from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME, RESERVED, ROOT, D
 from shared.kube.quantity import BadQuantity
 
 FOLDED: tuple[type[Event], ...] = (
-    WriterStarted, ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, PodAttached, PodCharged, PodChargeReverted,
+    WriterStarted, ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, QuotaRejected, PodAttached, PodCharged, PodChargeReverted,
     PodResized, PodMoved, PodReleased, RuntimeRecomputed, BalancesOpened,
 )  # fmt: skip
 """Event types of the `quota` context that are folded."""
+
+
+NO_QUOTA = ""
+"""Stands in `freed` and in the gate for the quota of pods whose own quota is rejected: none of the ledger's."""
 
 
 class QuotaSnapshot(msgspec.Struct, frozen=True):
@@ -117,6 +122,19 @@ class QuotaView(QuotaHeadroom):
                     self._enter(uid, msgspec.structs.replace(before, request=after, since=seq))
             case PodReleased(pod_uid=uid):
                 self._leave(uid, seq)
+            case ConfigApplied(text=text):
+                self._rules_text, self.rules = text, options_of(text)
+                self._free_rejected(seq)  # they may count in the default group from now on
+            case WriterStarted():
+                self.is_led = True
+            case BalancesOpened() as opened:
+                self._opened(record, opened)
+            case _:
+                self._apply_quota(record)
+
+    def _apply_quota(self, record: RecordedEvent) -> None:
+        seq = record.seq
+        match record.event:
             case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
                 self._grant(runtimes, dropped, seq)
             case QuotaDeclared(declared=quota) | QuotaUpdated(declared=quota) | QuotaReparented(declared=quota):
@@ -127,12 +145,8 @@ class QuotaView(QuotaHeadroom):
                 self.names.drop(name)
                 self._children = None
                 self.runtimes.pop(name, None)
-            case ConfigApplied(text=text):
-                self._rules_text, self.rules = text, options_of(text)
-            case WriterStarted():
-                self.is_led = True
-            case BalancesOpened() as opened:
-                self._opened(record, opened)
+            case QuotaRejected(reason=""):
+                self._free_rejected(seq)
 
     # -- queries
 
@@ -160,6 +174,8 @@ class QuotaView(QuotaHeadroom):
 
     def freed_at(self, quota: str) -> int:
         """Returns the `quota` seq of the last event that may have released capacity in a quota or in one above it."""
+        if quota == NO_QUOTA:
+            return self.freed.get(NO_QUOTA, 0)
         above = self.path(quota)
         return max((self.freed.get(one.name, 0) for one in above), default=0)
 
@@ -251,6 +267,10 @@ class QuotaView(QuotaHeadroom):
             if quota in self.names.quotas:
                 self.freed[quota] = seq
                 self.dirty[quota] = None
+
+    def _free_rejected(self, seq: int) -> None:
+        self.freed[NO_QUOTA] = seq
+        self.dirty[NO_QUOTA] = None
 
     def _free(self, quota: str, seq: int) -> None:
         if quota:
