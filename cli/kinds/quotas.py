@@ -20,6 +20,8 @@ async def read(postgres: str, at: datetime | None = None) -> Sequence[OverviewRo
     found = await accounts(postgres, at)
     if found.is_computed:
         click.echo(COMPUTED, err=True)
+    for line in render.rejected(found.projection):
+        click.echo(line, err=True)
     return overview(found.projection)
 
 

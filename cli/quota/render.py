@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.decide.admission import listed
 from services.quota_ledger.explain.explain_pod import PodExplanation
 from services.quota_ledger.explain.explain_runtime import ChildShare, ExplainedPod, LevelShares, RuntimeExplanation
@@ -39,6 +40,13 @@ def rows(lines: Iterable[OverviewRow]) -> Iterator[tuple[str, ...]]:
 def name(line: OverviewRow) -> str:
     """The name of a line, indented by its depth."""
     return "  " * line.depth + line.quota if line.depth else f"all of tree {line.tree}" if line.tree else "all"
+
+
+def rejected(projection: LedgerProjection) -> Iterator[str]:
+    """A line for each quota whose newest object is rejected, with the reason."""
+    for name, reason in sorted(projection.rejected.items()):
+        force = "its last valid declaration stays in force" if name in projection.tree_of else "its pods wait"
+        yield f"Quota {name} is rejected, and {force}: {reason}"
 
 
 def bar(line: OverviewRow) -> str:

@@ -6,6 +6,7 @@ Source: RFC 9535. `{.items[*].name}`, `.items[*].name` and `$.items[*].name` are
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 JSONPATH = "jsonpath="
 
@@ -45,7 +46,7 @@ class OutputType(click.ParamType[str]):
         ctx: click.Context,  # noqa: ARG002
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
-    ) -> list[click.shell_completion.CompletionItem]:
+    ) -> list[CompletionItem]:
         """The choices that begin like this."""
         from click.shell_completion import CompletionItem
 

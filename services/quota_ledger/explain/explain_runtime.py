@@ -23,6 +23,13 @@ class UnknownQuota(KoordError):
         super().__init__(f"there is no quota {name!r}; `koord get quotas` shows those there are")
 
 
+class QuotaWasRejected(KoordError):
+    """The object of a quota is rejected, and no valid declaration came before."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"quota {name} is rejected, so it has no runtime, and its pods wait: {reason}")
+
+
 class ChildShare(msgspec.Struct, frozen=True):
     """The share of one child.
 
@@ -114,6 +121,7 @@ def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
 
     Raises:
         UnknownQuota: no quota has that name.
+        QuotaWasRejected: its object is rejected.
     """
     name, tree = tree_of(projection, quota)
     path = [info.name for info in reversed(tree.path(quota))]
@@ -194,8 +202,11 @@ def tree_of(projection: LedgerProjection, quota: str) -> tuple[str, QuotaTree]:
 
     Raises:
         UnknownQuota: no quota has that name.
+        QuotaWasRejected: its object is rejected.
     """
     name = projection.tree_of.get(quota)
+    if name is None and quota in projection.rejected:
+        raise QuotaWasRejected(quota, projection.rejected[quota])
     if name is None:
         raise UnknownQuota(quota)
     return name, projection.trees[name]

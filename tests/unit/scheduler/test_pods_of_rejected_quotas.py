@@ -2,6 +2,8 @@
 
 import pytest
 
+from cli.quota.render import rejected
+from services.quota_ledger.explain.explain_runtime import QuotaWasRejected, explain
 from services.quota_ledger.settings import LedgerSettings
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
@@ -85,3 +87,16 @@ def test_by_an_explicit_setting_they_count_in_the_default_group() -> None:
 def test_a_label_that_names_no_object_at_all_leads_to_the_default_group(label: str) -> None:
     world = Teams(quota("other", "1", "10"))
     assert placements(cycle(world, pod("web", cpu="1", labels={QUOTA_NAME: label}))).keys() == {"web"}
+
+
+def test_the_tree_and_the_explanation_name_the_rejected_quota_with_the_reason() -> None:
+    world = Teams(unreadable(), quota("other", "1", "10"))
+    world.observe(unreadable("other"))
+    world.read()
+    projection = world.ledger.projection
+    other, team = rejected(projection)
+    assert team.startswith("Quota team is rejected, and its pods wait: ")
+    assert other.startswith("Quota other is rejected, and its last valid declaration stays in force: ")
+    assert "many" in team
+    with pytest.raises(QuotaWasRejected, match="quota team is rejected, so it has no runtime"):
+        explain(projection, "team")
