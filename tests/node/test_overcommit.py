@@ -78,10 +78,10 @@ async def test_a_batch_pod_runs_on_batch_resources_and_is_limited_to_them(there:
     assert cpu.parent.name == "besteffort"
 
     async def held() -> bool:
-        return _read(cpu, "cpu.shares") == 512 and _read(memory, "memory.limit_in_bytes") == 192 * MIB
+        limits = _read(cpu, "cpu.cfs_quota_us"), _read(memory, "memory.limit_in_bytes")
+        return _read(cpu, "cpu.shares") == 512 and limits == (100_000, 192 * MIB)
 
     await until(held, "values of the pod's cgroup")
-    assert _read(cpu, "cpu.cfs_quota_us") == 100_000
     container = runs["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
 
     async def container_held() -> bool:

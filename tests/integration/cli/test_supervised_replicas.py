@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.supervisor import Spec, Supervisor, Unit
 from cli.supervisor.system_servers import Servers
 from tests.support.prepared_folders import copy_installation
+from tests.support.waiting import until
 
 
 async def test_when_the_writer_is_killed_the_other_replica_takes_over(tmp_path: Path) -> None:
@@ -13,9 +14,16 @@ async def test_when_the_writer_is_killed_the_other_replica_takes_over(tmp_path: 
         Servers(copy_installation(tmp_path)) as servers,
         Supervisor(specs, servers.endpoints, tmp_path) as supervisor,
     ):
-        await supervisor.wait_until(lambda unit: unit.state in {"leading", "waiting-for-lock"}, 120, "caught up")
-        writer, standby = sorted(supervisor.units.values(), key=lambda unit: unit.state)
-        assert (writer.state, standby.state) == ("leading", "waiting-for-lock")
+
+        def by_state() -> list[Unit]:
+            return sorted(supervisor.units.values(), key=lambda unit: unit.state)
+
+        # The later writer waits for the lock for a moment, too.
+        writer, standby = await until(
+            by_state,
+            "one leads and one waits",
+            holds=lambda units: [unit.state for unit in units] == ["leading", "waiting-for-lock"],
+        )
         supervisor.kill(writer.spec.name)
         await supervisor.wait_until(lambda unit: unit is writer or unit.state == "leading", 120, "taken over")
         await supervisor.wait_until(lambda unit: unit is standby or unit.state == "waiting-for-lock", 120, "back")

@@ -62,6 +62,7 @@ class RecordedLedger:
             scale_min=args.get("enableMinQuotaScale", True),
             guarantees="ElasticQuotaGuaranteeUsage" in self.gates,
             check_quotas=False,
+            rejected_quota_waits=False,
             compare_runtime=args.get("enableRuntimeQuota", True),
             check_parents=args.get("enableCheckParentQuota", False),
         )
