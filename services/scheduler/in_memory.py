@@ -27,8 +27,11 @@ class InMemoryScheduler:
         cache: the derived arrays and queue that decisions read.
     """
 
-    def __init__(self, config: str = "", source: str = "given") -> None:
+    def __init__(self, config: str = "", source: str = "given", *, checks_reports: bool = True) -> None:
         """Starts with a configuration; with the default profile when none is given.
+
+        Args:
+            checks_reports: see `ClusterCache`.
 
         Raises:
             BadConfig: the configuration is rejected; the error names the path and the reason.
@@ -41,7 +44,9 @@ class InMemoryScheduler:
         configuration = config_of(self.view)
         self.notes = configuration.notes
         self.schedulers = tuple(configuration.profiles)
-        self.cache = CycleInputs(self.view, configuration.profiles, believes_annotations=True)
+        self.cache = CycleInputs(
+            self.view, configuration.profiles, believes_annotations=True, checks_reports=checks_reports
+        )
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:
         """Folds observations of the cluster."""

@@ -5,7 +5,7 @@ the difference, and can be thrown away and built anew at any time with the same 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from services.scheduler.cache.cluster_objects import ClusterObjects
@@ -13,7 +13,7 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import PodIndex
 from services.scheduler.state.changed_names import DirtySet
-from services.scheduler.state.latest_usage import newest, youngest
+from services.scheduler.state.latest_usage import believed, newest, youngest
 from services.scheduler.state.node_reservation import less_reserved
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord
@@ -36,14 +36,21 @@ class ClusterCache:
     """
 
     def __init__(
-        self, view: SchedulerState, plugin_caches: Iterable[PluginCache], *, believes_annotations: bool = False
+        self,
+        view: SchedulerState,
+        plugin_caches: Iterable[PluginCache],
+        *,
+        believes_annotations: bool = False,
+        checks_reports: bool = True,
     ) -> None:
         """Begins to follow a view; everything in it is read by the next `settle`.
 
         Args:
             believes_annotations: see `PodRecord.assignment`.
+            checks_reports: an implausible usage report counts as expired; else it counts as upstream counts it.
         """
         self._believes_annotations = believes_annotations
+        self._checks_reports = checks_reports
         self.view = view
         self.table = NodeTable(room=max(64, len(view.nodes)))
         self.pod_index = PodIndex()
@@ -64,6 +71,7 @@ class ClusterCache:
         dirty.pods.update(dict.fromkeys(sorted(view.pods)))
         view.gangs.dirty = dirty.gangs
         self._nodes_read: dict[str, object] = {}
+        self._capacities: dict[str, Mapping[str, str] | None] = {}
         self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
 
     def settle(self, most: int | None = None) -> bool:
@@ -119,6 +127,7 @@ class ClusterCache:
         node_record = self.view.nodes.get(name)
         if node_record is None:
             self._nodes_read.pop(name, None)
+            self._capacities.pop(name, None)
             row = self.table.set_node(name, None)
             for plugin_cache in self._plugin_caches:
                 plugin_cache.set_node(row, None)
@@ -131,10 +140,17 @@ class ClusterCache:
             row = self.table.set_node(name, node, node_record.changed)
             for plugin_cache in self._plugin_caches:
                 plugin_cache.set_node(row, node)
+            capacity = node_record.node.status.capacity or node_record.node.status.allocatable
+            if self._capacities.get(name) != capacity:  # which bounds the amounts that a report may have
+                self._capacities[name] = capacity
+                if name in self.view.metrics or name in self.view.reports:
+                    self._settle_metric(name)
 
     def _settle_metric(self, name: str) -> None:
         reports = self.view.reports.get(name, {})
         metric_record = newest(self.view.metrics.get(name), reports)
+        if self._checks_reports:
+            metric_record = believed(metric_record, self._capacities.get(name))
         row = self.table.row(name)
         context = youngest(reports)[0] if reports else ""
         self.table.set_reported(row, context, self.view.reported[name][context] if reports else 0)

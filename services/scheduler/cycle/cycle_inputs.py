@@ -39,6 +39,7 @@ class CycleInputs(ClusterCache):
         *,
         believes_annotations: bool = False,
         by_sub_priority: bool = True,
+        checks_reports: bool = True,
     ) -> None:
         """Begins to follow a view.
 
@@ -48,6 +49,7 @@ class CycleInputs(ClusterCache):
             believes_annotations: allocations in the annotations of pods that this scheduler did not place are believed,
                 as they are where another scheduler of Koordinator's kind places pods.
             by_sub_priority: see `SchedulingQueue`.
+            checks_reports: see `ClusterCache`.
         """
         self.profiles = profiles
         queued = {name: profile for name, profile in profiles.items() if name != shadowed}
@@ -65,7 +67,12 @@ class CycleInputs(ClusterCache):
         self.plugin_caches: dict[Plugin, PluginCache | None] = {plugin: plugin.new_cache() for plugin in plugins}
         self._unsettled: set[str] = set()  # uids that the queue, the gate or `nominated` may have
         caches = (each for each in self.plugin_caches.values() if each is not None)
-        super().__init__(view, caches, believes_annotations=believes_annotations or bool(shadowed))
+        super().__init__(
+            view,
+            caches,
+            believes_annotations=believes_annotations or bool(shadowed),
+            checks_reports=checks_reports,
+        )
 
     def _settle_gang(self, gang: str) -> None:
         for grouping in self._groupings:

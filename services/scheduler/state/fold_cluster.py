@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from services.scheduler.manifest import CONFIG_MAP
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.last_explanation_answers import EXPLANATIONS
+from services.scheduler.state.latest_usage import update_time_ns
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_diff import (
     changes_labels,
@@ -25,6 +26,7 @@ from services.scheduler.state.reserve_pods import identity_owners_of, may_help, 
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS, WATCHED
+from shared.domain.usage_plausibility import is_ahead
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -181,11 +183,12 @@ class ClusterFold(SchedulerStateFields):
     def _metric_observed(self, record: RecordedEvent, event: NodeMetricObserved) -> None:
         before, metric = self.metrics.get(event.node), event.object
         status = metric.status
+        ahead = is_ahead(update_time_ns(status.update_time), record.at_ns)
         updated = status.update_time or (before.updated if before else "")
         pods = encoded_usages(status.pods_metric)
         if status.pods_metric:
             metric = replace(metric, status=replace(status, pods_metric=()))
-        self.metrics[event.node] = MetricRecord(metric, updated, pods)
+        self.metrics[event.node] = MetricRecord(metric, updated, pods, ahead)
         self._changed(event.node, ClusterEvent.METRIC, record.seq)
         if self.dirty is not None:
             self.dirty.metrics[event.node] = None

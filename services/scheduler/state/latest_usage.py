@@ -7,11 +7,14 @@ number of shards changed). The State keeps the newest of each context; this is a
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.domain.node_metric_status import status_of
+from shared.domain.usage_plausibility import is_plausible_status
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.meta import Metadata
-from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec
+from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec, NodeMetricStatus
 
 
 def newest(object_: MetricRecord | None, reports: Mapping[str, ReportRecord]) -> MetricRecord | None:
@@ -27,7 +30,7 @@ def newest(object_: MetricRecord | None, reports: Mapping[str, ReportRecord]) ->
     if not reports:
         return object_
     _, (report, pods) = youngest(reports)
-    if object_ is not None and _time_ns(object_) >= report.at_ns:
+    if object_ is not None and not object_.is_ahead and update_time_ns(object_.updated) >= report.at_ns:
         return object_
     spec = object_.metric.spec if object_ is not None else NodeMetricSpec()
     if spec.metric_collect_policy is None:
@@ -40,6 +43,17 @@ def newest(object_: MetricRecord | None, reports: Mapping[str, ReportRecord]) ->
     return MetricRecord(metric, status.update_time or "", pods)
 
 
+def believed(record: MetricRecord | None, capacity: Mapping[str, str] | None) -> MetricRecord | None:
+    """Returns the measurement, without its status where that is implausible: it then counts as expired.
+
+    Args:
+        capacity: of the node; None where that is not known.
+    """
+    if record is None or not (record.is_ahead or not is_plausible_status(record.metric.status, capacity)):
+        return record
+    return MetricRecord(replace(record.metric, status=NodeMetricStatus()), "")
+
+
 def youngest(reports: Mapping[str, ReportRecord]) -> tuple[str, ReportRecord]:
     """Returns (context, report) of the youngest report by its own time; there is at least one."""
     return max(reports.items(), key=_age)
@@ -49,8 +63,9 @@ def _age(entry: tuple[str, ReportRecord]) -> tuple[int, str]:
     return entry[1].report.at_ns, entry[0]
 
 
-def _time_ns(metric_record: MetricRecord) -> int:
+def update_time_ns(text: str | None) -> int:
+    """Returns a report's own time; -1 without a readable one."""
     try:
-        return instant_ns(metric_record.updated) if metric_record.updated else -1
+        return instant_ns(text) if text else -1
     except BadTime:
         return -1

@@ -14,11 +14,13 @@ class MetricRecord(NamedTuple):
         metric: without its pods.
         updated: the newest `status.updateTime` that it ever had: an object without one keeps the last.
         pods: its pods, for `reported_pods`.
+        is_ahead: its time is far after the instant at which it was observed, so that it is not believed.
     """
 
     metric: NodeMetric
     updated: str
     pods: bytes = NONE
+    is_ahead: bool = False
 
 
 class ReportRecord(NamedTuple):

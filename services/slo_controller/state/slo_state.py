@@ -95,7 +95,7 @@ class SloState:
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 10
+    SCHEMA: ClassVar[int] = 11
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -148,7 +148,9 @@ class SloState:
                 self._invalidate_sums(self.pods.remove(record.at_ns, uid))
             case NodeMetricObserved(node=node, object=metric):
                 self.metric_specs[node] = metric.spec
-                self.node_metrics[node] = self.pods.with_shared_keys(node, report_of_node_metric(metric.status))
+                self.node_metrics[node] = self.pods.with_shared_keys(
+                    node, report_of_node_metric(metric.status, record.at_ns)
+                )
                 self._invalidate_sums(node)
             case NodeMetricDeleted(node=node):
                 self.metric_specs.pop(node, None)
@@ -259,7 +261,10 @@ class SloState:
 
         Host applications and the prediction come from the NodeMetric object where the newest report lacks them.
         """
-        report, object_ = self.reports.get(node), self.node_metrics.get(node)
+        report, object_ = (
+            self._believed(node, self.reports.get(node)),
+            self._believed(node, self.node_metrics.get(node)),
+        )
         if report is None:
             return (object_, "NodeMetric") if object_ is not None and object_.at_ns else (NO_REPORT, "")
         if object_ is None:
@@ -271,6 +276,11 @@ class SloState:
         if not report.has_reclaimable:
             report = report._replace(reclaimable=object_.reclaimable)
         return report, "metrics"
+
+    def _believed(self, node: str, report: UsageReport | None) -> UsageReport | None:
+        """Returns a report; None where it is implausible, which counts as missing: nothing new is overcommitted."""
+        known = self.nodes.get(node)
+        return report if report is None or report.fits(known.status.capacity if known else None) else None
 
     def zones(self, node: str) -> tuple[Zone, ...]:
         """Returns the NUMA zones that a node's topology lists with cpu or memory."""

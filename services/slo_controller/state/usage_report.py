@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from services.slo_controller.state.pod_usage_columns import NO_PODS, PodUsageColumns, pod_usage_columns
 from shared.domain.cpu_memory import MILLI, Amount
+from shared.domain.usage_plausibility import amounts_of, is_ahead, is_plausible
 from shared.events.metrics import NodeReported, Usage
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import NodeMetricStatus, ResourceMap
@@ -49,6 +50,12 @@ class UsageReport(NamedTuple):
     has_applications: bool = True
     has_reclaimable: bool = True
 
+    def fits(self, capacity: Mapping[str, str] | None) -> bool:
+        """Returns False where the usage of the node is negative, or far above its capacity."""
+        amounts = (self.node, self.system) if self.node is not None else (self.system,)
+        limits = amounts_of(capacity)
+        return all(is_plausible({"cpu": each.cpu, "memory": each.memory}, limits) for each in amounts)
+
     def applications_above(self, band: int) -> Amount:
         """Sums the applications above a priority band. An application without a class does not count (quirk Q6)."""
         total = Amount()
@@ -62,8 +69,12 @@ NO_REPORT = UsageReport()
 """The report of a node that has not reported."""
 
 
-def report_of_node_metric(status: NodeMetricStatus) -> UsageReport:
-    """Converts the status of a NodeMetric. A quantity that cannot be read counts as absent."""
+def report_of_node_metric(status: NodeMetricStatus, observed_ns: int) -> UsageReport:
+    """Converts the status of a NodeMetric. A quantity that cannot be read counts as absent; a report whose time is far
+    after the instant at which it was observed counts as missing.
+    """
+    if is_ahead(_at_ns(status.update_time), observed_ns):
+        return NO_REPORT
     part = status.node_metric
     node = _quantities(part.node_usage) if part else {}
     reclaimable = status.prod_reclaimable_metric

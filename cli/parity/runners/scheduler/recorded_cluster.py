@@ -53,7 +53,7 @@ class Cluster:
         Raises:
             BadConfig: production refuses the arguments.
         """
-        self.engine = InMemoryScheduler(_configuration(plugins, args), "recorded case")
+        self.engine = InMemoryScheduler(_configuration(plugins, args), "recorded case", checks_reports=False)
         self.profile: Profile = self.engine.cache.profiles[PROFILE]
         self.plugins: dict[str, Plugin] = {plugin.name: plugin for plugin in self.profile.plugins}
 
