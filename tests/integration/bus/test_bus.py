@@ -88,7 +88,7 @@ async def test_a_subscription_made_while_the_server_is_away_works_when_it_comes_
 ) -> None:
     await server.kill()
     await until(lambda: not bus.connected and not other.connected)
-    await until(lambda: bus.unreachable and "refused" in bus.unreachable.reason)
+    await until(lambda: bus.unreachable and bus.unreachable.reason)
     received: list[bytes] = []
     await other.subscribe("koord.head.cluster", received.append)
     assert not await bus.publish("koord.head.cluster", b"lost")

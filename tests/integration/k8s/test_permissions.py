@@ -40,11 +40,17 @@ GATEWAY: Grants = SHADOW | {
     ("scheduling.sigs.k8s.io", "elasticquotas"): WATCH | {"get", "create", "patch"},
     ("koordinator.sh", "elasticquotas"): WATCH | {"get", "patch"},
     ("quota.koordinator.sh", "elasticquotaprofiles"): WATCH | {"get", "patch"},
+    ("scheduling.koordinator.sh", "reservations"): WATCH | {"get", "delete"},
+    ("scheduling.koordinator.sh", "reservations/status"): {"patch"},
     ("analysis.koordinator.sh", "recommendations"): WATCH | {"get"},
     ("analysis.koordinator.sh", "recommendations/status"): {"patch"},
 }
 CONFIGURATION: Grants = {("", "configmaps"): WATCH}  # in koordinator-system alone
 CHECKPOINT: Grants = {("", "configmaps koordstream-checkpoint"): {"create", "get", "patch"}}
+REJECTIONS: Grants = {  # one Event about each ConfigMap that may be rejected
+    ("", "events koord-scheduler-config.148e44e4cb5b17e0"): {"create", "get", "patch"},
+    ("", "events slo-controller-config.a00cb6d499b2cca7"): {"create", "get", "patch"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +72,7 @@ def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = "d
 
 
 def test_the_gateway_has_only_the_rights_of_its_effects_in_its_namespace(gateway: Api) -> None:
-    assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION | CHECKPOINT
+    assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION | CHECKPOINT | REJECTIONS
 
 
 def test_the_gateway_applies_the_checkpoint_and_no_other_config_map(

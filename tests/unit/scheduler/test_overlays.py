@@ -65,12 +65,17 @@ class Evaluated:
 
     def decisions(self) -> dict[str, object]:
         """The decisions of the evaluations that have followed all steps."""
-        return {name: decisions(evaluation) for name, evaluation in self.evaluations.items()}
+        found: dict[str, object] = {}
+        for name, evaluation in self.evaluations.items():
+            self.transaction.focus(evaluation.profile, evaluation.pod_class)
+            found[name] = decisions(evaluation)
+        return found
 
     def place(self, waiting: PodRecord) -> int:
         """Places a pod on its best node; -1 without one."""
         assert waiting.pod_class is not None
         evaluation = self.evaluations.setdefault(waiting.name, self.fresh(waiting))
+        self.transaction.focus(evaluation.profile, evaluation.pod_class)
         evaluation.catch_up()
         row = evaluation.choose(name_hash(waiting.name))
         allocation = self.transaction.reserve(evaluation, row) if row >= 0 else None
@@ -81,6 +86,7 @@ class Evaluated:
     def check_reference(self) -> None:
         """Compares fresh evaluations by kernels with plain Python."""
         for evaluation in self.evaluations.values():
+            self.transaction.focus(evaluation.profile, evaluation.pod_class)
             by, totals = plain_results(self.transaction, evaluation.profile, evaluation.pod_class)
             again = self.transaction.evaluation(evaluation.profile, evaluation.pod_class)
             assert (again.by.tolist(), again.total.tolist()) == (by, totals)

@@ -48,6 +48,7 @@ SPEC = PluginSpec(
     cross_node=True,
     counts_placements=True,
     counts_removals=True,
+    keeps_capacity=True,
     reserves=True,
     lifts_holds=True,
     requeues=_CHANGED,

@@ -109,6 +109,7 @@ class ReservationState(PluginCycleState):
         self._snapshot = snapshot
         self._views: dict[PodClass, _ClassView] = {}
         self._changed: list[int] = []  # rows with Reservations that a step changed, or its undoing
+        self._overlaid: list[list[int]] = []  # such rows of each `overlay` that is not undone, oldest first
         rows, table = snapshot.table.rows, snapshot.holds.table
         self._available: dict[int, list[ReservedCapacity]] = {}
         for capacity in sorted(table.capacities.values(), key=lambda each: each.name):
@@ -179,7 +180,9 @@ class ReservationState(PluginCycleState):
 
     def revision(self, pod_class: PodClass) -> int:
         """Grows when a step changed a node on which the class may use a Reservation."""
-        return 0 if pod_class.reserves else self._current(pod_class).revision
+        if pod_class.reserves:
+            return len(self._changed)  # whether a Reservation is consumed: its policy then conflicts with none
+        return self._current(pod_class).revision
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
         """Returns False while pods of the class may use a Reservation."""
@@ -221,6 +224,15 @@ class ReservationState(PluginCycleState):
         """Notes the changed row."""
         if row in self._available:
             self._changed.append(row)
+
+    def overlay(self, rows: Int64, deltas: Mapping[str, Int64]) -> None:  # noqa: ARG002
+        """Notes the rows whose capacity changes: what a node offers beside its Reservations depends on it."""
+        self._overlaid.append([row for row in rows.tolist() if row in self._available])
+        self._changed += self._overlaid[-1]
+
+    def undo_overlay(self) -> None:
+        """Notes the rows of the last `overlay` again."""
+        self._changed += self._overlaid.pop()
 
     # allocation
 

@@ -49,7 +49,7 @@ def test_an_api_server_is_unreachable_when_neither_nodes_nor_pods_are_read() -> 
     def shown(*resources: str) -> list[tuple[str, int, str]]:
         outages = Outages(clock := Clock())
         for resource in resources:
-            outages.failing(resource, f"watch: GET /api/v1/{resource}?watch=1: connection refused")
+            outages.failing(resource, f"watch: GET /api/v1/{resource.replace(' ', '/')}?watch=1: connection refused")
             clock.now_s += 1
         found = unreachable(outages.current(), "https://kube:6443", 100 * SECOND)
         return [(each.server, each.since_ns // SECOND, each.reason) for each in found]
