@@ -140,7 +140,7 @@ class ClusterCache:
             row = self.table.set_node(name, node, node_record.changed)
             for plugin_cache in self._plugin_caches:
                 plugin_cache.set_node(row, node)
-            capacity = node_record.node.status.capacity or node_record.node.status.allocatable
+            capacity = node_record.node.status.capacity
             if self._capacities.get(name) != capacity:  # which bounds the amounts that a report may have
                 self._capacities[name] = capacity
                 if name in self.view.metrics or name in self.view.reports:

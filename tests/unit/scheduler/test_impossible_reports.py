@@ -5,16 +5,22 @@ from msgspec.structs import replace
 
 from shared.events.metrics import Usage
 from shared.kube.instants import SECOND, instant_text
+from shared.kube.node import Node
 from tests.support.scheduling_world import START_NS, World, metric, node, pod, report
 
 GIB = 1 << 30
+
+
+def with_capacity(name: str, memory: str = "16Gi") -> Node:
+    made = node(name, cpu="8", memory=memory)
+    return replace(made, status=replace(made.status, capacity=made.status.allocatable))
 
 
 def world_of(impossible: object) -> World:
     """Two equal nodes; n0 has a good report of 7 of 8 cores, n1 the one in question."""
     world = World()
     for name in ("n0", "n1"):
-        world.add_node(node(name, cpu="8", memory="16Gi"))
+        world.add_node(with_capacity(name))
     world.report(metric("n0", cpu="7", memory="1Gi"))
     world.report(impossible)  # type: ignore[arg-type]  # a NodeMetric
     world.add_pod(pod("web", cpu="1"))
@@ -54,6 +60,6 @@ def test_a_recorded_report_is_checked_likewise() -> None:
 
 def test_a_report_is_believed_once_the_nodes_capacity_allows_it() -> None:
     world = world_of(metric("n1", cpu="1", memory="100Gi"))
-    world.add_node(node("n1", cpu="8", memory="200Gi"))
+    world.add_node(with_capacity("n1", memory="200Gi"))
     world.read()
     assert scores(world)["n1"] > 0

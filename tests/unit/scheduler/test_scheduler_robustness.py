@@ -306,6 +306,8 @@ def test_a_machine_with_ten_thousand_cpus_allocates_each_of_them_once() -> None:
 @pytest.mark.parametrize("used", ["-5", "9e18", "9223372036854775807Ei", "1e999999999", "much"])
 def test_a_node_that_reports_an_absurd_usage_counts_as_one_without_a_fresh_report(used: str) -> None:
     world = one_node()
+    own = node("n", cpu="4")
+    world.add_node(replace(own, status=replace(own.status, capacity=own.status.allocatable)))
     use(world, thresholds(65, 95))
     world.report(metric("n", cpu=used, memory=used))
     world.add_pod(pod("p"))
