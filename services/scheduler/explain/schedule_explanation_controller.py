@@ -111,7 +111,8 @@ def _answer(cache: CycleInputs, pods: Mapping[str, PodRecord], key: str, explana
 
 def _answer_spec(cache: CycleInputs, pods: Mapping[str, PodRecord], key: str, spec: Json, now_ns: int) -> Json:
     if spec.get("questionObjectTemplate"):
-        return _evaluated(cache, _from_template(key, spec["questionObjectTemplate"]), now_ns)
+        pod = _from_template(key, spec["questionObjectTemplate"])
+        return _evaluated(cache, pod, pod.metadata.key, pod.metadata.uid, now_ns)
     pod_name = str(spec.get("questionObjectKey") or "")
     if not pod_name:
         raise BadQuery("give spec.questionObjectKey, as namespace/pod, or spec.questionObjectTemplate")
@@ -133,19 +134,13 @@ def _of_pod(cache: CycleInputs, pod_record: PodRecord, now_ns: int) -> Json:
         )
     if pod_record.pod_class.gated:
         raise BadQuery(text("SchedulingGated"))
-    metadata = msgspec.structs.replace(
-        pod_record.pod_class.pod.metadata,
-        namespace=pod_record.name.partition("/")[0],
-        name=pod_record.name.partition("/")[2],
-        uid=pod_record.uid,
-    )
-    return _evaluated(cache, msgspec.structs.replace(pod_record.pod_class.pod, metadata=metadata), now_ns)
+    return _evaluated(cache, pod_record, pod_record.name, pod_record.uid, now_ns)
 
 
-def _evaluated(cache: CycleInputs, pod: Pod, now_ns: int) -> Json:
+def _evaluated(cache: CycleInputs, pod: Pod | PodRecord, name: str, uid: str, now_ns: int) -> Json:
     query = EvaluationQuery(cache, pod, now_ns)
     evaluation, names = query.evaluation, cache.table.names
-    row = evaluation.choose(name_hash(pod.metadata.uid))
+    row = evaluation.choose(name_hash(uid))
     refused: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for number in range(cache.table.size):
         if evaluation.by[number] > FEASIBLE:
@@ -162,8 +157,8 @@ def _evaluated(cache: CycleInputs, pod: Pod, now_ns: int) -> Json:
         }
         for (plugin, reasons, helps), nodes in sorted(refused.items())
     ]
-    results = [_result(pod.metadata.key, pod.metadata.uid, names[row])] if row >= 0 else []
-    failed = "" if results else message(evaluation.record(name_hash(pod.metadata.uid)), REGISTRY.texts)
+    results = [_result(name, uid, names[row])] if row >= 0 else []
+    failed = "" if results else message(evaluation.record(name_hash(uid)), REGISTRY.texts)
     return _explained(results, failed, details)
 
 

@@ -14,6 +14,7 @@ from services.scheduler.framework.reasons import NODE_UNKNOWN
 from services.scheduler.kernels.select import NO_NODE
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_record import PodRecord
 from shared.errors import KoordError
 from shared.kube.pod import Pod
 
@@ -29,20 +30,23 @@ class EvaluationQuery:
         evaluation: filter results and totals.
     """
 
-    def __init__(self, cache: CycleInputs, pod: Pod, now_ns: int, profile: str = "") -> None:
+    def __init__(self, cache: CycleInputs, pod: Pod | PodRecord, now_ns: int, profile: str = "") -> None:
         """Evaluates by the named profile; else by the one of the pod's scheduler, else by the first.
+
+        Args:
+            pod: as its caller has it, or as the State has read it.
 
         Raises:
             BadQuery: the pod's requests cannot be read, or there is no such profile.
         """
         cache.settle()
         self._cache = cache
-        self.pod_class = pod_class = PodClass(class_key(pod), common_part(pod))
+        self.pod_class = pod_class = _class_of(cache, pod)
         if pod_class.fault:
-            raise BadQuery(f"pod {pod.metadata.key}: {pod_class.fault}")
+            raise BadQuery(f"pod {pod.name if isinstance(pod, PodRecord) else pod.metadata.key}: {pod_class.fault}")
         evaluated_by = _profile(cache, profile, pod_class.scheduler)
         self._transaction = CycleTransaction(cache, now_ns)
-        self._count_nominated(pod.metadata.uid)
+        self._count_nominated(pod.uid if isinstance(pod, PodRecord) else pod.metadata.uid)
         self.evaluation = self._transaction.evaluation(evaluated_by, pod_class)
 
     def _count_nominated(self, uid: str) -> None:
@@ -97,6 +101,13 @@ class EvaluationQuery:
     def _row(self, node: str) -> int:
         row = self._cache.table.rows.get(node, -1)
         return -1 if row < 0 or self.evaluation.by[row] == NO_NODE else row
+
+
+def _class_of(cache: CycleInputs, pod: Pod | PodRecord) -> PodClass:
+    if isinstance(pod, PodRecord):
+        assert pod.pod_class is not None, "only pods that have been read are evaluated"
+        return pod.pod_class
+    return PodClass(class_key(pod), common_part(pod), cache.view.identity_of(pod))
 
 
 def _profile(cache: CycleInputs, name: str, scheduler: str) -> Profile:

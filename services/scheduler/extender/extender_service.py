@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from msgspec.structs import replace
-
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan import CyclePlan, PlacedPod
@@ -185,7 +183,7 @@ class ExtenderService:
             return f"pod {pod} has ended or is being deleted; it is not bound"
         assert pod_record.pod_class is not None, "_known returns only pods that have been read"
         view, now_ns = self.cache.view, self.runtime.now_ns()
-        query = EvaluationQuery(self.cache, pod_record.pod_class.pod, now_ns, self.profile)
+        query = EvaluationQuery(self.cache, pod_record, now_ns, self.profile)
         allocation = query.allocation(args.node) if query.feasible(args.node) else None
         if allocation is None:
             return f"node {args.node} does not take pod {pod}: {query.rejection(args.node)[0]}"
@@ -210,7 +208,7 @@ class ExtenderService:
             return ""
         assert self.cache is not None, "a pod is known only while leading"
         now_ns, seen = self.runtime.now_ns(), dict(self.cache.view.positions)
-        query = EvaluationQuery(self.cache, _observed(preemptor), now_ns, self.profile)
+        query = EvaluationQuery(self.cache, preemptor, now_ns, self.profile)
         able = feasible_candidates(self._allowed(preemptor, candidates), query)
         node = cheapest(able, self._is_evicted)
         uids = _uids(able[node]) if node else []
@@ -280,14 +278,6 @@ class ExtenderService:
         while (value := found()) is None and _now_s() < ends and not self.runtime.draining.is_set():
             await asyncio.sleep(POLL_INTERVAL_S)
         return value
-
-
-def _observed(pod_record: PodRecord) -> Pod:
-    """Returns the pod as the State has it, under its name and uid."""
-    assert pod_record.pod_class is not None, "_known returns only pods that have been read"
-    pod = pod_record.pod_class.pod
-    _, _, name = pod_record.name.partition("/")
-    return replace(pod, metadata=replace(pod.metadata, name=name, uid=pod_record.uid))
 
 
 def _uids(victims: MetaVictims) -> list[str]:

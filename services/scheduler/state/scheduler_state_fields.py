@@ -132,8 +132,7 @@ class SchedulerStateFields:
             if pod.spec.node_name:
                 self.identities.pop(pod_record.uid, None)
             else:
-                metadata = pod.metadata
-                self.identities[pod_record.uid] = Identity(metadata.name, metadata.uid, metadata.owner_references)
+                self.identities[pod_record.uid] = _identity(pod)
             self._set_class(pod_record, class_key(pod), pod)
         self._unread.clear()
 
@@ -145,8 +144,7 @@ class SchedulerStateFields:
         """
         identity = None
         if self.identity_owners and pod_record.uid in self.identities:
-            owners = (owner for each in self.identity_owners.values() for owner in each)
-            identity = named_identity(owners, pod.metadata.namespace, self.identities[pod_record.uid])
+            identity = self._named_part(pod.metadata.namespace, self.identities[pod_record.uid])
         pod_class, before = self.pod_classes.get(identified_key(key, identity)), pod_record.pod_class
         if pod_class is None:
             pod_class = PodClass(key, common_part(pod), identity)
@@ -156,6 +154,14 @@ class SchedulerStateFields:
             pod_record.pod_class = pod_class
             if before is not None:
                 self._forget(before)
+
+    def identity_of(self, pod: Pod) -> Identity | None:
+        """Returns the part of a pod's identity that some Reservation names, for a pod that need not exist."""
+        return self._named_part(pod.metadata.namespace, _identity(pod)) if self.identity_owners else None
+
+    def _named_part(self, namespace: str, identity: Identity) -> Identity | None:
+        owners = (owner for each in self.identity_owners.values() for owner in each)
+        return named_identity(owners, namespace, identity)
 
     def _set_identity_owners(self, name: str, owners: tuple[Owner, ...]) -> None:
         """Notes the owners of a Reservation that name pods by more than labels, and classifies waiting pods anew."""
@@ -209,3 +215,8 @@ class SchedulerStateFields:
                 if self.dirty is not None:
                     self.dirty.pods[pod_record.uid] = None
         self.clock_ns = at_ns
+
+
+def _identity(pod: Pod) -> Identity:
+    metadata = pod.metadata
+    return Identity(metadata.name, metadata.uid, metadata.owner_references)

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from services.scheduler.extender.api_types import MetaPod, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 from services.scheduler.extender.verbs import cheapest, feasible_candidates
+from shared.kube.meta import OwnerReference
 from shared.kube.node import Taint
 from shared.kube.pod import Pod
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from tests.support.numa_machines import bound_pod, holding_pod, machine, reported
+from tests.support.reservations import available, reservation
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
@@ -76,3 +81,24 @@ def test_the_node_whose_pods_are_on_their_way_already_is_named_again() -> None:
     assert cheapest(candidates, {"b1"}.__contains__) == "b"
     assert cheapest(candidates, {"c1", "c2"}.__contains__) == "c", "what is under way breaks no further budget"
     assert cheapest({}, nobody) == ""
+
+
+def test_a_pod_that_a_reservation_names_by_object_or_controller_fits_into_it() -> None:
+    world = World()
+    world.add_node(node("n", cpu="4"))
+    owners = [{"object": {"namespace": "d", "name": "mover", "uid": "mover"}}, {"controller": {"uid": "rs-1"}}]
+    available(world, reservation("web", "3", owners=owners), "n", allocatable={"cpu": "3"})
+    world.read()
+    controlled = pod("replica", cpu="3")
+    references = (OwnerReference(kind="ReplicaSet", name="rs", uid="rs-1"),)
+    controlled = replace(controlled, metadata=replace(controlled.metadata, owner_references=references))
+    queries = {
+        name: EvaluationQuery(world.indexed(), queried, world.now_ns)
+        for name, queried in (("mover", pod("mover", cpu="3")), ("replica", controlled), ("other", pod("o", cpu="3")))
+    }
+    assert {name: query.feasible("n") for name, query in queries.items()} == {
+        "mover": True,
+        "replica": True,
+        "other": False,
+    }
+    assert (queries["mover"].allocation("n") or {})[RESERVATION_ALLOCATED] == '{"name":"web","uid":"r-web"}'

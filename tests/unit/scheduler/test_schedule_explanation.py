@@ -9,6 +9,7 @@ from services.scheduler.state.last_explanation_answers import EXPLANATIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import instant_text
+from tests.support.reservations import available, reservation
 from tests.support.scheduling_world import World, fold, node, pod
 
 
@@ -61,6 +62,17 @@ def test_the_answer_for_a_pending_pod_names_the_nodes_that_reject_it_and_why(wor
     assert detail["failedPlugin"] == "NodeResourcesFit"
     assert detail["failedNodes"] == ["large", "small"]
     assert detail["preemptMightHelp"] is False, "they are too small even when empty"
+
+
+def test_a_pending_pod_that_a_reservation_names_is_answered_with_its_node(world: World) -> None:
+    owners = [{"object": {"namespace": "d", "name": "mover"}}]
+    available(world, reservation("web", "8", owners=owners), "large", allocatable={"cpu": "8"})
+    world.add_pod(pod("mover", cpu="8"))
+    submit(world, {"questionObjectKey": "d/mover"})
+    status = answer(world)
+    assert status is not None
+    (result,) = status["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
+    assert (result["name"], result["nodeName"]) == ("mover", "large")
 
 
 def test_a_pod_that_runs_is_answered_with_its_node(world: World) -> None:
