@@ -1,6 +1,8 @@
 """`koord events`: the log as it is stored."""
 
 import asyncio
+import shutil
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
@@ -14,18 +16,20 @@ from cli.commands.parked_events import parked, skip
 from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
 from cli.terminal.choice import check_event_type, chosen_contexts
+from cli.terminal.durations import instant
 from cli.terminal.lazy_group import Group
-from cli.terminal.options import folder_option, output_option
+from cli.terminal.options import folder_option, outputs
 from cli.terminal.output import Format, show_one_of_many, show_table
-from cli.terminal.time_arguments import Since
+from cli.terminal.time_arguments import Instant
 from shared.errors import KoordError
 from shared.log.admin.session import reading
 from shared.log.reader import LogReader, Row
 
 POLL_INTERVAL_S = 0.5
 TABLE_ROWS = 500
-_COLUMNS = ("at (UTC)", "event", "type", "key", "cause", "data")
-_DATA_WIDTH = 100
+_COLUMNS = ("at", "event", "type", "key", "cause", "data")
+_LEAST_DATA = 40
+"""Characters of an event's data that a table on a terminal has at least."""
 
 
 class Filters(NamedTuple):
@@ -35,6 +39,7 @@ class Filters(NamedTuple):
     kind: str | None
     key: str | None
     since: datetime | None
+    until: datetime | None
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -50,7 +55,8 @@ class Filters(NamedTuple):
 @click.option(
     "--key", help="Only events about this object: NAMESPACE/NAME, or a NAME.", shell_complete=name_completion.keys
 )
-@click.option("--since", type=Since(), help="Only events from this instant on: 10m (ago), or RFC 3339.")
+@click.option("--since", type=Instant(), help="Only events from this instant on: 10m (ago), or RFC 3339.")
+@click.option("--until", type=Instant(), help="Only events up to this instant: 10m (ago), or RFC 3339.")
 @click.option(
     "-n",
     "--last",
@@ -58,7 +64,7 @@ class Filters(NamedTuple):
     help="Only the newest so many; 0 is all.  [default: 50, all with --since]",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events until Ctrl-C.")
-@output_option
+@outputs("table", "wide", "json", "yaml")
 @folder_option
 @click.pass_context
 def events(
@@ -68,6 +74,7 @@ def events(
     kind: str | None,
     key: str | None,
     since: datetime | None,
+    until: datetime | None,
     last: int | None,
     follow: bool,
     output: Format,
@@ -75,12 +82,17 @@ def events(
 ) -> None:
     """Show events of the log, oldest first.
 
-    With -o json each event is a line of its own, with its whole data, its digest and the event that caused it.
+    With -o json each event is a line of its own, with its whole data, its digest and the event that caused it. A table
+    on a terminal cuts the data at the terminal's width; -o wide does not.
     """
     if ctx.invoked_subcommand:
         return
+    if follow and until:
+        raise click.UsageError("--follow has no end, and --until is one; give one of them")
+    if since and until and since > until:
+        raise click.UsageError(f"--since {instant(since)} is later than --until {instant(until)}")
     newest = (0 if since else 50) if last is None else last
-    filters = Filters(context, kind, key, since)
+    filters = Filters(context, kind, key, since, until)
     with log_of(folder) as postgres:
         asyncio.run(_events(postgres, filters, newest, output, follow=follow))
 
@@ -141,6 +153,7 @@ def _rows(log: LogReader, filters: Filters, context: str, after: int, upto: int,
         kind=filters.kind,
         key=filters.key,
         since=filters.since,
+        until=filters.until,
         after=after,
         upto=upto,
         newest=newest or None,
@@ -151,15 +164,24 @@ async def _show(rows: AsyncIterator[Row], output: Format, *, header: bool = True
     """Prints rows as they come; a table in pieces, for its columns are as wide as what is in them."""
     piece: list[tuple[str, ...]] = []
     async for row in rows:
-        if output != "table":
+        if output not in ("table", "wide"):
             show_one_of_many(as_object(row), output)
             continue
         piece.append(_cells(row))
         if len(piece) == TABLE_ROWS:
-            show_table(_COLUMNS, piece, header=header)
+            show_piece(piece, output, header=header)
             piece, header = [], False
-    if output == "table" and (piece or header):
-        show_table(_COLUMNS, piece, header=header)
+    if output in ("table", "wide") and (piece or header):
+        show_piece(piece, output, header=header)
+
+
+def show_piece(piece: Sequence[tuple[str, ...]], output: Format, *, header: bool) -> None:
+    """Prints rows of the table; on a terminal the data are cut where the line ends."""
+    if output == "table" and sys.stdout.isatty():
+        others = sum(max(map(len, column), default=0) + 2 for column in list(zip(*piece, strict=True))[:-1])
+        width = max(shutil.get_terminal_size().columns - others, _LEAST_DATA)
+        piece = [(*cells, data if len(data) <= width else f"{data[: width - 1]}…") for *cells, data in piece]
+    show_table(_COLUMNS, piece, header=header)
 
 
 def as_object(row: Row) -> dict[str, Any]:
@@ -169,7 +191,6 @@ def as_object(row: Row) -> dict[str, Any]:
 
 def _cells(row: Row) -> tuple[str, ...]:
     data = {name: value for name, value in msgspec.json.decode(row.data).items() if name != "type"}
-    text = msgspec.json.encode(data).decode()
-    short = text if len(text) <= _DATA_WIDTH else f"{text[: _DATA_WIDTH - 1]}…"
     kind = row.type.rpartition(".v")[0].rpartition(".")[2]
-    return (f"{row.at:%Y-%m-%d %H:%M:%S.%f}"[:-3], f"{row.context}/{row.seq}", kind, row.key, row.cause or "", short)
+    text = msgspec.json.encode(data).decode()
+    return (instant(row.at), f"{row.context}/{row.seq}", kind, row.key, row.cause or "", text)

@@ -8,6 +8,7 @@ import click
 from cli.supervisor.log_access import log_of
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal import name_completion
+from cli.terminal.durations import second
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -32,8 +33,8 @@ def list_command(*, output: Format, folder: Path) -> None:
     if output != "table":
         show([one._asdict() for one in found], output)
         return
-    rows = [(one.service, _positions(one), f"{one.seen_at:%Y-%m-%d %H:%M:%S}") for one in found]
-    show_table(("service", "folded to", "seen at (UTC)"), rows)
+    rows = [(one.service, _positions(one), second(one.seen_at)) for one in found]
+    show_table(("service", "folded to", "seen at"), rows)
 
 
 @followers.command()

@@ -13,7 +13,7 @@ from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.progress import progress
-from cli.terminal.time_arguments import Since
+from cli.terminal.time_arguments import Instant
 from services.scheduler.shadow.placement_history import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
 from shared.events import Event, RecordedEvent
@@ -43,7 +43,7 @@ def shadow() -> None:
     multiple=True,
     help="Only this scheduler's placements; may be repeated.  [default: all that were compared]",
 )
-@click.option("--since", type=Since(), help="Only bindings from this instant on: 10m (ago), or RFC 3339.")
+@click.option("--since", type=Instant(), help="Only bindings from this instant on: 10m (ago), or RFC 3339.")
 @click.option("--worst", type=click.IntRange(min=0), default=10, show_default=True, help="Placements to show singly.")
 @output_option
 @folder_option

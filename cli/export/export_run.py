@@ -11,7 +11,7 @@ import msgspec
 
 from cli.export.export_file import Kind, opened
 from cli.terminal.choice import chosen_contexts
-from cli.terminal.time_arguments import Since
+from cli.terminal.time_arguments import Instant
 from services.audit.settings import AuditSettings
 from shared.errors import KoordError
 from shared.file_replacement import replace_file
@@ -36,7 +36,7 @@ class SeqOrInstant(click.ParamType[int | datetime]):
             return value
         if str(value).isdecimal():
             return int(value)
-        instant: datetime = Since().convert(value, param, ctx)
+        instant: datetime = Instant().convert(value, param, ctx)
         return instant
 
 

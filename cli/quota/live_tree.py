@@ -10,6 +10,7 @@ from itertools import groupby
 import click
 
 from cli.quota import render
+from cli.terminal.durations import second
 from cli.terminal.output import Format, show, show_table
 from services.quota_ledger.explain.quota_overview import OverviewRow
 
@@ -55,7 +56,7 @@ def watch(found: Callable[[], Sequence[OverviewRow]], output: Format) -> None:
             lines = found()
             if is_screen:
                 height = shutil.get_terminal_size().lines
-                click.echo(f"{_HOME}Quotas at {datetime.now(UTC):%H:%M:%S} UTC; Ctrl-C ends\n")
+                click.echo(f"{_HOME}Quotas at {second(datetime.now(UTC))}; Ctrl-C ends\n")
                 draw(lines, max(1, height - OTHER_LINES - 1))
                 click.echo(_CLEAR_BELOW, nl=False)
             elif output == "table":

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from cli.quota.rebuild_state import fold_log, settings_of
+from cli.terminal.durations import second
 from cli.terminal.progress import progress
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify import Verification, VerifyReport
@@ -152,7 +153,7 @@ async def _upto(log: LogReader, until: datetime | None) -> int:
     upto = await log.last_until(CONTEXT, until)
     if upto < (first := await _first(log)):
         raise KoordError(
-            f"the log of {CONTEXT} begins at {CONTEXT}/{first + 1}, later than {until.isoformat()}; give a later --at"
+            f"the log of {CONTEXT} begins at {CONTEXT}/{first + 1}, later than {second(until)}; give a later --at"
         )
     return upto
 

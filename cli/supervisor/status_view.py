@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from cli.supervisor.supervisor import Unit
+from cli.terminal.durations import second
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -107,6 +108,6 @@ def _line(unit: Unit, back: Iterable[str] = ()) -> str:
     figures = f" lag={status.lag} events_per_s={status.events_per_s:.0f}" if status else ""
     why = f" restarts={unit.restarts} why={unit.why!r}" if unit.why else ""
     contact = [*map(str, status.unreachable), *(f"reaches {each} again" for each in back)] if status else []
-    return f"{datetime.now(UTC):%H:%M:%S} {unit.spec.name} {unit.state}{figures}{why}" + "".join(
+    return f"{second(datetime.now(UTC))} {unit.spec.name} {unit.state}{figures}{why}" + "".join(
         f"; {each}" for each in contact
     )

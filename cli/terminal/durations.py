@@ -1,4 +1,16 @@
-"""Durations and amounts as people read them."""
+"""Durations, instants and sizes as people read them."""
+
+from datetime import UTC, datetime
+
+
+def instant(at: datetime) -> str:
+    """An instant in UTC with date and zone, to the millisecond, as `--since` takes it: `2026-03-01T12:00:00.250Z`."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+
+
+def second(at: datetime) -> str:
+    """Does the same to the second."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def age(seconds: float) -> str:

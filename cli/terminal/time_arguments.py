@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+EARLIEST, LATEST = 1970, 9000
+"""Years of an instant."""
+
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-class Since(click.ParamType[datetime]):
+class Instant(click.ParamType[datetime]):
     """An instant: how long ago (`90s`, `10m`, `2h`, `1d`), or RFC 3339; without an offset it is UTC."""
 
     name = "time"
@@ -23,7 +26,9 @@ class Since(click.ParamType[datetime]):
             at = datetime.fromisoformat(text)
         except ValueError:
             self.fail(f"{text!r} is neither an age such as 10m nor an instant such as 2026-03-01T12:00:00Z", param, ctx)
+        if not EARLIEST <= at.year <= LATEST:
+            self.fail(f"{text!r} is no year of a log; give one from {EARLIEST} to {LATEST}", param, ctx)
         return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-at_option = click.option("--at", type=Since(), default=None, help="As of an instant, or an age such as 10m.")
+at_option = click.option("--at", type=Instant(), default=None, help="As of an instant, or an age such as 10m.")

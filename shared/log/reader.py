@@ -311,6 +311,7 @@ class LogReader:
         key: str | None = None,
         correlation: str | None = None,
         since: datetime | None = None,
+        until: datetime | None = None,
         after: int = 0,
         upto: int | None = None,
         newest: int | None = None,
@@ -332,15 +333,20 @@ class LogReader:
             if since is not None:
                 query.where("at >= {}", since)
                 begin = max(after, await self._before(name, since - _CLOCK_STEP))
+            end = upto
+            if until is not None:
+                query.where("at <= {}", until)
+                last = await self._before(name, until + _CLOCK_STEP)
+                end = last if upto is None else min(upto, last)
             if kind is not None:
                 stem = kind.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
                 query.where("(type like {} or type like {})", f"%{stem}", f"%.{stem}.v%")
             if newest is not None:
-                pages = self._newest(query, begin, upto, newest)
+                pages = self._newest(query, begin, end, newest)
             elif key is not None:
-                pages = self._newest(query, begin, upto, None)
+                pages = self._newest(query, begin, end, None)
             else:
-                pages = self._pages(query, begin, upto)
+                pages = self._pages(query, begin, end)
             async for row in pages:
                 yield row
 

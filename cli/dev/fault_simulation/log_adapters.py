@@ -179,6 +179,7 @@ class MemoryReader(LogReader):
         key: str | None = None,
         correlation: str | None = None,
         since: datetime | None = None,
+        until: datetime | None = None,
         after: int = 0,
         upto: int | None = None,
         newest: int | None = None,
@@ -187,7 +188,7 @@ class MemoryReader(LogReader):
         assert context is not None, "no service reads all contexts"
         assert kind is None, "no service reads rows by type"
         assert correlation is None, "no service reads rows by correlation"
-        assert since is None, "no service reads rows by time"
+        assert (since, until) == (None, None), "no service reads rows by time"
         assert newest is None, "no service reads the newest rows"
         for row in await self.database.query(lambda: list(self._of(context).rows)):
             if row.seq > after and (upto is None or row.seq <= upto) and key in (None, row.key):
