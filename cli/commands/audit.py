@@ -34,7 +34,7 @@ def audit() -> None:
 
 
 @audit.command(name="verify")
-@click.option("--context", help="Only this context's log; all of them otherwise.")
+@click.option("--log", "context", metavar="LOG", help="Only this log; all of them otherwise.")
 @click.option(
     "--checkpoint",
     "files",

@@ -44,7 +44,11 @@ class Filters(NamedTuple):
 
 @click.group(cls=Group, invoke_without_command=True)
 @click.option(
-    "--context", help="Only this context's log, such as cluster or scheduling.", shell_complete=name_completion.contexts
+    "--log",
+    "context",
+    metavar="LOG",
+    help="Only this log, such as cluster or scheduling.",
+    shell_complete=name_completion.contexts,
 )
 @click.option(
     "--type",

@@ -15,7 +15,7 @@ def chosen_contexts(there: Sequence[str], name: str | None) -> list[str]:
     if not name:
         return list(there)
     if name not in there:
-        raise KoordError(f"there is no context {name!r}; there are {', '.join(there)}")
+        raise KoordError(f"there is no log {name!r}; there are {', '.join(there)}")
     return [name]
 
 

@@ -50,6 +50,17 @@ def contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     return _items(name for name in names if name.startswith(incomplete))
 
 
+def system_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Named systems; needs no database."""
+    try:
+        from cli.system_contexts.contexts_file import read_contexts
+
+        names = sorted(read_contexts().contexts)
+    except Exception:  # noqa: BLE001  such as a file that cannot be read: not for a shell to say
+        return []
+    return _items(name for name in names if name.startswith(incomplete))
+
+
 def event_types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Event types by the end of their names; needs no database."""
     from shared.events import EVENT_TYPES
@@ -87,9 +98,11 @@ def _queried(ctx: click.Context, query: Query) -> list[str]:
 
         logging.disable()
         try:
-            from cli.supervisor.system_folder import DEFAULT, find_endpoints
+            from cli.supervisor.system_folder import find_endpoints
+            from cli.system_contexts.chosen_system import chosen_system
 
-            postgres = find_endpoints(Path(ctx.params.get("folder") or DEFAULT)).postgres
+            with chosen_system(ctx.params.get("folder"), ctx.params.get("system_context")) as folder:
+                postgres = find_endpoints(Path(folder)).postgres
             found.extend(asyncio.run(query(postgres)))
         except BaseException:  # noqa: BLE001  a shell's prompt is no place for an error
             return

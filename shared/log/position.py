@@ -24,6 +24,6 @@ class LogRewound(KoordError):
         super().__init__(
             f"{context}/{position.seq} was folded with digest {position.digest.hex()[:16]} and the log has {there}: "
             "the database was restored to an earlier point or altered; the state is dropped and folded anew "
-            f"(see koord audit verify --context {context})"
+            f"(see koord audit verify --log {context})"
         )
         self.context = context

@@ -88,7 +88,7 @@ class MissingEvents(KoordError):
     def __init__(self, context: str, after: int, upto: int, count: int) -> None:
         super().__init__(
             f"{context}: {count} of the {upto - after} events from {after + 1} to {upto} are there; "
-            f"koord audit verify --context {context} names the first that is missing"
+            f"koord audit verify --log {context} names the first that is missing"
         )
 
 

@@ -55,7 +55,7 @@ class NoSuchEvent(KoordError):
     """The event to skip is not in the log."""
 
     def __init__(self, context: str, seq: int) -> None:
-        super().__init__(f"there is no event {context}/{seq}; koord events --context {context} shows those there are")
+        super().__init__(f"there is no event {context}/{seq}; koord events --log {context} shows those there are")
 
 
 class ServiceStore:

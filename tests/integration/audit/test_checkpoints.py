@@ -106,7 +106,7 @@ async def test_a_log_that_was_emptied_or_removed_is_noticed(
 ) -> None:
     file, _ = await kept(system, tmp_path)
     await connection.execute("delete from events_cluster")
-    found = await system.koord("audit", "verify", "--context", "cluster", "--checkpoint", str(file))
+    found = await system.koord("audit", "verify", "--log", "cluster", "--checkpoint", str(file))
     assert "cluster/1 is missing" in found.output
     await connection.execute("drop table events_cluster")
     await connection.execute("delete from contexts where context = 'cluster'")

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import asyncpg
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 
 from cli.commands.events import show_piece
+from cli.main import koord
 from shared.events import Cause, Draft
 from shared.events.cluster import BindRejected
 from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, PodOutcome
@@ -111,7 +114,7 @@ async def test_data_are_cut_on_a_terminal_alone_and_there_at_its_width(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--context", "nosuch"), "there is no context 'nosuch'; there are audit, cluster, "),
+        (("--log", "nosuch"), "there is no log 'nosuch'; there are audit, cluster, "),
         (("--type", "PodPlacd"), "there is no event type 'PodPlacd'; did you mean PodPlaced"),
         (("--type", "zzz"), "there is no event type 'zzz'; docs/asyncapi.json lists all"),
         (("--key", "default/none"), "is about 'default/none'; give NAMESPACE/NAME, or a NAME"),
@@ -154,6 +157,24 @@ async def test_a_log_as_it_was_written_verifies(log: Log) -> None:
     }
 
 
+async def test_reading_commands_use_the_servers_of_a_context(log: Log, tmp_path: Path) -> None:
+    env = {"KOORD_CONTEXTS": str(tmp_path / "contexts.json"), "KOORD_POSTGRES": None, "KOORD_NATS": None}
+
+    def koord_run(*words: str) -> Result:
+        return CliRunner().invoke(koord, words, env=env)
+
+    for words in (
+        ("context", "set", "here", "--postgres", log.url),
+        ("context", "set", "gone", "--postgres", "postgresql://koord@127.0.0.1:1/koord", "--use"),
+        ("events", "--type", "PodPlaced", "--context", "here"),
+        ("why", "pod", "web-1", "--context", "here"),
+    ):
+        result = await asyncio.to_thread(koord_run, *words)
+        assert result.exit_code == 0, result.stderr
+    refused = await asyncio.to_thread(koord_run, "events")
+    assert (refused.exit_code, "127.0.0.1:1" in refused.stderr) == (1, True), refused.stderr
+
+
 async def test_an_altered_event_is_named_and_fails_the_command(log: Log) -> None:
     connection = await asyncpg.connect(log.url)
     await connection.execute("update events set key = 'default/other' where context = 'scheduling' and seq = 2")
@@ -161,8 +182,8 @@ async def test_an_altered_event_is_named_and_fails_the_command(log: Log) -> None
     result = await run(log, "audit", "verify")
     assert result.exit_code == 1
     assert "scheduling/2" in result.stderr
-    assert (await run(log, "audit", "verify", "--context", "cluster")).exit_code == 0
-    assert (await run(log, "audit", "verify", "--context", "none")).exit_code == 1
+    assert (await run(log, "audit", "verify", "--log", "cluster")).exit_code == 0
+    assert (await run(log, "audit", "verify", "--log", "none")).exit_code == 1
 
 
 def test_a_missing_database_is_reported_in_one_line() -> None:

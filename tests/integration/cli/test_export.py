@@ -110,4 +110,4 @@ async def test_a_folder_holds_one_kind_of_export(log: Log, tmp_path: Path) -> No
     other = await run(log, "log", "export", "scheduling", "--compress", "gzip", "-o", str(tmp_path))
     assert "holds jsonl with compression zstd" in other.output
     assert (await run(log, "log", "export", "-o", str(tmp_path))).exit_code == 2
-    assert "there is no context" in (await run(log, "log", "export", "nothing", "-o", str(tmp_path))).output
+    assert "there is no log" in (await run(log, "log", "export", "nothing", "-o", str(tmp_path))).output

@@ -145,7 +145,7 @@ def test_after_its_end_the_log_of_a_system_can_be_read(folder: Path) -> None:
         terminal.wait_for(r"simulator +leading")
         terminal.press(CTRL_C)
         assert terminal.wait_for_end() == 0
-    for arguments in (["events", "--context", "cluster"], ["audit", "verify"], ["get", "configs"]):
+    for arguments in (["events", "--log", "cluster"], ["audit", "verify"], ["get", "configs"]):
         command = [sys.executable, "-m", "cli", *arguments, "--dir", str(folder), "-o", "json"]
         read = subprocess.run(command, capture_output=True, text=True, check=False)
         assert read.returncode == 0, read.stderr

@@ -121,7 +121,7 @@ async def test_a_fold_begins_at_the_oldest_kept_partition_and_logs_it(
     await connection.execute("delete from events_source where seq in (20, 21)")
     assert await LogReader(following.database).oldest("source") is None
     broken = Following(narrow, None)
-    with pytest.raises(Exception, match="koord audit verify --context source names the first that is missing"):
+    with pytest.raises(Exception, match="koord audit verify --log source names the first that is missing"):
         await broken.start()
     for one in (behind, following, broken):
         await one.close()

@@ -1,0 +1,1 @@
+"""Named contexts: which system a command means, as kubectl's contexts name clusters."""
