@@ -73,6 +73,7 @@ class ClusterCache:
         self._nodes_read: dict[str, object] = {}
         self._capacities: dict[str, Mapping[str, str] | None] = {}
         self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._metrics_to_settle: set[str] = set()  # names that have a step
 
     def settle(self, most: int | None = None) -> bool:
         """Brings everything up to the State.
@@ -95,6 +96,7 @@ class ClusterCache:
             (dirty.pods, self._settle_pod),
             (dirty.gangs, self._settle_gang),
         )
+        self._metrics_to_settle.update(dirty.metrics)
         for names, step in marked:
             if names:
                 steps.extend((step, name) for name in names)
@@ -143,10 +145,12 @@ class ClusterCache:
             capacity = node_record.node.status.capacity
             if self._capacities.get(name) != capacity:  # which bounds the amounts that a report may have
                 self._capacities[name] = capacity
-                if name in self.view.metrics or name in self.view.reports:
+                is_reported = name in self.view.metrics or name in self.view.reports
+                if is_reported and name not in self._metrics_to_settle:
                     self._settle_metric(name)
 
     def _settle_metric(self, name: str) -> None:
+        self._metrics_to_settle.discard(name)
         reports = self.view.reports.get(name, {})
         metric_record = newest(self.view.metrics.get(name), reports)
         if self._checks_reports:

@@ -92,15 +92,21 @@ class CycleInputs(ClusterCache):
 
     def _place(self, uid: str, pod_record: PodRecord | None) -> None:
         """Puts a pod where its record says: the queue, the gate, the nominated pods, or none of them."""
-        settled = (
-            pod_record is not None
-            and pod_record.node != ""
-            and not pod_record.attempts
-            and not pod_record.eviction_refused_at
-        )
-        if settled and uid not in self._unsettled:
-            return  # most pods: they run, and neither queue nor gate has them
-        if settled or pod_record is None:
+        if (
+            pod_record is None
+            or pod_record.attempts
+            or pod_record.eviction_refused_at
+            or not (pod_record.node or pod_record.is_placed())
+        ):
+            self._place_unsettled(uid, pod_record)
+        elif uid in self._unsettled:  # most pods run, and neither queue nor gate has them
+            self._unsettled.discard(uid)
+            self.nominated.pop(uid, None)
+            self.gate.leave(uid)
+            self.queue.leave(uid)
+
+    def _place_unsettled(self, uid: str, pod_record: PodRecord | None) -> None:
+        if pod_record is None:
             self._unsettled.discard(uid)
         else:
             self._unsettled.add(uid)

@@ -44,11 +44,11 @@ class QuotaGate:
             in_group: the pod is placed together with others.
         """
         if pod_record is None or not pod_record.attempts:
-            self._leave(uid)
+            self.leave(uid)
             return pod_record, eviction_refused_at
         waits = waits_for_quota(pod_record.reasons)
         if not waits or in_group:
-            self._leave(uid)
+            self.leave(uid)
             if waits or waits_for_ledger(pod_record.reasons):
                 return pod_record, pod_record.saw + 1
             return pod_record, eviction_refused_at
@@ -112,7 +112,7 @@ class QuotaGate:
         if quota in RESERVED and waits_for_rejected_quota(pod_record.reasons):
             quota = NO_QUOTA  # the default group has it meanwhile, but capacity there does not help
         if self._quota_of.get(uid) != quota:
-            self._leave(uid)
+            self.leave(uid)
             self._quota_of[uid] = quota
             self._of_quota.setdefault(quota, {})[uid] = None
         self._blocked[uid] = pod_record
@@ -120,7 +120,8 @@ class QuotaGate:
             self._saw[uid] = pod_record.saw_quota
             self._stale[quota] = None
 
-    def _leave(self, uid: str) -> None:
+    def leave(self, uid: str) -> None:
+        """Removes a pod, if it waits here."""
         if uid not in self._blocked:
             return
         del self._blocked[uid]

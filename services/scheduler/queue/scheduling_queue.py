@@ -126,14 +126,11 @@ class SchedulingQueue:
             or not pod_record.waiting(gateway_since)
             or grouped.membership.held_back is not None
         ):
-            if uid in self._pods:
-                self._leave(uid)
-                self._groups.leave(uid)
-                del self._pods[uid], self._tickets[uid], self._inputs[uid]
+            self.leave(uid)
             return
         changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
-        has_changed = _has_changed(pod_record, config_seq) or (
-            bool(pod_record.attempts) and changed_at > pod_record.saw
+        has_changed = bool(pod_record.attempts) and (
+            _has_changed(pod_record, config_seq) or changed_at > pod_record.saw
         )
         inputs = _inputs_of(pod_record, pod_record.pod_class, grouped.group, has_changed=has_changed)
         if self._inputs.get(uid) == inputs:
@@ -154,7 +151,14 @@ class SchedulingQueue:
             # From the placement on: its time is by the clock of this log, that of the rejection by the gateway's.
             heappush(self._backoff, (pod_record.placed_ns + backoff_ns(pod_record.refusals), uid, ticket, True))
         else:
-            self._push(pod_record.pod_class, pod_record.since, uid, ticket)
+            self._push(pod_record.pod_class, inputs.since, uid, ticket)
+
+    def leave(self, uid: str) -> None:
+        """Removes a pod, if it is there."""
+        if uid in self._pods:
+            self._leave(uid)
+            self._groups.leave(uid)
+            del self._pods[uid], self._tickets[uid], self._inputs[uid]
 
     def advance(self, now_ns: int) -> None:
         """Moves pods whose backoff has ended by `now_ns`, and those that no event has requeued for FLUSH_S."""
@@ -374,14 +378,15 @@ class _PlaceInputs(NamedTuple):
 
 
 def _inputs_of(pod_record: PodRecord, pod_class: PodClass, group: Group | None, *, has_changed: bool) -> _PlaceInputs:
+    attempt = pod_record.attempt
     return _PlaceInputs(
         pod_class,
         pod_record.since,
         pod_record.attempts,
-        pod_record.tried_ns,
-        pod_record.saw,
-        pod_record.saw_reports,
-        pod_record.reasons,
+        attempt.at_ns,
+        attempt.saw,
+        attempt.saw_reports,
+        attempt.reasons,
         pod_record.refusals,
         pod_record.placed_ns,
         group,
