@@ -32,13 +32,14 @@ from shared.bus.server_check import look as look_at_bus
 from shared.errors import KoordError
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
 from shared.events.log import WriterStarted
+from shared.events.slo import NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.eviction_control import EvictionCommand
 from shared.kube.instants import SECOND
 from shared.kube.rbac_permissions import SUBJECT, Permissions
 from shared.kube.short_lists import SHORT_LISTS
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
-from shared.log.admin.newest_events import Found, newest, writer_of
+from shared.log.admin.newest_events import Found, newest, newest_by_key, writer_of
 from shared.log.admin.session import DatabaseUnreachable, opened
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.log.database import Database, DatabaseDenied
@@ -157,6 +158,9 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             found += check_cluster.about_refused_intents([one for one in refused if one.record.at_ns > since_ns])
         async with _check("nodes", found):
             simulated = _is_simulated(await writer_of(database, "cluster"))
+            if "slo" in contexts:
+                recorded = await newest_by_key(database, "slo", [NodeReportsIgnored, NodeReportsBelieved])
+                found += check_cluster.about_ignored_reports(recorded)
             found += check_cluster.about_nodes(await lag.node_reports(database), simulated=simulated)
         async with _check("disk", found):
             found += check_services.about_partitions(

@@ -6,8 +6,10 @@ from itertools import groupby
 from cli.commands.active_config import ConfigStatus
 from cli.doctor.check_postgres import clock_finding
 from cli.doctor.finding import Finding
+from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.terminal.durations import age
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
+from shared.events.slo import NodeReportsIgnored
 from shared.kube.cluster_identity import describe_cluster
 from shared.kube.eviction_control import EvictionStatus
 from shared.kube.rbac_permissions import Permissions, Rule
@@ -155,6 +157,17 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
                 f"{one.context}: whoever reaches {addresses} may bind and evict pods, for it admits every caller",
                 "give the scheduler KOORD_SCHEDULER_TOKEN_FILE or KOORD_SCHEDULER_CLIENT_CA: docs/security.md, Other schedulers",
             )
+
+
+def about_ignored_reports(found: Sequence[Found]) -> Iterator[Finding]:
+    """Names the nodes of which usage reports that cannot be true are ignored."""
+    ignored = [one.record.event for one in found if isinstance(one.record.event, NodeReportsIgnored)]
+    for event in sorted(ignored, key=lambda each: each.since_ns)[:NAMED]:
+        remedy = f"{remedy_of(event)}; until then its load counts as unknown, and nothing new is overcommitted there"
+        yield Finding("error", "nodes", describe_ignored(event), remedy)
+    if len(ignored) > NAMED:
+        what = f"usage reports about {len(ignored) - NAMED} more nodes are ignored"
+        yield Finding("error", "nodes", what, "`koord events --type NodeReportsIgnored`")
 
 
 def about_nodes(found: Sequence[NodeReport], *, simulated: bool = False) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from cli.node.ignored_reports import CONTEXT, describe_ignored, ignored_reports_of, remedy_of
 from cli.supervisor.log_access import log_of
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -20,8 +21,6 @@ from shared.kube.quantity import bytes_text
 from shared.log.database import Database
 from shared.log.reader import LogReader
 
-CONTEXT = "slo"
-
 
 class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of `koord explain node -o json`.
@@ -31,6 +30,7 @@ class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
         decided, report: instants; report is empty without one.
         why: the reason of the write.
         annotations: the node's annotations that were written with its amounts.
+        ignored, remedy: what is wrong with reports that are ignored, since when, and what to do.
     """
 
     node: str
@@ -43,6 +43,8 @@ class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
     annotations: dict[str, str | None] = msgspec.field(default_factory=dict)
     others: dict[str, str | None] = msgspec.field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    ignored: str = ""
+    remedy: str = ""
 
 
 @click.command
@@ -83,8 +85,10 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
         async for row in log.rows(context=CONTEXT, kind=kind, key=name, newest=limit):
             if at is None or row.at <= at:
                 newest = row.seq, row.data
+    ignored = await ignored_reports_of(log, name, at) if CONTEXT in await log.contexts() else None
     if newest is None:
-        raise KoordError(await _why_nothing(log, name, at))
+        also = f"; {describe_ignored(ignored)}; {remedy_of(ignored)}" if ignored else ""
+        raise KoordError(await _why_nothing(log, name, at) + also)
     seq, data = newest
     decided = msgspec.json.decode(data, type=NodeOvercommitted)
     resources = steps_of(decided)
@@ -100,6 +104,8 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
         annotations=decided.annotations,
         others={resource: size for resource, size in decided.amounts.items() if resource not in shown and size},
         problems=decided.problems,
+        ignored=describe_ignored(ignored) if ignored else "",
+        remedy=remedy_of(ignored) if ignored else "",
     )
 
 
@@ -118,6 +124,8 @@ async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
 def _print(found: NodeExplained) -> None:
     basis = f"a report of {found.report} ({found.source})" if found.report else "no report"
     click.echo(f"{found.node}: decided {found.decided} ({found.event}, {found.why}), by {basis}")
+    if found.ignored:
+        click.echo(f"{found.ignored}\n    do: {found.remedy}")
     for resource in found.resources:
         click.echo()
         if not resource.steps:

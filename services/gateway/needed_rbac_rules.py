@@ -65,7 +65,8 @@ def webhook_rules(settings: GatewaySettings) -> list[Rule]:
 
 
 def _of_right(context: str, right: IntentRight) -> Iterator[Rule]:
-    namespace, _, name = right.name.rpartition("/")
+    # RBAC limits neither by the beginning of a name, nor need a name's namespace exist when the rules are applied.
+    namespace, _, name = right.name.rpartition("/") if not right.name.endswith("*") else ("", "", "")
     why = _PURPOSES.get(right.intent, f"writing {right.resource.partition('.')[0]} for {context}")
     # After a conflict or a request without a response, the object itself is read.
     yield _rule("get", right.resource, "", why, namespace, name)

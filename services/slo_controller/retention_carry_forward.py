@@ -12,6 +12,8 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.slo import (
     NodeOvercommitted,
+    NodeReportsBelieved,
+    NodeReportsIgnored,
     OvercommitmentFrozen,
     OvercommitmentResumed,
     RecommendationEnded,
@@ -25,6 +27,8 @@ def subject(record: RecordedEvent) -> Hashable:
     match record.event:
         case NodeOvercommitted(node=node):
             return NodeOvercommitted, node
+        case NodeReportsIgnored(node=node) | NodeReportsBelieved(node=node):
+            return NodeReportsIgnored, node
         case RecommendationUpdated(name=name) | RecommendationEnded(name=name):
             return RecommendationUpdated, name
         case OvercommitmentResumed():
@@ -43,6 +47,8 @@ def holds(state: SloState, _: Kept) -> Holds:
         match record.event:
             case NodeOvercommitted(node=node) as event:
                 return state.decided.get(node) == without_basis(event)
+            case NodeReportsIgnored(node=node) as event:
+                return state.ignored.get(node) == without_basis(event)
             case RecommendationUpdated(name=name) as event:
                 return state.recommended.get(name) == without_basis(event)
             case FieldsDesired(resource=resource, name=name, fields=fields, patch=value):
@@ -65,6 +71,7 @@ def holds(state: SloState, _: Kept) -> Holds:
 CARRY_FORWARD = CarryForward(
     kinds=(
         NodeOvercommitted,
+        NodeReportsIgnored,
         OvercommitmentFrozen,
         RecommendationUpdated,
         FieldsDesired,
@@ -73,7 +80,7 @@ CARRY_FORWARD = CarryForward(
         ConfigRejected,
         WriterStarted,
     ),
-    ends=(OvercommitmentResumed, RecommendationEnded),
+    ends=(NodeReportsBelieved, OvercommitmentResumed, RecommendationEnded),
     subject=subject,
     holds=holds,
     with_positions=True,

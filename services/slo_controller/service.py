@@ -9,7 +9,7 @@ from prometheus_client import Counter, Gauge
 
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
-from services.slo_controller.manifest import MANIFEST
+from services.slo_controller.manifest import COMPONENT, MANIFEST
 from services.slo_controller.overcommit.missing_reports import decide_freeze
 from services.slo_controller.prometheus_metrics import OUTCOMES, ReconcileMetrics
 from services.slo_controller.recommendation import Recommender
@@ -22,6 +22,8 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.slo import (
     NodeOvercommitted,
+    NodeReportsBelieved,
+    NodeReportsIgnored,
     OvercommitmentFrozen,
     OvercommitmentResumed,
     RecommendationEnded,
@@ -31,9 +33,6 @@ from shared.kube.instants import SECOND
 from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)
-
-COMPONENT = "koordstream/slo-controller"
-"""Reporter of the Kubernetes Events about its ConfigMap."""
 
 NODES_PER_APPEND = 200
 """Nodes that are decided in one append: the calculation must not block the event loop for long."""
@@ -163,6 +162,8 @@ SERVICE = Service(
     follows={**FOLDED, "cluster": (*FOLDED["cluster"], *OUTCOMES)},
     emits=(
         NodeOvercommitted,
+        NodeReportsIgnored,
+        NodeReportsBelieved,
         OvercommitmentFrozen,
         OvercommitmentResumed,
         RecommendationUpdated,

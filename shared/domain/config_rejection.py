@@ -1,26 +1,17 @@
-"""The Kubernetes Event by which a rejected ConfigMap is seen where it was written: `kubectl describe configmap`.
-
-One object for each ConfigMap, which the next rejected version changes: its messages do not pile up.
-"""
+"""The Kubernetes Event by which a rejected ConfigMap is seen where it was written: `kubectl describe configmap`."""
 
 from collections.abc import Iterable
 from hashlib import sha256
 
+from shared.domain.desired_kubernetes_event import FIELDS, event_intent
 from shared.events import Draft
 from shared.events.intents import ObjectDesired
 from shared.events.log import ConfigRejected
-from shared.kube.instants import SECOND, instant_text
 from shared.kube.resource_names import KUBERNETES_EVENTS
 from shared.runtime.intent_rights import IntentRight
 
 SOURCE = "ConfigMap "
 """What a configuration's source begins with if it is a ConfigMap; its `namespace/name` follows."""
-
-_MAX_MESSAGE = 1024  # bytes that the API accepts
-_FIELDS = (
-    "involvedObject", "type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "source",
-    "reportingComponent", "reportingInstance",
-)  # fmt: skip
 
 
 def event_key(config_map: str) -> str:
@@ -30,7 +21,7 @@ def event_key(config_map: str) -> str:
 
 def event_right(config_map: str) -> IntentRight:
     """Returns the right to write the Event about one ConfigMap."""
-    return IntentRight(ObjectDesired, KUBERNETES_EVENTS, fields=_FIELDS, name=event_key(config_map))
+    return IntentRight(ObjectDesired, KUBERNETES_EVENTS, fields=FIELDS, name=event_key(config_map))
 
 
 def rejection_events(drafts: Iterable[Draft], *, uid: str, component: str, now_ns: int) -> list[Draft]:
@@ -50,20 +41,11 @@ def rejection_events(drafts: Iterable[Draft], *, uid: str, component: str, now_n
     namespace, _, name = key.rpartition("/")
     faults = "; ".join(_fault(event) for event in rejected)
     message = f"rejected, the last good one stays in force: {faults}"
-    now = instant_text(now_ns // SECOND * SECOND)
-    body = {
-        "involvedObject": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name, "uid": uid},
-        "type": "Warning",
-        "reason": "ConfigRejected",
-        "message": message.encode()[:_MAX_MESSAGE].decode(errors="ignore"),
-        "count": 1,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "source": {"component": component},
-        "reportingComponent": component,
-        "reportingInstance": component,
-    }
-    return [Draft(ObjectDesired(resource=KUBERNETES_EVENTS, name=event_key(key), body=body))]
+    about = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name, "uid": uid}
+    intent = event_intent(
+        event_key(key), about, reason="ConfigRejected", message=message, component=component, now_ns=now_ns
+    )
+    return [Draft(intent)]
 
 
 def _fault(event: ConfigRejected) -> str:

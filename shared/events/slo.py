@@ -121,6 +121,45 @@ class OvercommitmentResumed(Event, frozen=True, tag="koord.slo.OvercommitmentRes
     nodes: int
 
 
+class IgnoredReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A reason for which the newest report of one source about a node is ignored.
+
+    Attributes:
+        source: `metrics` or `NodeMetric`.
+        kind: the same for reports that differ in their amounts alone, as `cpu is negative`.
+        what: for people, with the amounts of the report at which this began.
+    """
+
+    source: str
+    kind: str
+    what: str
+
+
+class NodeReportsIgnored(Event, frozen=True, tag="koord.slo.NodeReportsIgnored.v1"):
+    """Usage reports about a node cannot be true, and count as expired. Recorded when a reason begins or ends, not for
+    each report.
+
+    Attributes:
+        faults: all reasons that hold from here on.
+        since_ns: the instant at which the first report of this episode was ignored.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    faults: tuple[IgnoredReport, ...]
+    since_ns: int
+
+
+class NodeReportsBelieved(Event, frozen=True, tag="koord.slo.NodeReportsBelieved.v1"):
+    """No report about the node is ignored any more: a plausible one arrived, or there is none, or the node is gone."""
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    since_ns: int
+
+
 class RecommendationUpdated(Event, frozen=True, tag="koord.slo.RecommendationUpdated.v1"):
     """The recommended requests for the containers of a workload, by the usage of its pods.
 

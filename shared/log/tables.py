@@ -12,7 +12,8 @@ _AT = TIMESTAMP(timezone=True)
 
 RARE = (
     "type in ('koord.log.ConfigApplied.v1', 'koord.log.ConfigRejected.v1', 'koord.log.CarriedForward.v1', "
-    "'koord.log.WriterStarted.v1', 'koord.cluster.MissingPermission.v1', 'koord.cluster.NodeObserved.v1', 'koord.cluster.NodeDeleted.v1')"
+    "'koord.log.WriterStarted.v1', 'koord.cluster.MissingPermission.v1', 'koord.cluster.NodeObserved.v1', 'koord.cluster.NodeDeleted.v1', "
+    "'koord.slo.NodeReportsIgnored.v1', 'koord.slo.NodeReportsBelieved.v1')"
 )
 """The types that people search without a key; they have an index of their own."""
 

@@ -154,6 +154,24 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             ),
             name="koordinator-system/slo-controller-config.a00cb6d499b2cca7",
         ),
+        IntentRight(
+            ObjectDesired,
+            resource="events",
+            fields=(
+                "involvedObject",
+                "type",
+                "reason",
+                "message",
+                "count",
+                "firstTimestamp",
+                "lastTimestamp",
+                "source",
+                "reportingComponent",
+                "reportingInstance",
+            ),
+            name="default/koordstream-usage-reports.*",
+        ),
+        IntentRight(ObjectDesired, resource="events", deletes=True, name="default/koordstream-usage-reports.*"),
     ),
 }
 

@@ -30,7 +30,7 @@ class IntentRight(NamedTuple):
         fields: of a desired state: the fields it may set, as dotted paths with all that lies below them; a path that
             ends in `*` names every field that begins so. An ObjectDesired without fields makes the object exist.
         deletes: an ObjectDesired that removes the object, not one that writes it.
-        name: the only object it may name; empty for all.
+        name: the only object it may name; one that ends in `*` names every object that begins so; empty for all.
     """
 
     intent: type[Event]
@@ -63,7 +63,7 @@ def refusal(context: str, rights: Iterable[IntentRight], event: Event) -> str:
         if right.intent is type(event)
         and f"{right.resource}/{right.subresource}".removesuffix("/") == what
         and right.deletes == deletes
-        and right.name in ("", name)
+        and (not right.name or covers(right.name, name))
     ]
     if not found:
         verb = "delete" if deletes else "write"

@@ -32,7 +32,7 @@ def declared_intent(right: IntentRight, *, name: str = "shop/a", uid: str = "uid
         name: of the object, where the right does not name one.
         uid: of the pod, where the intent is about one.
     """
-    named = right.name or name
+    named = right.name.replace("*", "x") or name
     if right.intent is PodPlaced:
         return PodPlaced(pod=named, pod_uid=uid, node="n1", cycle=1, request={})
     if right.intent is PodUnschedulable:

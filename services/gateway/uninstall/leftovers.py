@@ -16,7 +16,7 @@ from services.gateway.uninstall.topology_zones import keep_zones
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodUnschedulable
 from shared.kube.elastic_quota import PREFIX
-from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES, QUOTAS, VOLUMES
+from shared.kube.resource_names import CLAIMS, KUBERNETES_EVENTS, NODE_TOPOLOGIES, QUOTAS, VOLUMES
 from shared.runtime.declared_intents import DECLARED
 
 Action = Literal["delete", "remove fields", "keep"]
@@ -24,8 +24,8 @@ Action = Literal["delete", "remove fields", "keep"]
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY_US = "koordstream"
 
-STAYS = frozenset({CLAIMS, VOLUMES})
-"""Resources whose fields stay: without `claimRef` a volume with data would be free for another claim."""
+STAYS = frozenset({CLAIMS, VOLUMES, KUBERNETES_EVENTS})
+"""Resources that stay: without `claimRef` a volume with data would be free for another claim; Kubernetes Events expire."""
 
 _REGISTRATION = "admissionregistration.k8s.io/v1"
 WEBHOOKS = (

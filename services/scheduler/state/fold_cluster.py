@@ -26,7 +26,7 @@ from services.scheduler.state.reserve_pods import identity_owners_of, may_help, 
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS, WATCHED
-from shared.domain.usage_plausibility import is_ahead
+from shared.domain.usage_plausibility import is_ahead, ranges_of_report, ranges_of_status
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -188,7 +188,7 @@ class ClusterFold(SchedulerStateFields):
         pods = encoded_usages(status.pods_metric)
         if status.pods_metric:
             metric = replace(metric, status=replace(status, pods_metric=()))
-        self.metrics[event.node] = MetricRecord(metric, updated, pods, ahead)
+        self.metrics[event.node] = MetricRecord(metric, updated, pods, ahead, ranges_of_status(status))
         self._changed(event.node, ClusterEvent.METRIC, record.seq)
         if self.dirty is not None:
             self.dirty.metrics[event.node] = None
@@ -272,7 +272,7 @@ class ClusterFold(SchedulerStateFields):
         before = reports.get(record.context)
         if before is None or before.report.at_ns <= event.at_ns:
             report = replace(event, pods=()) if event.pods else event
-            reports[record.context] = ReportRecord(report, encoded_classes(event.pods))
+            reports[record.context] = ReportRecord(report, encoded_classes(event.pods), ranges_of_report(event))
             self.reported.setdefault(event.node, {})[record.context] = record.seq
             if self.dirty is not None:
                 self.dirty.metrics[event.node] = None

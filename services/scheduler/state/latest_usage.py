@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.domain.node_metric_status import status_of
-from shared.domain.usage_plausibility import is_plausible_status
+from shared.domain.usage_plausibility import amount_faults
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec, NodeMetricStatus
@@ -29,7 +29,7 @@ def newest(object_: MetricRecord | None, reports: Mapping[str, ReportRecord]) ->
     """
     if not reports:
         return object_
-    _, (report, pods) = youngest(reports)
+    _, (report, pods, ranges) = youngest(reports)
     if object_ is not None and not object_.is_ahead and update_time_ns(object_.updated) >= report.at_ns:
         return object_
     spec = object_.metric.spec if object_ is not None else NodeMetricSpec()
@@ -40,7 +40,7 @@ def newest(object_: MetricRecord | None, reports: Mapping[str, ReportRecord]) ->
         spec = NodeMetricSpec(metric_collect_policy=policy)
     status = status_of(report)
     metric = NodeMetric(metadata=Metadata(name=report.node), spec=spec, status=status)
-    return MetricRecord(metric, status.update_time or "", pods)
+    return MetricRecord(metric, status.update_time or "", pods, ranges=ranges)
 
 
 def believed(record: MetricRecord | None, capacity: Mapping[str, str] | None) -> MetricRecord | None:
@@ -49,7 +49,7 @@ def believed(record: MetricRecord | None, capacity: Mapping[str, str] | None) ->
     Args:
         capacity: of the node; None where that is not known.
     """
-    if record is None or not (record.is_ahead or not is_plausible_status(record.metric.status, capacity)):
+    if record is None or not (record.is_ahead or any(amount_faults(record.ranges, capacity))):
         return record
     return MetricRecord(replace(record.metric, status=NodeMetricStatus()), "")
 

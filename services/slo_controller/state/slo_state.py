@@ -19,6 +19,7 @@ from services.slo_controller.state.object_records import DesiredFields, NodeReso
 from services.slo_controller.state.pods_on_nodes import PodsOnNodes
 from services.slo_controller.state.snapshot_schema import DECODER, ENCODER, FIELDS
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport, report_of_event, report_of_node_metric
+from shared.domain.usage_plausibility import ReportFault
 from shared.events import Event, RecordedEvent
 from shared.events.base import without_basis
 from shared.events.cluster import (
@@ -37,7 +38,10 @@ from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
 from shared.events.slo import (
+    IgnoredReport,
     NodeOvercommitted,
+    NodeReportsBelieved,
+    NodeReportsIgnored,
     OvercommitmentFrozen,
     OvercommitmentResumed,
     RecommendationEnded,
@@ -57,7 +61,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
     "metrics-*": (NodeReported, NodeReportsExpired),
     "nodes-*": (NodeTopologyReported, NodeTopologyRemoved),
     "slo": (
-        ConfigApplied, ConfigRejected, NodeOvercommitted, OvercommitmentFrozen, OvercommitmentResumed, RecommendationUpdated, RecommendationEnded, FieldsDesired, ObjectDesired,
+        ConfigApplied, ConfigRejected, NodeOvercommitted, NodeReportsIgnored, NodeReportsBelieved, OvercommitmentFrozen, OvercommitmentResumed, RecommendationUpdated, RecommendationEnded, FieldsDesired, ObjectDesired,
     ),
 }  # fmt: skip
 """Context -> event types that the State folds; it ignores the others."""
@@ -85,6 +89,7 @@ class SloState:
         config_digest: digest of `texts`; empty before any document was applied.
         rejected_digest: digest of the newest ConfigMap with a rejected document.
         decided: node -> the newest decision.
+        ignored: node -> the reasons for which its reports are ignored.
         frozen: many nodes are silent at once, so overcommitment is frozen.
         desired_fields: object -> field group -> its newest desired value.
         cluster_seen: position in `cluster` up to which the controller had read at its newest append.
@@ -95,7 +100,7 @@ class SloState:
         changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 11
+    SCHEMA: ClassVar[int] = 12
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -116,6 +121,7 @@ class SloState:
         self.config_digest = ""
         self.rejected_digest = ""
         self.decided: dict[str, NodeOvercommitted] = {}
+        self.ignored: dict[str, NodeReportsIgnored] = {}
         self.frozen = False
         self.desired_fields: dict[str, dict[str, DesiredFields]] = {}
         self.recommendations: dict[str, dict[str, Any]] = {}
@@ -208,6 +214,8 @@ class SloState:
             case OvercommitmentFrozen() | OvercommitmentResumed():
                 self.frozen = isinstance(event, OvercommitmentFrozen)
                 self._mark_all_changed()
+            case NodeReportsIgnored() | NodeReportsBelieved():
+                self._apply_ignored(event)
             case RecommendationUpdated(name=name):
                 self.recommended[name] = without_basis(event)
             case RecommendationEnded(name=name):
@@ -224,6 +232,12 @@ class SloState:
                     self.desired_fields.setdefault(object_key(resource, name), {})[""] = DesiredFields(
                         self.cluster_seen, body
                     )
+
+    def _apply_ignored(self, event: NodeReportsIgnored | NodeReportsBelieved) -> None:
+        if isinstance(event, NodeReportsIgnored):
+            self.ignored[event.node] = without_basis(event)
+        else:
+            self.ignored.pop(event.node, None)
 
     def desired(self, resource: str, name: str, fields: str = "") -> dict[str, Any] | None:
         """Returns the desired value of a field group of the existing object; None: none was decided since its creation."""
@@ -279,8 +293,21 @@ class SloState:
 
     def _believed(self, node: str, report: UsageReport | None) -> UsageReport | None:
         """Returns a report; None where it is implausible, which counts as missing: nothing new is overcommitted."""
+        return None if report is None or self._faults(node, report) else report
+
+    def _faults(self, node: str, report: UsageReport) -> tuple[ReportFault, ...]:
         known = self.nodes.get(node)
-        return report if report is None or report.fits(known.status.capacity if known else None) else None
+        return report.faults(known.status.capacity if known else None)
+
+    def report_faults(self, node: str) -> tuple[IgnoredReport, ...]:
+        """Returns the reasons for which the newest reports about a node are ignored, by source."""
+        sources = (("metrics", self.reports.get(node)), ("NodeMetric", self.node_metrics.get(node)))
+        return tuple(
+            IgnoredReport(source, *fault)
+            for source, report in sources
+            if report
+            for fault in self._faults(node, report)
+        )
 
     def zones(self, node: str) -> tuple[Zone, ...]:
         """Returns the NUMA zones that a node's topology lists with cpu or memory."""

@@ -8,12 +8,12 @@ from services.slo_controller.state.object_records import DesiredFields, Topology
 from services.slo_controller.state.pods_on_nodes import StoredPods
 from services.slo_controller.state.usage_report import UsageReport
 from shared.events.nodes import NodeTopologyReported
-from shared.events.slo import NodeOvercommitted, RecommendationUpdated
+from shared.events.slo import NodeOvercommitted, NodeReportsIgnored, RecommendationUpdated
 from shared.kube.node import Node, NodeMetricSpec
 
 FIELDS = (
     "positions", "nodes", "node_metrics", "reports", "newest_report_ns", "metric_specs", "node_slos", "topologies", "devices",
-    "reported_topologies", "config_data", "config_uid", "listed", "texts", "config_digest", "rejected_digest", "decided", "frozen", "desired_fields",
+    "reported_topologies", "config_data", "config_uid", "listed", "texts", "config_digest", "rejected_digest", "decided", "ignored", "frozen", "desired_fields",
     "recommendations", "recommended", "cluster_seen", "deleted_at",
 )  # fmt: skip
 """Attributes of SloState that are stored as they are; its pods have a form of their own."""
@@ -40,6 +40,7 @@ class Snapshot(msgspec.Struct):
     config_digest: str
     rejected_digest: str
     decided: dict[str, NodeOvercommitted]
+    ignored: dict[str, NodeReportsIgnored]
     frozen: bool
     desired_fields: dict[str, dict[str, DesiredFields]]
     recommendations: dict[str, dict[str, Any]]

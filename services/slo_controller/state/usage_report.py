@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 from services.slo_controller.state.pod_usage_columns import NO_PODS, PodUsageColumns, pod_usage_columns
 from shared.domain.cpu_memory import MILLI, Amount
-from shared.domain.usage_plausibility import amounts_of, is_ahead, is_plausible
+from shared.domain.usage_plausibility import (
+    AmountRange,
+    ReportFault,
+    amount_faults,
+    clock_fault,
+    is_ahead,
+    ranges_of_report,
+    ranges_of_status,
+)
 from shared.events.metrics import NodeReported, Usage
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import NodeMetricStatus, ResourceMap
@@ -38,6 +46,8 @@ class UsageReport(NamedTuple):
         pods: usage of each pod.
         reclaimable: predicted for prod pods; zero without a prediction.
         has_applications, has_reclaimable: the report has these parts; agents that enforce nothing leave them out.
+        ranges: the range of each resource over all amounts of the report.
+        ahead_ns: the time of a report that is dropped because that lies in the future; else 0.
     """
 
     at_ns: int = 0
@@ -49,12 +59,14 @@ class UsageReport(NamedTuple):
     reclaimable: Amount = Amount()
     has_applications: bool = True
     has_reclaimable: bool = True
+    ranges: dict[str, AmountRange] = {}  # noqa: RUF012  # never changed
+    ahead_ns: int = 0
 
-    def fits(self, capacity: Mapping[str, str] | None) -> bool:
-        """Returns False where the usage of the node is negative, or far above its capacity."""
-        amounts = (self.node, self.system) if self.node is not None else (self.system,)
-        limits = amounts_of(capacity)
-        return all(is_plausible({"cpu": each.cpu, "memory": each.memory}, limits) for each in amounts)
+    def faults(self, capacity: Mapping[str, str] | None) -> tuple[ReportFault, ...]:
+        """Returns the reasons for which no measurement on a node of this capacity can give the report."""
+        if self.ahead_ns:
+            return (clock_fault(self.ahead_ns),)
+        return tuple(amount_faults(self.ranges, capacity))
 
     def applications_above(self, band: int) -> Amount:
         """Sums the applications above a priority band. An application without a class does not count (quirk Q6)."""
@@ -73,13 +85,14 @@ def report_of_node_metric(status: NodeMetricStatus, observed_ns: int) -> UsageRe
     """Converts the status of a NodeMetric. A quantity that cannot be read counts as absent; a report whose time is far
     after the instant at which it was observed counts as missing.
     """
-    if is_ahead(_at_ns(status.update_time), observed_ns):
-        return NO_REPORT
+    at_ns = _at_ns(status.update_time)
+    if is_ahead(at_ns, observed_ns):
+        return NO_REPORT._replace(ahead_ns=at_ns)
     part = status.node_metric
     node = _quantities(part.node_usage) if part else {}
     reclaimable = status.prod_reclaimable_metric
     return UsageReport(
-        at_ns=_at_ns(status.update_time),
+        at_ns=at_ns,
         has_node=part is not None,
         node=Amount(node["cpu"], node["memory"]) if len(node) == 2 else None,
         system=_amount(part.system_usage) if part else Amount(),
@@ -90,6 +103,7 @@ def report_of_node_metric(status: NodeMetricStatus, observed_ns: int) -> UsageRe
             ApplicationUsage(_amount(each.usage), each.priority) for each in status.host_application_metric
         ),
         reclaimable=_amount(reclaimable.resource) if reclaimable else Amount(),
+        ranges=ranges_of_status(status),
     )
 
 
@@ -116,6 +130,7 @@ def report_of_event(report: NodeReported) -> UsageReport:
         reclaimable=_used(report.reclaimable or Usage()),
         has_applications=report.applications is not None,
         has_reclaimable=report.reclaimable is not None,
+        ranges=ranges_of_report(report),
     )
 
 

@@ -34,9 +34,7 @@ async def newest(
     codec = Codec(kinds)
     # As constants, so that the planner sees that an index over the rare types covers them.
     names = ", ".join(f"'{kind.type_name()}'" for kind in kinds)
-    carried_forward = " or ".join(
-        f"""convert_from(data, 'UTF8') like '%"type":"{kind.type_name()}"%'""" for kind in kinds
-    )
+    carried_forward = _carried_forward(kinds)
     # The table holds this context alone. A condition on it would draw the planner to the index that it reads backwards.
     inside, values = ("", ()) if key is None else ("key = $1 and ", (key,))
     for kind_of in (f"type in ({names})", f"type = '{CarriedForward.type_name()}' and ({carried_forward})"):
@@ -46,6 +44,26 @@ async def newest(
         if rows:
             break  # an event is carried forward only if no newer one of its object exists
     return [Found(record, row.actor) for row in rows if (record := read_record(row, codec)) is not None]
+
+
+async def newest_by_key(database: Database, context: str, kinds: Sequence[type[Event]]) -> list[Found]:
+    """Returns the newest event of these types for each key, by key; one that was carried forward counts as recorded.
+
+    The types are in tables.RARE: others are searched from the beginning of the context.
+    """
+    codec = Codec(kinds)
+    names = ", ".join(f"'{kind.type_name()}'" for kind in kinds)
+    sql = f"""
+        select distinct on (key) {COLUMNS} from {table_of(context)}
+        where type in ({names}) or (type = '{CarriedForward.type_name()}' and ({_carried_forward(kinds)}))
+        order by key, seq desc"""  # noqa: S608
+    async with database.reading() as connection:
+        rows = [Row(*row) for row in await connection.fetch(sql)]
+    return [Found(record, row.actor) for row in rows if (record := read_record(row, codec)) is not None]
+
+
+def _carried_forward(kinds: Sequence[type[Event]]) -> str:
+    return " or ".join(f"""convert_from(data, 'UTF8') like '%"type":"{kind.type_name()}"%'""" for kind in kinds)
 
 
 async def writer_of(database: Database, context: str) -> Found | None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -24,8 +25,9 @@ from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Cause
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, NodeObserved
-from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
+from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.log import announcements
@@ -297,6 +299,32 @@ async def test_agents_that_fell_silent_never_reported_or_are_ahead_of_our_clock(
     assert "the clock of node n3 is 40.0 s ahead" in " | ".join(
         one.what for one in of(await installation.examine(), "clock")
     )
+
+
+async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_remedy(installation: Installation) -> None:
+    """By the doctor, and by `koord explain node`; also once the event has been carried forward."""
+    await installation.leads("slo", actor="slo-controller@1")
+    fault = IgnoredReport("NodeMetric", "cpu is negative", "cpu is -500, which is negative")
+    ignored = NodeReportsIgnored("worker-1", (fault,), since_ns=1_700_000_000 * SECOND)
+    await installation.append("slo", ignored, NodeReportsIgnored("worker-2", (fault,), since_ns=SECOND))
+    await installation.append("slo", NodeReportsBelieved("worker-2", since_ns=SECOND))
+    found = the(await installation.examine(), "nodes")
+    assert found.what == (
+        "usage reports about worker-1 cannot be true and are ignored since 2023-11-14T22:13:20Z: "
+        "NodeMetric: cpu is -500, which is negative"
+    )
+    assert "kubectl get nodemetric worker-1" in found.do
+    env = {"KOORD_POSTGRES": installation.endpoints.postgres, "KOORD_NATS": installation.endpoints.nats}
+    for name, is_named in (("worker-1", True), ("worker-2", False)):
+        shown = await asyncio.to_thread(CliRunner().invoke, koord, ["explain", "node", name], env=env)
+        assert (found.what in shown.output) == is_named
+    decided = NodeOvercommitted(node="worker-3", report_ns=0, decided_ns=SECOND, why="first")
+    old = msgspec.Raw(msgspec.json.encode(NodeReportsIgnored("worker-3", (fault,), since_ns=SECOND)))
+    await installation.append("slo", decided, CarriedForward(name="worker-3", original="slo/1", event=old))
+    shown = await asyncio.to_thread(CliRunner().invoke, koord, ["explain", "node", "worker-3"], env=env)
+    assert "ignored since 1970-01-01T00:00:01Z: NodeMetric: cpu is -500" in shown.stdout.splitlines()[1]
+    assert shown.stdout.splitlines()[2].startswith("    do: see who writes the NodeMetric")
+    assert [one.what.split()[3] for one in of(await installation.examine(), "nodes")] == ["worker-3", "worker-1"]
 
 
 async def test_a_hung_postgres_is_reported_within_seconds(tmp_path: Path, nats: EmbeddedNats) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cli.dev.local_control_plane import Cluster
 from services.gateway.effects.intent_types import ObjectRef
@@ -16,14 +17,17 @@ from shared.events.cluster import (
     DesiredStateRejected,
     DesiredStateSuperseded,
     MissingPermission,
+    NodeDeleted,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigRejected
 from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.effect_harness import EffectHarness, unschedulable
 from tests.integration.gateway.fault_proxy import FaultProxy
+from tests.support.slo_cluster import Cluster as SloCluster
 from tests.support.waiting import until
 
 NODE = "desired-1"
@@ -445,3 +449,27 @@ async def test_the_event_about_a_rejected_config_map_is_one_object_with_the_newe
     (event,) = cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
     assert event["message"].endswith("another one")
     assert (event["type"], event["reason"], event["involvedObject"]["uid"]) == ("Warning", "ConfigRejected", "u1")
+
+
+async def test_reports_that_are_ignored_are_one_event_on_the_node_until_it_is_gone(
+    harness: EffectHarness, node: str, cluster: Cluster
+) -> None:
+    slo = SloCluster()
+    slo.node(NODE)
+    uid = cluster.api.call("GET", NODE_PATH)["metadata"]["uid"]
+    slo.state.nodes[NODE] = replace(slo.state.nodes[NODE], metadata=Metadata(name=NODE, uid=uid))
+    for at_s, used in ((60, -1000), (120, 1000), (180, 10**9)):
+        slo.report(at_s, {"web": (used, 1)}, node=NODE)
+        (intent,) = (
+            event for event in slo.decide(at_s) if isinstance(event, ObjectDesired) and event.resource == "events"
+        )
+        (outcome,) = await harness.carry_out(intent, context="slo")
+        assert isinstance(outcome, DesiredStateApplied)
+    described = cluster.kubectl("describe", "node", NODE)
+    assert described.count("UsageReports") == 1
+    assert "metrics: cpu is 1M, over 2 times the node's capacity of 100" in described
+    slo.append("cluster", NodeDeleted(NODE, uid))
+    (intent,) = (event for event in slo.decide(240) if isinstance(event, ObjectDesired) and event.resource == "events")
+    (outcome,) = await harness.carry_out(intent, context="slo")
+    assert isinstance(outcome, DesiredStateApplied)
+    assert "UsageReports" not in cluster.kubectl("describe", "node", NODE)

@@ -79,7 +79,7 @@ class LoadAwareCache(PluginCache):
         if metric_record is None:
             self.load_cache.set_metric(row, None)
             return
-        metric, updated, pods, _ = metric_record
+        metric, updated, pods = metric_record[:3]
         try:
             self.load_cache.set_metric(row, metric, instant_ns(updated) if updated else None, pods)
         except (BadQuantity, BadTime):
