@@ -16,10 +16,10 @@ from services.audit.checkpoint_signing import Signer
 from services.audit.checkpoint_state import AuditState
 from services.audit.decide_checkpoint import checkpoint_drafts, next_checkpoint_ns
 from services.audit.event_history_requests import read
+from services.audit.log_to_stream_relay import StreamRelay
 from services.audit.manifest import CONTEXTS, MANIFEST, READ
 from services.audit.retention_carry_forward import CARRY_FORWARD
 from services.audit.settings import AuditSettings
-from services.audit.stream_relay import StreamRelay
 from shared.bus.jetstream import Streams
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired

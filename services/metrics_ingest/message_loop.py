@@ -6,7 +6,7 @@ from typing import Literal
 
 from prometheus_client import Counter
 
-from services.metrics_ingest.agent_inbox import AgentInbox, Incoming
+from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from shared.agents.receipt import Receipt
 from shared.events import Draft
 from shared.runtime.service import Runtime

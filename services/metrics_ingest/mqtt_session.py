@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from aiomqtt import Client, Message, MqttError
 
-from services.metrics_ingest.agent_inbox import AgentInbox
+from services.metrics_ingest.agent_message_queue import AgentInbox
 from shared.agents import receipt, subjects
 from shared.agents.broker import Broker
 from shared.agents.receipt import Receipt

@@ -5,7 +5,7 @@ import logging
 
 from prometheus_client import CollectorRegistry, Counter
 
-from services.metrics_ingest.agent_inbox import Incoming
+from services.metrics_ingest.agent_message_queue import Incoming
 from services.metrics_ingest.message_loop import Batch, Kind
 from shared.agents.decoding import BadMessage
 from shared.agents.receipt import Receipt

@@ -15,7 +15,7 @@ from services.node_agent.collect_report_loop import Agent
 from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.nvml import GpusUnavailable, Nvml
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.kernel.kidled_scan import KidledScan
+from services.node_agent.kernel.kidled_scan_switch import KidledScan
 from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager

@@ -20,7 +20,7 @@ from services.metrics_ingest.agent_actions.decide import action_events, removed_
 from services.metrics_ingest.agent_actions.manifest import MANIFEST
 from services.metrics_ingest.agent_actions.node_pods_publisher import NodePodsPublisher
 from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_FORWARD
-from services.metrics_ingest.agent_inbox import AgentInbox, Incoming
+from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from services.metrics_ingest.message_loop import Batch, serve
 from services.metrics_ingest.mqtt_session import MqttSession
 from services.metrics_ingest.rejection_log import RejectionLog

@@ -11,7 +11,7 @@ import logging
 
 from prometheus_client import Counter, Gauge
 
-from services.metrics_ingest.agent_inbox import AgentInbox, Incoming
+from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
 from services.metrics_ingest.agent_reports.decide import (
     check_time,

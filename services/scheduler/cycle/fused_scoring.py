@@ -7,10 +7,10 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
+from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
+from services.scheduler.kernels.argument_and_result_types import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.kernels.fused import evaluate
-from services.scheduler.kernels.kernel_arguments import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.state.pod_equivalence_class import PodClass
 

@@ -15,8 +15,8 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.active_plugins import ActivePlugins, Scoring
 from services.scheduler.cycle.fused_scoring import FusedScoring
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.framework.kernel_filter_and_score_terms import ScoreTerm
 from services.scheduler.framework.plugin import normalized
-from services.scheduler.framework.score_terms import ScoreTerm
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.evaluated_rows import Bools, Int64
 from services.scheduler.kernels.select import close, note_refusals

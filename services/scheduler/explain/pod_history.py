@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from services.scheduler.explain.explanation_text import Step
-from services.scheduler.explain.quota_event_text import describe
+from services.scheduler.explain.quota_ledger_event_sentences import describe
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME
 from shared.events import Event, RecordedEvent

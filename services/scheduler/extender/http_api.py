@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.explain.pending_status import pending_status
+from services.scheduler.explain.why_pod_waits_now import pending_status
 from services.scheduler.extender import debug_views
 from services.scheduler.extender.api_types import (
     ExtenderArgs,

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile
-from services.scheduler.kernels.kernel_arguments import (
+from services.scheduler.kernels.argument_and_result_types import (
     ALLOCATION,
     BALANCE,
     FIT,
@@ -27,6 +26,7 @@ from services.scheduler.kernels.kernel_arguments import (
     Outcome,
     types,
 )
+from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile
 from services.scheduler.kernels.node_load import load_tile
 from services.scheduler.kernels.numba_compile import Number, compiled, inlined
 from services.scheduler.kernels.resources import allocation_tile, balance_tile, fit_tile

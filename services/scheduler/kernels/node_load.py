@@ -5,8 +5,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.kernels.argument_and_result_types import Load
 from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile, at
-from services.scheduler.kernels.kernel_arguments import Load
 from services.scheduler.kernels.numba_compile import compiled, inlined
 from services.scheduler.kernels.resources import percents
 

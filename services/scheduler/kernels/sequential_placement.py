@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from services.scheduler.kernels.evaluated_rows import Int64
-from services.scheduler.kernels.fused import evaluate
-from services.scheduler.kernels.kernel_arguments import (
+from services.scheduler.kernels.argument_and_result_types import (
     ALLOCATION,
     BALANCE,
     BATCH_OUTCOME,
@@ -25,6 +23,8 @@ from services.scheduler.kernels.kernel_arguments import (
     PodBatch,
     UInt64,
 )
+from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.numba_compile import Number, compiled, part
 from services.scheduler.kernels.select import FEASIBLE, best_rows
 

@@ -16,12 +16,12 @@ from services.slo_controller.overcommit.cpu_normalization import RatioError, nor
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
 from services.slo_controller.overcommit.floor_and_cap import bounded
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
-from services.slo_controller.overcommit.missing_reports import at_most, requested_amounts
 from services.slo_controller.overcommit.node_extended_resources import (
     NodeExtendedResources,
     extended_resources,
     third_party_amounts,
 )
+from services.slo_controller.overcommit.overcommit_without_reports import at_most, requested_amounts
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from services.slo_controller.overcommit.upstream_plugin_names import PluginProblem

@@ -71,7 +71,7 @@ SKELETON = {
     "services/scheduler/plugins/spread.py": "",
     "services/scheduler/queue/active_queue.py": "",
     "services/scheduler/quota/cycle_plan_charge.py": "",
-    "services/scheduler/explain/quota_event_text.py": "",
+    "services/scheduler/explain/quota_ledger_event_sentences.py": "",
     "services/scheduler/service.py": "",
     "services/scheduler/settings.py": "",
     "services/scheduler/shadow/compare.py": "",

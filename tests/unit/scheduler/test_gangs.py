@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.explain.pending_status import pending_status
+from services.scheduler.explain.why_pod_waits_now import pending_status
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain import gang
 from shared.events.cluster import ObjectDeleted, ObjectObserved

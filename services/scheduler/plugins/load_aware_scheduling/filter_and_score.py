@@ -6,8 +6,8 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.framework.kernel_filter_and_score_terms import LoadTerm
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.kernels.evaluated_rows import Int64, Rows, selected
 from services.scheduler.kernels.node_load import exceeded_limits, load_scores
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node

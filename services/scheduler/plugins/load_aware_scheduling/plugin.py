@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.framework.kernel_filter_and_score_terms import LoadTerm
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.plugins.load_aware_scheduling import SPEC

@@ -17,10 +17,10 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.plugins.node_numa_resource import SPEC
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
+from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections, RejectionIds
 from services.scheduler.plugins.node_numa_resource.filter_and_score import NumaState
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
-from services.scheduler.plugins.node_numa_resource.rejection_ids import CycleRejections, RejectionIds
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 

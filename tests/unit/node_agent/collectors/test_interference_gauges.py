@@ -18,7 +18,7 @@ from services.node_agent.collectors.interference_gauges import (
 from services.node_agent.collectors.perf_events import CYCLES, TASK_CLOCK, Counters, PerfUnavailable
 from services.node_agent.collectors.pressure_stall import Stall
 from services.node_agent.collectors.resctrl_monitor import CacheUse
-from services.node_agent.kernel.kidled_scan import KidledScan
+from services.node_agent.kernel.kidled_scan_switch import KidledScan
 from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from tests.support.pods import kept_pod
 
