@@ -51,6 +51,7 @@ DOMAINS = (
     "node-qos",
     "overcommit",
     "prediction",
+    "gang",
     "webhook",
 )
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""

@@ -180,11 +180,14 @@ def first_difference(domain: Domain, case: Case) -> Difference | None:
 
 
 def without(output: Any, remarks: frozenset[str]) -> Any:
-    """Returns a recorded output without the recorder's remarks, at any depth."""
+    """Returns a recorded output without the recorder's remarks, at any depth, and without objects that consist of
+    them.
+    """
     if not remarks:
         return output
     if isinstance(output, dict):
-        return {name: without(part, remarks) for name, part in output.items() if name not in remarks}
+        kept = ((name, part, without(part, remarks)) for name, part in output.items() if name not in remarks)
+        return {name: after for name, part, after in kept if after or not isinstance(part, dict) or not part}
     return [without(part, remarks) for part in output] if isinstance(output, list) else output
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cli.parity.case_domain import Answer, load
 from cli.parity.run_cases import Case, read_cases, without
+from cli.parity.upstream.quirk_rules import Predicted
 from cli.parity.upstream.quota import admission_cases, runtime_cases
-from cli.parity.upstream.quota.quirk_rules import Predicted
-from cli.parity.upstream.quota.quirks import ALL, NONE
+from cli.parity.upstream.quota.quirks import ALL, NONE, Quirk
 from cli.parity.upstream.quota.quota_tree import QuotaTree
 from shared.kube.elastic_quota import ROOT
 from tests.support.hypothesis_examples import examples
@@ -22,7 +22,10 @@ from tests.support.worked_quotas import EXAMPLES, declared
 ROOT_FOLDER = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT_FOLDER.parent / "shared")
 VECTORS = Path(os.environ.get("KOORD_VECTORS") or SHARED / "vectors")
-MODELS: dict[str, Predicted] = {"quota-runtime": runtime_cases.predicted, "quota-admission": admission_cases.predicted}
+MODELS: dict[str, Predicted[Quirk]] = {
+    "quota-runtime": runtime_cases.predicted,
+    "quota-admission": admission_cases.predicted,
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from cli.parity.case_domain import Domain, Rule
 from cli.parity.command import parity
 from cli.parity.compare import Difference, difference
-from cli.parity.run_cases import Tally, tally_file
+from cli.parity.run_cases import Tally, tally_file, without
 
 
 @pytest.mark.parametrize(
@@ -126,3 +126,8 @@ def test_a_crash_of_upstream_does_not_count_towards_the_share_that_may_differ(tm
     tally = tally_file(tmp_path / "c.jsonl", Domain(doubled, (rule,)))
     assert (tally.argued, tally.crashes, tally.different) == (0, 3, 0)
     assert tally.holds
+
+
+def test_objects_that_consist_of_remarks_are_not_compared() -> None:
+    recorded = {"kept": {}, "gone": {"remark": 1}, "part": {"remark": 1, "n": 2}, "list": [{"remark": 1}]}
+    assert without(recorded, frozenset({"remark"})) == {"kept": {}, "part": {"n": 2}, "list": [{}]}

@@ -200,6 +200,19 @@ def test_gated_members_do_not_count_as_pods_that_can_be_placed() -> None:
     assert placements(world.cycles()).keys() == {"p0", "p1"}
 
 
+def test_a_member_whose_held_node_was_released_is_pending_again() -> None:
+    world = world_of(a="4")
+    pod_group(world, "job", 2)
+    add(world, member("job", "p0"), member("job", "p1"))
+    world.hold("p0", "a")
+    world.hold("p1", "a")
+    assert world.cycles() == []
+    world.release("p0", "a")
+    world.release("p1", "a")
+    world.wait(2)
+    assert placements(world.cycles()).keys() == {"p0", "p1"}
+
+
 def test_the_ledger_refuses_a_gang_as_a_whole_and_the_pods_it_does_not_need_wait_with_it() -> None:
     world = Teams(quota("team", "2", "2"))
     pod_group(world, "job", 3)

@@ -8,13 +8,14 @@ Upstream reserves the members one after the other, and releases them at Permit; 
 members of a Strict gang never wait with a node. Source: spec/scheduler-workloads.md 2.2, 2.3 (PreEnqueue, Permit).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrouping, Requirement, UnitFailure
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
-from services.scheduler.state.gang_records import GangRecord
+from services.scheduler.state.gang_records import GangRecord, Member
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import BIND_COUNT, BIND_GROUP, ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
@@ -39,7 +40,7 @@ class GangGrouping(PodGrouping):
 
     def __init__(self, view: SchedulerState, args: CoschedulingArgs) -> None:
         self._view = view
-        self._args = args
+        self.args = args
         self._memberships: dict[str, Membership] = {}  # by gang
         self._in_groups_of: dict[str, dict[str, None]] = {}  # gang -> gangs whose group has it
         self._stale: dict[str, None] = {}
@@ -90,12 +91,12 @@ class GangGrouping(PodGrouping):
             self._in_groups_of.setdefault(other, {})[gang] = None
         present = [records[other] for other in settings.groups if other in records]
         changed_seq = max((each.changed_seq for each in (record, *present)), default=0)
-        if self._policy(record) == ONCE_SATISFIED and self._was_bound(settings.groups):
+        if self.is_satisfied_for_good(gang):
             return Membership(changed_seq=changed_seq)
-        missing = list(self._missing(settings.groups))
+        missing = list(self.missing(settings.groups))
         if missing:
             return Membership("", Reason("GangIncomplete", "; ".join(missing)), changed_seq)
-        needed = self._needed(settings.groups)
+        needed = self.needed(settings.groups)
         if not any(needed.values()):
             return Membership(changed_seq=changed_seq)
         short = [
@@ -106,7 +107,7 @@ class GangGrouping(PodGrouping):
         held_back = Reason("GangIncomplete", "; ".join(short)) if short else None
         return Membership("" if short else ",".join(settings.groups), held_back, changed_seq)
 
-    def _missing(self, groups: Sequence[str]) -> Iterable[str]:
+    def missing(self, groups: Sequence[str]) -> Iterable[str]:
         """Yields the gangs of a group that have too few pods to be tried."""
         for gang in groups:
             record = self._view.gangs.gangs.get(gang)
@@ -121,37 +122,72 @@ class GangGrouping(PodGrouping):
 
     def counts(self, gang: str) -> GangCounts:
         """Counts the pods of a gang."""
-        view = self._view
-        record = view.gangs.gangs.get(gang)
-        pending = placed = bound = 0
-        for uid, member in (record.members if record is not None else {}).items():
-            pod_record = view.pods[uid]
-            if member.is_bound:
-                bound += 1
-            elif pod_record.placed_seq > pod_record.refused_seq:
-                placed += not pod_record.ended
-            elif pod_record.waiting(view.gateway_since):
-                pending += 1
-        return GangCounts(pending, placed, bound)
+        record = self._view.gangs.gangs.get(gang)
+        stages = (
+            Counter(self.stage(uid, member) for uid, member in record.members.items()) if record is not None else {}
+        )
+        return GangCounts(stages.get("pending", 0), stages.get("placed", 0), stages.get("bound", 0))
 
-    def _needed(self, groups: Sequence[str]) -> dict[str, int]:
+    def stage(self, uid: str, member: Member) -> str:
+        """Returns what a member does, as the field of `GangCounts` that counts it; empty for one that none counts."""
+        if member.is_bound:
+            return "bound"
+        pod_record = self._view.pods[uid]
+        if pod_record.is_placed():
+            return "" if pod_record.ended else "placed"
+        return "pending" if pod_record.waiting(self._view.gateway_since) else ""
+
+    def needed(self, groups: Sequence[str]) -> dict[str, int]:
         """Returns for each gang of a group how many more of its pods have to be placed to satisfy it."""
         needed = {}
         for gang in groups:
             record = self._view.gangs.gangs[gang]
-            settings, policy, counts = record.settings, self._policy(record), self.counts(gang)
-            satisfied = policy == ONCE_SATISFIED and self._was_bound(groups)
+            settings, policy, counts = record.settings, self.policy(record), self.counts(gang)
             there = counts.placed + (counts.bound if policy == WAITING_AND_RUNNING else 0)
-            needed[gang] = 0 if satisfied or settings is None else max(settings.minimum - there, 0)
+            needed[gang] = (
+                0 if settings is None or self.is_satisfied_for_good(gang) else max(settings.minimum - there, 0)
+            )
         return needed
 
-    def _policy(self, record: GangRecord) -> str:
-        settings = record.settings
-        return (settings.match_policy if settings is not None else "") or self._args.match_policy
+    def is_complete(self, groups: Sequence[str]) -> bool:
+        """Returns True when every gang of a group is satisfied by the members that are placed or bound."""
+        there = self._view.gangs.gangs
+        return all(gang in there and there[gang].settings is not None for gang in groups) and not any(
+            self.needed(groups).values()
+        )
 
-    def _was_bound(self, groups: Sequence[str]) -> bool:
+    def is_satisfied_for_good(self, gang: str) -> bool:
+        """Returns True once the members of a gang need no others any more: its policy is once-satisfied, and a pod of
+        its group was bound.
+        """
+        record = self._view.gangs.gangs.get(gang)
+        return (
+            record is not None
+            and record.settings is not None
+            and self.policy(record) == ONCE_SATISFIED
+            and self.was_bound(gang)
+        )
+
+    def is_strict(self, gang: str) -> bool:
+        """Returns True for a gang for which its group gives up all nodes when a member has none."""
+        record = self._view.gangs.gangs.get(gang)
+        return record is not None and record.settings is not None and record.settings.is_strict
+
+    def policy(self, record: GangRecord) -> str:
+        """Returns the match policy in force."""
+        settings = record.settings
+        return (settings.match_policy if settings is not None else "") or self.args.match_policy
+
+    def waiting_ns(self, record: GangRecord) -> int:
+        """Returns how long placed members wait for others."""
+        return (record.settings.waiting_ns if record.settings is not None else 0) or self.args.waiting_ns
+
+    def was_bound(self, gang: str) -> bool:
+        """Returns True once a member of a gang, or of one of its group, was bound."""
         records = self._view.gangs.gangs
-        return any(records[gang].was_bound for gang in groups if gang in records)
+        settings = records[gang].settings
+        groups = (gang,) if settings is None else settings.groups
+        return any(records[other].was_bound for other in groups if other in records)
 
     # units
 
@@ -162,8 +198,8 @@ class GangGrouping(PodGrouping):
         they are placed with their unit, where they fit.
         """
         groups, gang_of = group.split(","), self._view.gangs.gang_of
-        takes_all = any(self._policy(self._view.gangs.gangs[gang]) == ONLY_WAITING for gang in groups)
-        return Requirement(self._needed(groups), {pod.uid: gang_of[pod.uid] for pod in pods}, takes_all)
+        takes_all = any(self.policy(self._view.gangs.gangs[gang]) == ONLY_WAITING for gang in groups)
+        return Requirement(self.needed(groups), {pod.uid: gang_of[pod.uid] for pod in pods}, takes_all)
 
     def message(self, group: str, failure: UnitFailure) -> str:
         """Returns upstream's message of the members of a gang that could not be placed."""

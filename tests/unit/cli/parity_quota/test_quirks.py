@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from cli.parity.case_domain import Rule
+from cli.parity.upstream.quirk_rules import rules_of
 from cli.parity.upstream.quota import admission_cases, runtime_cases
-from cli.parity.upstream.quota.quirk_rules import rules_of
 from cli.parity.upstream.quota.quirks import NONE, Quirk
 from shared.kube.elastic_quota import DEFAULT
 from tests.support.quota_cases import add, case, change, drop, node, pod, quota
@@ -129,7 +129,7 @@ _OF_RUNTIME = ("tree", "scaleMin", "redistribute")
 
 def rules(op: str) -> dict[str, Rule]:
     predicted = runtime_cases.predicted if op in _OF_RUNTIME else admission_cases.predicted
-    return {rule.section: rule for rule in rules_of(predicted)}
+    return {rule.section: rule for rule in rules_of(predicted, Quirk)}
 
 
 def test_every_quirk_has_its_input() -> None:
