@@ -6,7 +6,7 @@ import logging
 from services.gateway.kube_api.api_errors import ApiError, Busy
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
-from services.gateway.watch.outages import CLUSTER_IDENTITY, Outages
+from services.gateway.watch.unread_resources import CLUSTER_IDENTITY, Outages
 from shared.events import Draft
 from shared.kube.cluster_identity import first_fact
 from shared.runtime.service import Runtime

@@ -20,9 +20,9 @@ from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CON
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.gateway.watch.outages import Outages, unreachable
 from services.gateway.watch.short_list_responder import ListRequests
 from services.gateway.watch.short_lists import ShortListLimits, ShortLists
+from services.gateway.watch.unread_resources import Outages, unreachable
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.webhook_lifecycle import WebhookLifecycle, lifespan
 from shared.errors import KoordError

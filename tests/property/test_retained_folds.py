@@ -15,7 +15,7 @@ from services.gateway.known_objects import ObservedPod
 from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
 from services.metrics_ingest.agent_actions.service import SERVICE as ACTIONS
-from services.metrics_ingest.agent_reports.decide import node_metric_writes
+from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
 from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.service import SERVICE as REPORTS
 from services.metrics_ingest.agent_reports.settings import IngestSettings

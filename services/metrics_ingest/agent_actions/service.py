@@ -16,7 +16,7 @@ from services.metrics_ingest.agent_actions.action_ingest_state import (
     is_recorded,
     with_number,
 )
-from services.metrics_ingest.agent_actions.decide import action_events, removed_topologies
+from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
 from services.metrics_ingest.agent_actions.manifest import MANIFEST
 from services.metrics_ingest.agent_actions.node_pods_publisher import NodePodsPublisher
 from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_FORWARD

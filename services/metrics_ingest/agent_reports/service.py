@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge
 
 from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
-from services.metrics_ingest.agent_reports.decide import (
+from services.metrics_ingest.agent_reports.decide_reports import (
     check_time,
     expired_reports,
     is_due,

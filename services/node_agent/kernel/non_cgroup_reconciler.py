@@ -16,7 +16,7 @@ from services.node_agent.kernel.oom_scores import OomScores
 from services.node_agent.kernel.resctrl_groups import ResctrlGroups
 from services.node_agent.kernel.terway_qos import TerwayFiles
 from services.node_agent.kernel.traffic_control import TrafficControl
-from services.node_agent.qos_manager.strategies import network_qos, system_config
+from services.node_agent.qos_manager.strategies import kernel_settings, network_qos
 from services.node_agent.runtime_hooks.core_sched_rule import CoreRule
 from services.node_agent.runtime_hooks.group_identity import Identities
 from shared.domain.slo_defaults import NodeSloSpec
@@ -57,7 +57,7 @@ class NonCgroupReconciler:
         pod_cgroups = list(pods)
         if self._gates["SystemConfig"] and spec.system_strategy is not None and node is not None:
             capacity = value(nanos((node.status.capacity or {}).get("memory", "0")))
-            for file, text in system_config.desired_settings(spec.system_strategy, capacity).items():
+            for file, text in kernel_settings.desired_settings(spec.system_strategy, capacity).items():
                 self._settings.put(file, text)
             self._settings.features(spec.system_strategy.sched_features or {})
         rule = CoreRule.of(spec.resource_qos_strategy)

@@ -3,7 +3,7 @@ draw.
 
     winner = argmax over tied nodes of splitmix64( h(node) xor h(pod uid) ),   h = BLAKE2b with 64 bits
 
-`kernels/select.py` finds the winner. Source: architecture.md, "A decision is reproducible".
+`kernels/merge_and_select_nodes.py` finds the winner. Source: architecture.md, "A decision is reproducible".
 """
 
 from hashlib import blake2b

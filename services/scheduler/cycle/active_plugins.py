@@ -16,7 +16,7 @@ from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
-from services.scheduler.kernels.select import FEASIBLE, NO_NODE, note_refusals
+from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.state.pod_equivalence_class import PodClass, variant_key
 
 Filtering = tuple[int, Plugin, PluginCycleState]

@@ -15,9 +15,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.batch_lookahead import BatchLookahead
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluated_class import EvaluatedClass
+from services.scheduler.cycle.lookahead_placement import BatchLookahead
 from services.scheduler.cycle.plan import CyclePlan, PlacedPod, PlanInProgress, RefusedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.cycle.pod_placement import PodPlacement

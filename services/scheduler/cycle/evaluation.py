@@ -22,7 +22,7 @@ from services.scheduler.cycle.row_changes import RowChanges
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.evaluated_rows import Int64
-from services.scheduler.kernels.select import (
+from services.scheduler.kernels.merge_and_select_nodes import (
     AS_IT_IS,
     DOWN,
     FEASIBLE,

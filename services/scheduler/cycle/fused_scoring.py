@@ -11,7 +11,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import Allocatio
 from services.scheduler.kernels.argument_and_result_types import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
 from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.kernels.fused import evaluate
-from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 _NO_NUMBERS: Int64 = np.zeros(0, np.int64)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from services.scheduler.cycle.condition_message import main_code, message
 from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
-from services.scheduler.framework.cycle_preemptions import Nomination
+from services.scheduler.cycle.pod_scheduled_condition import main_code, message
+from services.scheduler.framework.preemption_nominations import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Cause, Draft, Event

@@ -20,11 +20,11 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.plan import PlacedPod, PlanInProgress, PlanMark, RefusedPod
 from services.scheduler.cycle.predicted_evaluation import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes
+from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections

@@ -19,7 +19,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import ScoreTerm
 from services.scheduler.framework.plugin import normalized
 from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.evaluated_rows import Bools, Int64
-from services.scheduler.kernels.select import close, note_refusals
+from services.scheduler.kernels.merge_and_select_nodes import close, note_refusals
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 MIN_PODS = 12

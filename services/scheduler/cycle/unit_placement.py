@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.condition_message import message
 from services.scheduler.cycle.plan import PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_placement import PodPlacement
+from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.framework.pod_grouping import PodGrouping, Requirement, UnitFailure, all_needed
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
 from services.scheduler.queue.units import Groupings, Unit

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, least_first
+from services.scheduler.framework.preemption_nominations import CyclePreemptions, least_first
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN
-from services.scheduler.kernels.select import NO_NODE
+from services.scheduler.kernels.merge_and_select_nodes import NO_NODE
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.cluster_cache import ClusterCache
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
+from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import Assignment, PodRecord

@@ -27,10 +27,10 @@ from services.scheduler.kernels.argument_and_result_types import (
     types,
 )
 from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile
+from services.scheduler.kernels.fit_allocation_balance import allocation_tile, balance_tile, fit_tile
+from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.kernels.node_load import load_tile
 from services.scheduler.kernels.numba_compile import Number, compiled, inlined
-from services.scheduler.kernels.resources import allocation_tile, balance_tile, fit_tile
-from services.scheduler.kernels.select import FEASIBLE
 
 Float64 = NDArray[np.float64]
 

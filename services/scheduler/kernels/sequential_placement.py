@@ -25,8 +25,8 @@ from services.scheduler.kernels.argument_and_result_types import (
 )
 from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.kernels.fused import evaluate
+from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, best_rows
 from services.scheduler.kernels.numba_compile import Number, compiled, part
-from services.scheduler.kernels.select import FEASIBLE, best_rows
 
 
 @part

@@ -11,7 +11,7 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, UNREADABLE_POD
-from services.scheduler.kernels.select import NO_NODE
+from services.scheduler.kernels.merge_and_select_nodes import NO_NODE
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, PlacementCompared, Rejections
 

@@ -11,15 +11,15 @@ from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.last_explanation_answers import EXPLANATIONS
 from services.scheduler.state.latest_usage import update_time_ns
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.pod_diff import (
+from services.scheduler.state.packed_pod_observation import first_observation, observed_on_node
+from services.scheduler.state.pod_equivalence_class import has_same_marks
+from services.scheduler.state.pod_observation_diff import (
     changes_labels,
     has_other_spec_or_conditions,
     last_seen,
     requests_changed,
     requests_less,
 )
-from services.scheduler.state.pod_equivalence_class import has_same_marks
-from services.scheduler.state.pod_observation import first_observation, observed_on_node
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker

@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
+from services.scheduler.state.packed_pod_observation import NONE, observation, since
 from services.scheduler.state.pod_decisions import (
     NO_DECISIONS,
     NO_OUTCOMES,
@@ -19,7 +20,6 @@ from services.scheduler.state.pod_decisions import (
     PluginReason,
 )
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_observation import NONE, observation, since
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 

@@ -13,6 +13,7 @@ from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
 from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.node_record import NodeRecord
+from services.scheduler.state.packed_pod_observation import read_from_object
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,
     allocation_annotations,
@@ -20,7 +21,6 @@ from services.scheduler.state.pod_equivalence_class import (
     common_part,
     identified_key,
 )
-from services.scheduler.state.pod_observation import read_from_object
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.reserve_pods import LastStatus

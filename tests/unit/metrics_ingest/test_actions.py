@@ -13,7 +13,7 @@ from services.metrics_ingest.agent_actions.action_ingest_state import (
     is_recorded,
     with_number,
 )
-from services.metrics_ingest.agent_actions.decide import action_events, removed_topologies
+from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
 from shared.agents import actions
 from shared.agents.actions import (
     ActionReport,

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
-from services.metrics_ingest.agent_reports.decide import expired_reports, is_due, node_metric_writes, node_reported
+from services.metrics_ingest.agent_reports.decide_reports import (
+    expired_reports,
+    is_due,
+    node_metric_writes,
+    node_reported,
+)
 from services.metrics_ingest.agent_reports.report_ingest_state import (
     GONE_KEPT_NS,
     STATUS,

@@ -4,7 +4,7 @@ import pytest
 
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.decide.charge import charge
-from services.quota_ledger.decide.next_events import caught_up
+from services.quota_ledger.decide.reconcile_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.quota_charge import ChargeRequest

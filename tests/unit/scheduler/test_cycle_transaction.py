@@ -20,7 +20,7 @@ from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin import MAX_SCORE
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.spec import Normalize
-from services.scheduler.kernels.select import FEASIBLE, NO_NODE
+from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, NO_NODE
 from services.scheduler.plugins.default_preemption import preemption
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import RecordedEvent

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.kernels.evaluated_rows import Tile, at, selected
-from services.scheduler.kernels.resources import allocation_scores
-from services.scheduler.kernels.select import AS_IT_IS, DOWN, FEASIBLE, UP, add, best_rows
+from services.scheduler.kernels.fit_allocation_balance import allocation_scores
+from services.scheduler.kernels.merge_and_select_nodes import AS_IT_IS, DOWN, FEASIBLE, UP, add, best_rows
 
 WHOLES = st.one_of(
     st.integers(1, 2**20),

@@ -10,10 +10,10 @@ from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
-from services.scheduler.quota.cycle_plan_charge import groups_to_charge, without_refused
+from services.scheduler.quota.take_back_refused_charges import groups_to_charge, without_refused
+from services.scheduler.state.packed_pod_observation import first_observation
 from services.scheduler.state.pod_decisions import Attempt, Decisions
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_observation import first_observation
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.state.quota_view import QuotaView

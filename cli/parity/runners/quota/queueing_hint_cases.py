@@ -7,9 +7,9 @@ import msgspec
 
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.scheduler.queue.quota_gate import QuotaGate
+from services.scheduler.state.packed_pod_observation import first_observation
 from services.scheduler.state.pod_decisions import Attempt, Decisions
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
-from services.scheduler.state.pod_observation import first_observation
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN
 from services.scheduler.state.quota_view import QuotaView

@@ -13,7 +13,7 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, ScoreTerm
 from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
-from services.scheduler.kernels.resources import allocation_scores
+from services.scheduler.kernels.fit_allocation_balance import allocation_scores
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache

@@ -21,7 +21,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import BalanceTe
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
-from services.scheduler.kernels.resources import balance_scores
+from services.scheduler.kernels.fit_allocation_balance import balance_scores
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED
 from services.scheduler.plugins.node_resources_balanced_allocation import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass

@@ -16,7 +16,7 @@ from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
-from services.scheduler.kernels.resources import allocation_scores, capacity_ratio_scores, fit_results
+from services.scheduler.kernels.fit_allocation_balance import allocation_scores, capacity_ratio_scores, fit_results
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED, LEAST, MOST, RATIO
 from services.scheduler.plugins.node_resources_fit import SPEC
 from services.scheduler.plugins.node_resources_fit.args import FitArgs

@@ -13,7 +13,7 @@ from services.gateway.effects.outcome_events import applied
 from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.short_lists import ShortListLimits, ShortLists
-from services.metrics_ingest.agent_reports.decide import node_metric_writes
+from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
 from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from shared.events import Cause, Draft, Event

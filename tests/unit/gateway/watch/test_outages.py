@@ -1,6 +1,6 @@
 """Resources that are not read, by a clock that the test moves."""
 
-from services.gateway.watch.outages import CLUSTER_IDENTITY, Outage, Outages, unreachable
+from services.gateway.watch.unread_resources import CLUSTER_IDENTITY, Outage, Outages, unreachable
 from shared.kube.instants import SECOND
 
 

@@ -8,7 +8,7 @@ import pytest
 from services.node_agent import feature_gates
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
-from services.node_agent.qos_manager.strategies import resctrl, system_config
+from services.node_agent.qos_manager.strategies import kernel_settings, resctrl
 from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from services.node_agent.qos_manager.strategies.resctrl import ANNOTATION
 from shared.domain.slo_defaults import NodeSloSpec, in_force
@@ -54,7 +54,7 @@ def pod_cgroups(qos: str, **annotations: str) -> PodCgroups:
 
 @pytest.mark.parametrize(("factor", "found"), [(100, "671088"), (1, None)])
 def test_e24_min_free_kbytes(factor: int, found: str | None) -> None:
-    desired = system_config.desired_settings(SystemStrategy(min_free_kbytes_factor=factor), 64 << 30)
+    desired = kernel_settings.desired_settings(SystemStrategy(min_free_kbytes_factor=factor), 64 << 30)
     assert desired.get("proc/sys/vm/min_free_kbytes") == found
 
 

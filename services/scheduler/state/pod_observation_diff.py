@@ -3,8 +3,8 @@
 `seen` is what `last_seen` returns: a caller that compares several parts looks it up once.
 """
 
+from services.scheduler.state.packed_pod_observation import observation
 from services.scheduler.state.pod_equivalence_class import class_key, has_same_spec
-from services.scheduler.state.pod_observation import observation
 from services.scheduler.state.pod_record import PodRecord, conditions_checksum
 from shared.kube.pod import Pod
 

@@ -18,7 +18,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import (
 )
 from services.scheduler.kernels.argument_and_result_types import BatchOutcome, Fit, PodBatch
 from services.scheduler.kernels.evaluated_rows import Int64
-from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.kernels.sequential_placement import place
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, Rejections

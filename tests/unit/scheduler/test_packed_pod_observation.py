@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.state.pod_observation import (
+from services.scheduler.state.packed_pod_observation import (
     NONE,
     Observation,
     first_observation,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByQuota
+from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination
 from services.scheduler.framework.reasons import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
