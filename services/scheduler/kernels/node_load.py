@@ -33,7 +33,7 @@ def load_tile(score: Float64, share: Float64, least: Float64, tile: Tile, term: 
     by_least, inverse = np.float64(term.dominant), 1.0 / np.float64(term.total_weight)
     for place in range(len(score)):
         mean = np.trunc((score[place] + least[place] * by_least + 0.5) * inverse)  # as in `resources.allocation_tile`
-        score[place] = mean if until[place] > term.now_ns else 0.0
+        score[place] = min(mean, 100.0) if until[place] > term.now_ns else 0.0
 
 
 @compiled(
@@ -54,7 +54,7 @@ def load_scores(
     """Scores nodes by the capacity that their load and the pod leave free.
 
         free  = floor( 100 * (allocatable - load - incoming) / allocatable ), at least 0; 0 where allocatable is 0
-        score = floor( (sum of weight * free + dominant * least free) / total weight )
+        score = min( floor( (sum of weight * free + dominant * least free) / total weight ), 100 )
 
     Args:
         until_ns: [nodes]: the time from which on a node has no score, since its report is expired.

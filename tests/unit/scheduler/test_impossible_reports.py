@@ -3,10 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from shared.events.metrics import Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import Node
-from tests.support.scheduling_world import START_NS, World, metric, node, pod, report
+from tests.support.scheduling_world import START_NS, World, metric, node, pod, report, use
 
 GIB = 1 << 30
 
@@ -63,3 +64,19 @@ def test_a_report_is_believed_once_the_nodes_capacity_allows_it() -> None:
     world.add_node(with_capacity("n1", memory="200Gi"))
     world.read()
     assert scores(world)["n1"] > 0
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+def test_a_score_is_at_most_100_whatever_factor_a_pod_declares_for_itself(pods: int) -> None:
+    world = World()
+    expired = "filterExpiredNodeMetrics: false"
+    use(world, DEFAULT_PROFILE.replace(expired, f"{expired}\n      allowCustomizeEstimation: true"))
+    world.add_node(with_capacity("n0"))
+    world.report(metric("n0", cpu="1", memory="1Gi"))
+    factors = {"scheduling.koordinator.sh/load-estimated-scaling-factors": '{"cpu":-900,"memory":-900}'}
+    for number in range(pods):
+        world.add_pod(pod(f"web-{number}", cpu="1", memory="1Gi", annotations=factors))
+    world.read()
+    events = [record.event for record in world.cycle()]
+    recorded = [best.plugin_scores["LoadAwareScheduling"] for best in events[0].classes[0].best]  # type: ignore[attr-defined]
+    assert recorded == [100]

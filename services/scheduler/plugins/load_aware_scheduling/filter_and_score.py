@@ -122,8 +122,8 @@ class LoadState:
             rows: [candidates], nodes that passed every filter.
 
         Returns:
-            [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate
-            negative.
+            [candidates], 0..100; 0 without a fresh report. A pod's own factors may make its estimate negative, so
+            the score is cut at 100.
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
         (which, count), part = selected(rows, self._arrays.rows), self.score_term(pod, now_ns)
@@ -175,7 +175,7 @@ class LoadState:
         total: int = sum(room * weight for room, weight in zip(rooms, self._weights.tolist(), strict=True))
         if self._dominant:
             total += min(*rooms, 100) * self._dominant
-        return total // self._total_weight
+        return min(total // self._total_weight, 100)
 
     def add(self, row: int, name: str, template: PodTemplate, assigned_ns: int) -> NDArray[np.int64]:
         """Counts a pod on a node for the rest of the cycle, as Reserve does.
