@@ -45,6 +45,7 @@ DOMAINS = (
     "numa",
     "fit-plus",
     "stock",
+    "reservation",
     "quota-runtime",
     "quota-admission",
     "cpusuppress",

@@ -5,11 +5,13 @@ pkg/util/reservation.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.domain.node_selection import problem_of as problem_of_selector
 from shared.domain.pod_requests import pod_requests
 from shared.kube.instants import BadTime, duration_ns, instant_ns
@@ -34,6 +36,8 @@ which the template pins it; both may be empty."""
 
 DEFAULT, ALIGNED, RESTRICTED = "", "Aligned", "Restricted"
 PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
+WAITING = "Waiting"
+"""A phase of the API that nothing sets: with a node, such a Reservation is neither placed nor holds capacity."""
 MAX_PRIORITY = 2**31 - 1
 
 
@@ -150,14 +154,32 @@ def read_reservation(body: Mapping[str, Any]) -> Reservation:
 
 def problem_of(reservation: Reservation) -> str:
     """Returns why a reservation cannot be placed, and what to change; empty for a valid one."""
+    return problem_of_amounts(reservation) or _problem_of_life(reservation) or problem_of_use(reservation)
+
+
+def problem_of_amounts(reservation: Reservation) -> str:
+    """Returns why the amounts that a reservation holds cannot be read, and what to change; empty where they can."""
     spec = reservation.spec
     if spec.template is None:
         return "spec.template is missing: give a pod template with the requests to hold"
+    try:
+        pod_requests(Pod(metadata=Metadata(), spec=spec.template.spec))
+        for name, text in (reservation.status.allocatable or {}).items():
+            _check(name, text)
+        if reservation.status.allocatable is None:
+            for text in resized(reservation).values():
+                nanos(text)
+    except BadQuantity as error:
+        return str(error)
+    except msgspec.MsgspecError as error:
+        return f"annotation {RESIZE} cannot be read: {error}"
+    return ""
+
+
+def _problem_of_life(reservation: Reservation) -> str:
+    spec = reservation.spec
     if not spec.owners:
         return "spec.owners is empty: name the pods that may use it by object, controller or labelSelector"
-    for number, owner in enumerate(spec.owners):
-        if owner.label_selector is not None and (problem := problem_of_selector(owner.label_selector)):
-            return f"spec.owners[{number}].labelSelector: {problem}"
     if spec.ttl is None and spec.expires is None:
         return "neither spec.ttl nor spec.expires is set: give one of them"
     if spec.allocate_policy not in (DEFAULT, "Default", ALIGNED, RESTRICTED):
@@ -169,13 +191,21 @@ def problem_of(reservation: Reservation) -> str:
             duration_ns(spec.ttl)
         if spec.expires is not None:
             instant_ns(spec.expires)
-        pod_requests(Pod(metadata=Metadata(), spec=spec.template.spec))
-        for name, text in (reservation.status.allocatable or {}).items():
-            _check(name, text)
+    except BadTime as error:
+        return str(error)
+    return ""
+
+
+def problem_of_use(reservation: Reservation) -> str:
+    """Returns why no pod may use a reservation, and what to change; empty where pods may."""
+    for number, owner in enumerate(reservation.spec.owners):
+        if owner.label_selector is not None and (problem := problem_of_selector(owner.label_selector)):
+            return f"spec.owners[{number}].labelSelector: {problem}"
+    try:
         restricted_resources(reservation)
-        inner_reserved(reservation)
-        resized(reservation)
-    except (BadTime, BadQuantity) as error:
+        for text in inner_reserved(reservation).values():
+            nanos(text)
+    except BadQuantity as error:
         return str(error)
     except msgspec.MsgspecError as error:
         return f"an annotation of the reservation cannot be read: {error}"
@@ -195,6 +225,10 @@ class _Amounts(msgspec.Struct, frozen=True):
     resources: Quantities | None = None
 
 
+class _Inner(_Amounts, frozen=True):
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+
+
 def restricted_resources(reservation: Reservation) -> tuple[str, ...]:
     """Returns the resources that the annotation restricts; empty without it."""
     text = (reservation.metadata.annotations or {}).get(RESTRICTED_OPTIONS)
@@ -202,9 +236,19 @@ def restricted_resources(reservation: Reservation) -> tuple[str, ...]:
 
 
 def inner_reserved(reservation: Reservation) -> Quantities:
-    """Returns amounts of the reservation that no owner may use."""
+    """Returns amounts of the reservation that no owner may use; CPUs by number take precedence over an amount of cpu.
+
+    Source: spec/scheduler-workloads.md 1.13.
+    """
     text = (reservation.metadata.annotations or {}).get(INNER_RESERVED)
-    return (read_json(text, _Amounts).resources or {}) if text else {}
+    if not text:
+        return {}
+    found = read_json(text, _Inner)
+    amounts = dict(found.resources or {})
+    if found.reserved_cpus:
+        with suppress(BadCpuList):  # the amount counts then
+            amounts["cpu"] = str(len(parse_cpus(found.reserved_cpus)))
+    return amounts
 
 
 def resized(reservation: Reservation) -> Quantities:
@@ -242,12 +286,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
     priority = spec.priority if spec.priority is not None else _priority(metadata.labels or {})
     spec = replace(spec, node_name=status.node_name if status.phase != PENDING else "", priority=priority)
     if reservation.is_available and status.allocatable is not None:
-        held = {**requests_text(replace(reservation, metadata=Metadata())), **status.allocatable}
-        held.pop("pods", None)  # a number of owners, not an amount of the node
-        requirements = ResourceRequirements(requests=held, limits=held)
-        ports = tuple(port for container in spec.containers for port in container.ports)
-        container = Container(name="__internal_fake_container__", resources=requirements, ports=ports)
-        spec = replace(spec, containers=(container,), init_containers=(), overhead=None, resources=None)
+        spec = _holding(spec, requests_text(replace(reservation, metadata=Metadata())), status.allocatable)
     phase = status.phase if reservation.is_ended else ""
     return Pod(
         metadata=Metadata(
@@ -261,6 +300,26 @@ def reserve_pod(reservation: Reservation) -> Pod:
         ),
         spec=spec,
         status=PodStatus(phase=phase),
+    )
+
+
+def _holding(spec: PodSpec, requested: Quantities, allocatable: Quantities) -> PodSpec:
+    """Returns the spec with the amounts that the reservation holds, where they are not those of its template: in one
+    more container, all others being emptied.
+    """
+    if {name: nanos(text) for name, text in requested.items()} == {n: nanos(text) for n, text in allocatable.items()}:
+        return spec
+    held = {**requested, **allocatable}
+    held.pop("pods", None)  # a number of owners, not an amount of the node
+    container = Container(
+        name="__internal_fake_container__", resources=ResourceRequirements(requests=held, limits=held)
+    )
+    return replace(
+        spec,
+        containers=(*(replace(each, resources=None) for each in spec.containers), container),
+        init_containers=tuple(replace(each, resources=None) for each in spec.init_containers),
+        overhead=None,
+        resources=None,
     )
 
 

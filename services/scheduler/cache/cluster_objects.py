@@ -22,7 +22,7 @@ from services.scheduler.state.watched_resources import (
     STORAGE,
 )
 from shared.domain.label_selectors import Selector, canonical, ordered, selects
-from shared.domain.reservation import problem_of, read_reservation
+from shared.domain.reservation import problem_of_amounts, read_reservation
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
@@ -133,7 +133,7 @@ def _set_reservation(around: ClusterObjects, _: str, key: str, object_: Mapping[
         reservation = None if object_ is None else read_reservation(object_)
     except msgspec.ValidationError:
         reservation = None
-    around.reservations.set(key, None if reservation is None or problem_of(reservation) else reservation)
+    around.reservations.set(key, None if reservation is None or problem_of_amounts(reservation) else reservation)
 
 
 _READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | None], None]] = {

@@ -22,6 +22,7 @@ from shared.domain.reservation import (
     RESTRICTED,
     Reservation,
     inner_reserved,
+    problem_of_use,
     requests_text,
     restricted_resources,
 )
@@ -41,6 +42,7 @@ class ReservedCapacity(NamedTuple):
             lists.
         inner: amounts that no owner may use.
         order: the smaller, the earlier it is used; 0 without one.
+        is_usable: pods may use it: its owners and annotations can be read.
     """
 
     reservation: Reservation
@@ -48,6 +50,7 @@ class ReservedCapacity(NamedTuple):
     restricted: tuple[str, ...]
     inner: Mapping[str, int]
     order: int
+    is_usable: bool = True
 
     @property
     def uid(self) -> str:
@@ -61,13 +64,22 @@ class ReservedCapacity(NamedTuple):
 
 
 def reserved_capacity(reservation: Reservation) -> ReservedCapacity:
-    """Reads a valid reservation."""
+    """Reads a reservation whose amounts can be read."""
     allocatable = reservation.status.allocatable or requests_text(reservation)
     amounts = {name: amount(name, nanos(text)) for name, text in sorted(allocatable.items())}
-    listed = restricted_resources(reservation)
+    is_usable = not problem_of_use(reservation)
+    listed = _restricted(reservation)
     chosen = tuple(name for name in amounts if name in listed) if reservation.spec.allocate_policy == RESTRICTED else ()
-    inner = {name: amount(name, nanos(text)) for name, text in inner_reserved(reservation).items()}
-    return ReservedCapacity(reservation, amounts, chosen or tuple(amounts), inner, _order(reservation))
+    reserved = inner_reserved(reservation) if is_usable else {}
+    inner = {name: amount(name, nanos(text)) for name, text in reserved.items()}
+    return ReservedCapacity(reservation, amounts, chosen or tuple(amounts), inner, _order(reservation), is_usable)
+
+
+def _restricted(reservation: Reservation) -> tuple[str, ...]:
+    try:
+        return restricted_resources(reservation)
+    except msgspec.MsgspecError:
+        return ()
 
 
 def _order(reservation: Reservation) -> int:

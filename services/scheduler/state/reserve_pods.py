@@ -12,9 +12,11 @@ import msgspec
 
 from shared.domain.reservation import (
     RESERVATION_PLACEMENT,
+    WAITING,
     Owner,
     Reservation,
     problem_of,
+    problem_of_amounts,
     read_reservation,
     reserve_pod,
 )
@@ -49,12 +51,17 @@ def status_digest(status: Mapping[str, Any]) -> str:
 
 
 def reserve_pod_of(event: ObjectObserved) -> PodObserved | None:
-    """Returns the observation of the reserve pod; None for a Reservation that cannot be placed."""
+    """Returns the observation of the reserve pod; None for a Reservation that can neither be placed nor holds capacity.
+
+    One that is available holds its capacity as long as its amounts can be read, whatever becomes of its owners.
+    """
     try:
         reservation = read_reservation(event.object)
     except msgspec.ValidationError:
         return None
-    if problem_of(reservation):
+    if problem_of_amounts(reservation) if reservation.is_available else problem_of(reservation):
+        return None
+    if reservation.status.phase == WAITING and reservation.status.node_name:
         return None
     return PodObserved(pod=event.name, pod_uid=event.uid, object=reserve_pod(reservation))
 

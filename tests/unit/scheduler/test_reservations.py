@@ -271,3 +271,29 @@ def test_an_owner_whose_selector_cannot_be_read_makes_the_whole_reservation_inva
     live(world)
     message = status_of(world, "web")["conditions"][0]["message"]
     assert message.startswith("spec.owners[1].labelSelector: 'Like' is no operator")
+
+
+def test_an_available_reservation_whose_owners_break_keeps_its_capacity_and_admits_nobody() -> None:
+    world = world_of(a="4")
+    broken = [{"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Bad"}]}}]
+    available(world, reservation("web", "3"), "a", allocatable={"cpu": "3"})
+    world.read()
+    assert cpu_on(world, "a") == 3000
+    available(world, reservation("web", "3", owners=broken), "a", allocatable={"cpu": "3"})
+    world.add_pod(pod("owner", cpu="2", labels={"app": "web"}))
+    world.read()
+    assert cpu_on(world, "a") == 3000
+    assert "owner" in unschedulable(world.cycle())
+
+
+def test_cpus_that_a_reservation_keeps_by_number_are_not_used() -> None:
+    world = world_of(a="4")
+    kept = {"annotations": {"node.koordinator.sh/reservation": '{"reservedCPUs":"0-1"}'}}
+    body = reservation("web", "4", metadata=kept, allocatePolicy="Restricted")
+    available(world, body, "a", allocatable={"cpu": "4"})
+    world.add_pod(pod("large", cpu="3", labels={"app": "web"}))
+    world.read()
+    assert "large" in unschedulable(world.cycle())
+    world.add_pod(pod("small", cpu="2", labels={"app": "web"}))
+    world.read()
+    assert placements(world.cycle()) == {"small": "a"}

@@ -92,7 +92,8 @@ class Evaluation:
         return self.by_profile(Profile("", filters, [Scorer(plugin, 1) for plugin in scorers]))
 
     def by_profile(self, profile: Profile) -> ClassEvaluation:
-        """Runs the fused evaluation by a profile."""
+        """Runs the fused evaluation by a profile; Reservations that its filter knows are lifted as they are for it."""
+        self.transaction.focus(profile, self.pod_class)
         return ClassEvaluation(
             ActivePlugins(profile, self.transaction.plugin_states, self.transaction.snapshot),
             self._table,
@@ -114,7 +115,7 @@ class Evaluation:
             self.pod_class,
             self.evaluate((plugin,), ()),
         )
-        found = state.filter(pod_class, slice(0, self._size))
+        found = state.filter(pod_class, slice(0, self._size))  # the evaluation has put the class into focus
         results: dict[str, int] = {}
         for row in self._alive():
             fused = int(evaluation.result[row]) if evaluation.by[row] >= 0 else 0

@@ -79,7 +79,7 @@ def decision(pod_class: PodClass, wish: Wish, capacity: ReservedCapacity, table:
     spec = reservation.spec
     if wish.is_ignored:
         return "ignored"
-    if not matches_one(spec.owners, pod_class.namespace, pod_class.labels, pod_class.identity):
+    if not is_owner(pod_class, capacity):
         return "owner"
     if affinity is not None and affinity.name:
         if affinity.name != capacity.name:
@@ -90,12 +90,26 @@ def decision(pod_class: PodClass, wish: Wish, capacity: ReservedCapacity, table:
     if is_closed and not any(tolerates(each, _UNSCHEDULABLE) for each in tolerations):
         return "unschedulable"
     if affinity is not None:
-        for taint in spec.taints:
-            if taint.effect in HARD and not any(tolerates(each, taint) for each in tolerations):
-                return "taints"
+        if untolerated_taint(wish, capacity) is not None:
+            return "taints"
         if not _is_selected(affinity, capacity, table, row):
             return "affinity"
     return "matched" if _is_exact(pod_class, wish, capacity) else "notExact"
+
+
+def is_owner(pod_class: PodClass, capacity: ReservedCapacity) -> bool:
+    """Reports whether an owner names pods of the class; none does where the owners cannot be read."""
+    owners = capacity.reservation.spec.owners
+    return capacity.is_usable and matches_one(owners, pod_class.namespace, pod_class.labels, pod_class.identity)
+
+
+def untolerated_taint(wish: Wish, capacity: ReservedCapacity) -> Taint | None:
+    """Returns the first taint of a Reservation that a pod with an affinity does not tolerate."""
+    tolerations = wish.affinity.tolerations if wish.affinity is not None else ()
+    for taint in capacity.reservation.spec.taints:
+        if taint.effect in HARD and not any(tolerates(each, taint) for each in tolerations):
+            return taint
+    return None
 
 
 def _is_exact(pod_class: PodClass, wish: Wish, capacity: ReservedCapacity) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservedCapacity
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.reservation.affinity import Wish
 from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.reservation import RESTRICTED
@@ -37,53 +38,84 @@ def offer_of(
     pod_class: PodClass,
     row: int,
     matched: Sequence[ReservedCapacity],
-    *,
-    required: bool,
+    wish: Wish,
 ) -> Offer:
     """Evaluates a node whose matched Reservations are lifted.
 
     Args:
         matched: those that one more pod may use, in the order of their names.
-        required: the pod has to use one of them.
     """
-    left = {each.uid: snapshot.holds.assignment(each.uid).pod_class.request for each in matched}
     by_node: dict[Reason, None] = {}
     by_reservation: dict[Reason, None] = {}
     passing: list[ReservedCapacity] = []
     for capacity in matched:
-        if not required and not any(pod_class.request.get(name) is not None for name in capacity.restricted):
+        lacking = lacks_with(snapshot, args, pod_class, row, matched, capacity, wish)
+        if lacking is None:
             continue
-        others = [request for uid, request in left.items() if uid != capacity.uid]
-        others.append({name: min(size, left[capacity.uid].get(name, 0)) for name, size in capacity.inner.items()})
-        node = lacks_node(snapshot, args, pod_class, row, others)
-        inside = _lacks_reservation(snapshot, pod_class, capacity) if _is_restricted(capacity) else ()
-        by_node.update(dict.fromkeys(node))
-        by_reservation.update(dict.fromkeys(inside))
-        if not node and not inside:
+        by_node.update(dict.fromkeys(lacking.by_node))
+        by_reservation.update(dict.fromkeys(lacking.by_reservation))
+        if not lacking.by_node and not lacking.by_reservation:
             passing.append(capacity)
     if passing:
         nominated = _nominated(snapshot, pod_class, passing)
         return Offer((), nominated, score_of(snapshot, pod_class, nominated))
-    reasons = (*sorted(by_node), *by_reservation)
-    if required:
+    if wish.affinity is not None:
+        reasons = (*sorted(by_node), *by_reservation)
         return Offer(reasons or (Reason("NoReservationMeetsRequest"),))
     if by_node:
         return Offer(tuple(sorted(by_node)))
-    return Offer(lacks_node(snapshot, args, pod_class, row, list(left.values())))
+    held = list(_left(snapshot, matched).values())
+    return Offer(_lacks_node(snapshot, args, pod_class, row, held, len(matched)))
 
 
-def lacks_node(
+class Lacking(NamedTuple):
+    """Why a pod does not fit with one Reservation: both are empty where it does."""
+
+    by_node: tuple[Reason, ...]
+    by_reservation: tuple[Reason, ...]
+
+
+def lacks_with(
+    snapshot: CycleSnapshot,
+    args: ReservationArgs,
+    pod_class: PodClass,
+    row: int,
+    matched: Sequence[ReservedCapacity],
+    capacity: ReservedCapacity,
+    wish: Wish,
+) -> Lacking | None:
+    """Evaluates a node for pods that use one of its lifted Reservations; None where it has nothing that they request,
+    and need not be used.
+    """
+    if wish.affinity is None and not any(name in pod_class.request for name in capacity.restricted):
+        return None
+    left = _left(snapshot, matched)
+    of_this = left.pop(capacity.uid)
+    held = [*left.values(), {name: min(size, of_this.get(name, 0)) for name, size in capacity.inner.items()}]
+    node = _lacks_node(snapshot, args, pod_class, row, held, len(matched))
+    inside = _lacks_reservation(snapshot, pod_class, capacity) if _is_restricted(capacity) else ()
+    return Lacking(node, inside)
+
+
+def _left(snapshot: CycleSnapshot, matched: Sequence[ReservedCapacity]) -> dict[str, Mapping[str, int]]:
+    return {each.uid: snapshot.holds.assignment(each.uid).pod_class.request for each in matched}
+
+
+def _lacks_node(
     snapshot: CycleSnapshot,
     args: ReservationArgs,
     pod_class: PodClass,
     row: int,
     held: Sequence[Mapping[str, int]],
+    lifted: int,
 ) -> tuple[Reason, ...]:
     """Returns the resources that the node lacks when these amounts of lifted Reservations are held."""
-    request = pod_class.request
+    request, lacking = pod_class.request, list[Reason]()
+    # As upstream has it, which subtracts reserve pods that do not count already; NodeResourcesFit counts exactly.
+    if int(snapshot.pods[row]) - lifted + 1 > int(snapshot.allowed_pods[row]):
+        lacking.append(Reason("InsufficientByNode", "pods"))
     if not any(request.values()):
-        return ()
-    lacking: list[Reason] = []
+        return tuple(lacking)
     for name in dict.fromkeys((*NATIVE, *request)):
         size, column = request.get(name, 0), snapshot.column(name)
         if name not in NATIVE and (not size or args.ignores(name)):

@@ -7,7 +7,7 @@ Reservation at a time, and all others count against it.
 Source: spec/scheduler-workloads.md 1.5-1.10; upstream pkg/scheduler/plugins/reservation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -114,7 +114,7 @@ class ReservationState(PluginCycleState):
         self._available: dict[int, list[ReservedCapacity]] = {}
         for capacity in sorted(table.capacities.values(), key=lambda each: each.name):
             at = table.assigned.get(capacity.uid)
-            if at is None or not capacity.reservation.is_available:
+            if at is None or not capacity.is_usable or not capacity.reservation.is_available:
                 continue
             row = rows.get(at.node, snapshot.size)
             if row < snapshot.size:
@@ -158,25 +158,46 @@ class ReservationState(PluginCycleState):
         """Scores nodes by the Reservation that the pod would use there."""
         if pod_class.reserves:
             return None
-        view = self._current(pod_class)
-        offers = {
-            row: offer for row, offer in view.offers.items() if offer.nominated is not None and bool(feasible[row])
-        }
-        if not offers:
+        raw = self.raw_scores(pod_class, feasible)
+        if not raw:
             return None
-        raw = {row: offer.score for row, offer in offers.items()}
-        ordered = [
-            (offer.nominated.order, row)
-            for row, offer in offers.items()
-            if offer.nominated is not None and offer.nominated.order
-        ]
-        if ordered:
-            raw[min(ordered)[1]] = PREFERRED_SCORE
         highest = max(raw.values())
         scores = np.zeros(self._snapshot.size, np.int64)
         for row, score in raw.items():
             scores[row] = MAX_SCORE * score // highest if highest else 0
         return scores
+
+    def raw_scores(self, pod_class: PodClass, feasible: Bools) -> dict[int, int]:
+        """Returns row -> the score before it is normalised, of feasible rows on which the pod would use a
+        Reservation.
+        """
+        raw = {row: offer.score for row, offer, _ in self._nominated(pod_class, feasible)}
+        if (row := self.preferred(pod_class, feasible)) >= 0:
+            raw[row] = PREFERRED_SCORE
+        return raw
+
+    def preferred(self, pod_class: PodClass, feasible: Bools) -> int:
+        """Returns the feasible row on which the pod would use the Reservation with the smallest order; -1 for none."""
+        nominated = self._nominated(pod_class, feasible)
+        return min(((used.order, row) for row, _, used in nominated if used.order), default=(0, -1))[1]
+
+    def _nominated(self, pod_class: PodClass, feasible: Bools) -> list[tuple[int, Offer, ReservedCapacity]]:
+        offers = self._current(pod_class).offers
+        return [
+            (row, offer, offer.nominated)
+            for row, offer in offers.items()
+            if offer.nominated is not None and bool(feasible[row])
+        ]
+
+    def matched(self, pod_class: PodClass) -> Mapping[int, Sequence[ReservedCapacity]]:
+        """Returns row -> the Reservations that one more pod of the class may use there, by name."""
+        view = self._view(pod_class)
+        opened = {row: self._open(capacities) for row, capacities in view.matched.items()}
+        return {row: capacities for row, capacities in opened.items() if capacities}
+
+    def offers(self, pod_class: PodClass) -> Mapping[int, Offer]:
+        """Returns row -> what the node offers to the class in focus, of rows with Reservations that match it."""
+        return self._current(pod_class).offers
 
     def revision(self, pod_class: PodClass) -> int:
         """Grows when a step changed a node on which the class may use a Reservation."""
@@ -198,10 +219,7 @@ class ReservationState(PluginCycleState):
         if view.holds_version != holds.version:
             view.holds_version = holds.version
             view.usable = {
-                each.uid: row
-                for row, matched in view.matched.items()
-                for each in matched
-                if view.wish.is_ignored or holds.is_open(each)
+                each.uid: row for row, matched in view.matched.items() for each in matched if holds.is_open(each)
             }
         return view.usable
 
@@ -288,7 +306,7 @@ class ReservationState(PluginCycleState):
             elif not matched:
                 offer = Offer(())  # the node without a Reservation: every other plugin evaluates that
             else:
-                offer = offer_of(self._snapshot, self._plugin.args, pod_class, row, matched, required=required)
+                offer = offer_of(self._snapshot, self._plugin.args, pod_class, row, matched, view.wish)
             view.offers[row] = offer
             view.results[row] = self._plugin.id_of(offer.reasons)
         return view
