@@ -117,7 +117,7 @@ class RuntimeUpdate(Hierarchy):
         self._build_matrices()
         marked: dict[int, dict[int, list[int]]] = {}
         for name in self.changed_levels:
-            if (level := self._matrices.levels.get(name)) is not None:
+            if (level := self._matrices.levels.get(name)) is not None and level.columns:
                 pools = marked.setdefault(self.quotas[name].depth, {})
                 pools.setdefault(level.pool.number, []).extend(level.columns.values())
         reached: dict[int, list[tuple[Int64, Int64]]] = {}

@@ -104,6 +104,16 @@ def test_a_quota_that_breaks_a_rule_keeps_its_last_good_declaration() -> None:
     assert logs.state.projection.rejected == {}
 
 
+def test_quotas_without_any_amount_end_no_ledger() -> None:
+    above, below = quota("org", "0", "0", is_parent=True), quota("dev", "0", "0", "org")
+    for each in (above, below):
+        each.object["spec"] = {}
+    logs = Logs()
+    logs.append("cluster", node("n1", "10"), above, below, quota("other", "1", "5"), pod("p1", "other", "2"))
+    assert {"org", "dev"} <= logs.state.projection.lookup.quotas.keys()
+    assert logs.runtime("other") == {"cpu": 2_000}
+
+
 def test_a_deleted_quota_goes_and_its_pods_count_in_the_default_group() -> None:
     logs = two_teams()
     logs.append("cluster", pod("p1", "a", "2", at="n1"))
