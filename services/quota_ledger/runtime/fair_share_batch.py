@@ -4,6 +4,8 @@ Exact: a quotient whose product does not fit into 64 bits is estimated in floati
 remainder, which is known modulo 2^64. Amounts that are too large for that are left to the caller.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,43 +17,55 @@ Bools = NDArray[np.bool_]
 LARGEST = 2**54
 """Largest capacity, min and demand: up to here a quotient's estimate is off by less than 9."""
 
-MAX_WIDTH = 256
-"""Most children of a level: so their minima add up to at most 2^62."""
+LARGEST_SUM = 2**58
+"""Largest sum of a level's weights, and of minima that are scaled down: 16 times as much fits into 63 bits."""
 
-FEW = 4
-"""Up to this number of levels it is faster to compute each alone."""
-
-
-def max_weight_sum(width: int) -> int:
-    """Returns the largest sum of weights: a remainder times the width, and 16 times the sum, fit into 63 bits."""
-    return 2**63 // max(width, 32) - 1
+FEW = 64
+"""Up to this number of cells it is faster to compute each level alone."""
 
 
-def compute(
-    capacity: Int64, demands: Int64, minima: Int64, weights: Int64, lends: Bools, scales: Bools
-) -> tuple[Int64, Int64] | None:
-    """Returns scaled minima and runtimes; None when an amount is too large.
+class Levels(NamedTuple):
+    """Amounts of some levels, each in one resource.
 
-    Args:
-        capacity: [levels].
-        demands, minima, weights: [children, levels]; children sorted by name, zeros below the last.
-        lends: [children, levels].
-        scales: [levels], whether minima that do not fit are scaled down.
+    Attributes:
+        capacity: int64[levels].
+        demands, minima, weights: int64[children, levels]; children sorted by name, zeros below the last.
+        lends: bool[children, levels].
+        scales: bool[levels], whether minima that do not fit are scaled down.
     """
-    width = len(demands)
-    if width > MAX_WIDTH or max(int(np.abs(capacity).max()), int(demands.max()), int(minima.max())) > LARGEST:
-        return None
-    if float(weights.sum(axis=0, dtype=np.float64).max()) > max_weight_sum(width) * (1 - 2**-40):
-        return None
+
+    capacity: Int64
+    demands: Int64
+    minima: Int64
+    weights: Int64
+    lends: Bools
+    scales: Bools
+
+    def some(self, chosen: Bools) -> "Levels":
+        """Returns the chosen levels."""
+        cells = (self.demands[:, chosen], self.minima[:, chosen], self.weights[:, chosen], self.lends[:, chosen])
+        return Levels(self.capacity[chosen], *cells, self.scales[chosen])
+
+
+def fits(levels: Levels) -> Bools:
+    """Returns bool[levels]: whether `compute` is exact with a level's amounts."""
+    capacity, demands, minima, weights, _, _ = levels
+    sums = [each.sum(axis=0, dtype=np.float64) for each in (demands, minima, weights)]
+    largest = np.maximum(np.abs(capacity), np.maximum(demands.max(axis=0), minima.max(axis=0)))
+    exact: Bools = (largest <= LARGEST) & (np.maximum.reduce(sums) <= LARGEST_SUM * (1 - 2**-40))
+    return exact
+
+
+def compute(levels: Levels) -> tuple[Int64, Int64]:
+    """Returns scaled minima and runtimes, int64[children, levels], of levels whose amounts are not too large."""
+    capacity, demands, minima, weights, lends, scales = levels
     total = minima.sum(axis=0)
     scaled_mins = minima
     short = np.flatnonzero(scales & (capacity < total))
     if len(short):
-        if int(total[short].max()) > max_weight_sum(width):
-            return None
-        fits = np.maximum(capacity[short], 0)
+        available = np.maximum(capacity[short], 0)
         scaled_mins = minima.copy()
-        scaled_mins[:, short] = _divided(minima[:, short], fits, np.maximum(total[short], 1))[0]
+        scaled_mins[:, short] = _divided(minima[:, short], available, np.maximum(total[short], 1))[0]
     allocation = np.where(lends, np.minimum(demands, scaled_mins), scaled_mins)
     _distribute(allocation, capacity - allocation.sum(axis=0), demands, weights, demands > scaled_mins)
     return scaled_mins, allocation
@@ -59,10 +73,12 @@ def compute(
 
 def _distribute(allocation: Int64, left: Int64, demands: Int64, weights: Int64, unsatisfied: Bools) -> None:
     """Adds the remainder to the allocation by weight, until it is used up or all demand is met."""
-    width = len(allocation)
     weighed = weights * unsatisfied
-    demands = np.where(unsatisfied, demands, 2 * LARGEST)
-    ranks = np.arange(width - 1, -1, -1)[:, None]
+    demands = np.where(weighed > 0, demands, allocation)
+    # Each round distributes the whole remainder: where it meets all demand, every child ends with its demand.
+    all_met = left >= (demands - allocation).sum(axis=0)
+    allocation[:, all_met] = demands[:, all_met]
+    left[all_met] = 0
     got = allocation
     columns = np.arange(len(left))
     while len(columns):
@@ -72,23 +88,27 @@ def _distribute(allocation: Int64, left: Int64, demands: Int64, weights: Int64, 
             allocation[:, columns] = got
             columns, left, weight_sum = columns[active], left[active], weight_sum[active]
             got, demands, weighed = got.take(active, 1), demands.take(active, 1), weighed.take(active, 1)
-        if len(active) <= FEW:
+        if weighed.size <= FEW:
             _distribute_each(got, left, demands, weighed)
             break
-        portions, remainders = _divided(weighed, left, weight_sum)
-        rest = left - portions.sum(axis=0)
-        # The largest fractions get one unit more, equal ones by rank. There are always more of them than missing units.
-        remainders *= width
-        remainders += ranks
-        bound = np.sort(remainders, axis=0)[width - np.maximum(rest, 1), np.arange(len(rest))]
-        bound[rest == 0] = 2**63 - 1
-        portions += remainders >= bound
-        got += portions
+        got += _apportioned(left, weight_sum, weighed)
         over = np.maximum(got - demands, 0)
         got -= over
         left = over.sum(axis=0)
         weighed = weighed * (got < demands)
     allocation[:, columns] = got
+
+
+def _apportioned(amount: Int64, weight_sum: Int64, weights: Int64) -> Int64:
+    """Returns [children, levels], parts of each amount > 0 by weight; equal fractions in the order of the children."""
+    portions, fractions = _divided(weights, amount, weight_sum)
+    rest = amount - portions.sum(axis=0)
+    # There are always more fractions above zero than missing units.
+    smallest = np.sort(fractions, axis=0)[len(fractions) - np.maximum(rest, 1), np.arange(len(rest))]
+    smallest[rest == 0] = 2**63 - 1
+    larger, equal = fractions > smallest, fractions == smallest
+    portions += larger | (equal & (equal.cumsum(axis=0) <= rest - larger.sum(axis=0)))
+    return portions
 
 
 def _distribute_each(allocation: Int64, left: Int64, demands: Int64, weights: Int64) -> None:

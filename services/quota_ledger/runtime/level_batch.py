@@ -16,7 +16,8 @@ class LevelBatch:
 
     Attributes:
         columns: those of one level are adjacent.
-        scaled_mins, runtimes: int64[width, columns]; `_before`: their values before.
+        scaled_mins, runtimes: int64[children, columns], down to the last child of the largest level; `_before`: their
+            values before.
     """
 
     def __init__(self, pool: MatrixPool, columns: Int64, capacity: Int64, scales: Bools) -> None:
@@ -27,8 +28,9 @@ class LevelBatch:
         self.columns = columns[order]
         self._starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
         self.scaled_mins, self.runtimes = pool.compute(self.columns, capacity[order], scales[order])
-        self.scaled_mins_before = pool.scaled_mins.take(self.columns, 1)
-        self.runtimes_before = pool.runtimes.take(self.columns, 1)
+        self._rows = slice(len(self.runtimes))
+        self.scaled_mins_before = pool.scaled_mins[self._rows].take(self.columns, 1)
+        self.runtimes_before = pool.runtimes[self._rows].take(self.columns, 1)
         min_only = pool.min_only[self.columns]  # their minima are scaled, but the level shares nothing in them
         if min_only.any():
             self.runtimes[:, min_only] = self.runtimes_before[:, min_only]
@@ -36,7 +38,7 @@ class LevelBatch:
 
     def below(self) -> Iterator[tuple[int, Int64, Int64]]:
         """Yields the levels whose parents' runtimes change: number of the pool, columns, capacities."""
-        below = self.pool.below.take(self.columns, 1)
+        below = self.pool.below[self._rows].take(self.columns, 1)
         reached = self._changed & (below != NEVER)
         numbers, columns = address(below[reached])
         capacity = self.runtimes[reached]
@@ -48,7 +50,8 @@ class LevelBatch:
         """Writes the results into the pool, from where quotas read them; returns the number of quotas that changed."""
         differ = self._changed | (self.scaled_mins != self.scaled_mins_before)
         pool = self.pool
-        pool.scaled_mins[:, self.columns], pool.runtimes[:, self.columns] = self.scaled_mins, self.runtimes
+        pool.scaled_mins[self._rows, self.columns] = self.scaled_mins
+        pool.runtimes[self._rows, self.columns] = self.runtimes
         changed = np.logical_or.reduceat(
             differ, self._starts, axis=1
         )  # a quota that changes in several resources counts once

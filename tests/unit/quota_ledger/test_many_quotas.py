@@ -12,7 +12,9 @@ from shared.events import Event, RecordedEvent
 from tests.support.executed_lines import steps_of
 from tests.support.quota_logs import node, pod, quota
 
-FEW, MANY = 10, 1_000
+FEW, MANY = 100, 1_000
+ENOUGH = str(MANY + 10)
+SCARCE = str(FEW // 2)
 
 
 def fold(state: LedgerState, context: str, *events: Event) -> None:
@@ -20,10 +22,10 @@ def fold(state: LedgerState, context: str, *events: Event) -> None:
         state.apply(RecordedEvent(context, state.positions.get(context, 0) + 1, event, 1))
 
 
-def flooded(quotas: int, parent: str) -> LedgerState:
+def flooded(quotas: int, parent: str, cpu: str = ENOUGH) -> LedgerState:
     """Returns a ledger with the quota `mine` and, below `parent`, so many of another tenant, each with a pod."""
     state = LedgerState()
-    fold(state, "cluster", node("n1", "100"), quota("mine", "10", "10"), quota("flood", "10", "10", is_parent=True))
+    fold(state, "cluster", node("n1", cpu), quota("mine", "10", "10"), quota("flood", "10", "10", is_parent=True))
     fold(state, "cluster", *(quota(f"f{number}", "0", "10", parent) for number in range(quotas)))
     fold(state, "cluster", *(pod(f"f{number}", f"f{number}", "1") for number in range(quotas)))
     caught_up(state, LedgerSettings(), 1)
@@ -52,6 +54,20 @@ def test_quotas_below_a_parent_of_their_own_cost_a_pod_of_another_tenant_nothing
     assert many == pytest.approx(few, abs=MANY // 100)
 
 
-def test_quotas_beside_that_of_another_tenant_cost_its_charges_nothing() -> None:
-    """The arrival of a pod costs more: its request changes the share of every sibling."""
-    assert steps_of_a_pod(flooded(MANY, ""))[1] == steps_of_a_pod(flooded(FEW, ""))[1]
+def test_quotas_beside_that_of_another_tenant_cost_its_pods_nothing_where_all_requests_fit() -> None:
+    few, many = steps_of_a_pod(flooded(FEW, "")), steps_of_a_pod(flooded(MANY, ""))
+    assert many == pytest.approx(few, abs=MANY // 100)
+
+
+def test_quotas_beside_that_of_another_tenant_cost_its_arrivals_only_the_record_of_what_changes() -> None:
+    """Where the requests do not fit, a pod changes the runtime of every sibling, and each is recorded."""
+    state = flooded(MANY, "", SCARCE)
+    before = runtimes(state)
+    (few_arrival, few_charge), (arrival, its_charge) = steps_of_a_pod(flooded(FEW, "", SCARCE)), steps_of_a_pod(state)
+    assert its_charge == few_charge
+    assert sum(size != before[name] for name, size in runtimes(state).items()) == MANY + 1
+    assert arrival - few_arrival < 25 * (MANY - FEW)
+
+
+def runtimes(state: LedgerState) -> dict[str, int]:
+    return {info.name: info.runtime.get("cpu", 0) for info in state.projection.trees[""].quotas.values()}
