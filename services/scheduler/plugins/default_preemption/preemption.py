@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
+from services.scheduler.framework.gang_victims import GangVictims, Lot
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByNodes
 from services.scheduler.framework.preemption_nominations import Nomination, victim_of
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
@@ -38,6 +39,7 @@ class NodePreemption(PostFilter):
         self._cache = cycle.cache
         self._placed = cycle.placed
         self._cycle = cycle.preemptions
+        self._gangs = GangVictims(cycle.cache, cycle.preemptions)
         self._lowest: int | None = None  # lowest priority of all assigned pods
         self._unresolvable: set[PodClass] = set()  # classes for which no eviction helps
 
@@ -129,7 +131,7 @@ class NodePreemption(PostFilter):
                     leaving.append(assignment)
                 elif own is None or own.holds(uid):
                     potential[uid] = assignment
-            candidate = self._candidate(refused, int(row), potential, leaving, own) if potential or leaving else None
+            candidate = self._best_of(refused, int(row), potential, leaving, own) if potential or leaving else None
             if candidate is None:
                 continue
             yield candidate
@@ -138,7 +140,7 @@ class NodePreemption(PostFilter):
             if clean and found >= enough:
                 return
 
-    def _candidate(
+    def _best_of(
         self,
         refused: RefusedByNodes,
         row: int,
@@ -146,28 +148,53 @@ class NodePreemption(PostFilter):
         leaving: Sequence[Assignment],
         own: PreemptorQuota | None,
     ) -> Candidate | None:
+        """Returns the victims of a node that end no gang, else those that do."""
+        if not self._gangs:
+            return self._candidate(refused, row, potential, leaving, own)
+        for lots in self._gangs.options(potential, refused.pod.uid, refused.pod_class.priority):
+            candidate = self._candidate(refused, row, potential, leaving, own, lots)
+            if candidate is not None:
+                return candidate
+        return None
+
+    def _candidate(
+        self,
+        refused: RefusedByNodes,
+        row: int,
+        potential: Mapping[str, Assignment],
+        leaving: Sequence[Assignment],
+        own: PreemptorQuota | None,
+        given_lots: Sequence[Lot] | None = None,
+    ) -> Candidate | None:
         """Returns the fewest pods of a node to evict besides the terminating ones; no victims where these alone release
         enough.
 
         The released capacity counts for this pod only beyond what nominated pods need: they are counted on the node.
+
+        Args:
+            given_lots: pods that are evicted together; None for potential victims that are evicted one by one.
         """
         steps, view, budgets = refused.steps, self._cache.view, self._cycle.budgets
-        victims = [victim_of(view.pods[uid]) for uid in potential]
+        lots = [Lot((victim_of(view.pods[uid]),)) for uid in potential] if given_lots is None else given_lots
+        lot_of = {lot.pods[0].uid: lot for lot in lots}
         gone: set[str] = set()
 
         def remove(victim: Victim) -> None:
-            steps.remove(potential[victim.uid], row)
-            gone.add(victim.uid)
+            for each in lot_of[victim.uid].pods:
+                steps.remove(potential[each.uid], row)
+                gone.add(each.uid)
 
         def put_back(victim: Victim) -> None:
-            steps.put_back(potential[victim.uid], row)
-            gone.discard(victim.uid)
+            for each in lot_of[victim.uid].pods:
+                steps.put_back(potential[each.uid], row)
+                gone.discard(each.uid)
 
         mark = steps.mark()
         for assignment in leaving:
             steps.remove(assignment, row)
+        firsts = [lot.pods[0] for lot in lots]
         chosen = choose_victims(
-            victims,
+            firsts,
             budgets,
             remove=remove,
             put_back=put_back,
@@ -176,6 +203,12 @@ class NodePreemption(PostFilter):
         steps.undo(mark)
         if chosen is None or not (chosen[0] or leaving):
             return None
-        beyond = overdrawn(by_importance(victims), budgets) if chosen[1] else {}
-        names = sorted({name for victim in chosen[0] for name in beyond.get(victim.uid, ())})
-        return Candidate(self._cache.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
+        node, violations = self._cache.table.names[row], chosen[1]
+        victims = [each for first in chosen[0] for lot in (lot_of[first.uid],) for each in (*lot.pods, *lot.others)]
+        beyond = overdrawn(by_importance(firsts), budgets) if violations else {}
+        if len(victims) > len(chosen[0]):
+            victims = by_importance(victims)
+            beyond = overdrawn(victims, budgets)
+            violations = len(beyond)
+        names = sorted({name for victim in victims for name in beyond.get(victim.uid, ())})
+        return Candidate(node, tuple(victims), violations, tuple(names))

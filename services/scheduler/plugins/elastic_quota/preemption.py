@@ -11,6 +11,7 @@ Source: spec/quota.md 6.3.
 from collections.abc import Iterator, Mapping
 
 from services.scheduler.cache.disruption_budgets import Victim
+from services.scheduler.framework.gang_victims import GangVictims
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByQuota
 from services.scheduler.framework.preemption_nominations import Nomination, victim_of
 from services.scheduler.framework.victim_selection import Candidate, by_importance
@@ -21,7 +22,7 @@ from services.scheduler.plugins.elastic_quota.nominated_pod_quota import (
     nominated_entries,
     priority_of,
 )
-from services.scheduler.plugins.elastic_quota.victims import QuotaVictim, eviction_order, select_victims
+from services.scheduler.plugins.elastic_quota.victims import QuotaVictim, eviction_order, joined, select_victims
 from services.scheduler.state.quota_headroom import Entry
 from shared.domain.amounts import Amounts, largest, sub
 
@@ -38,6 +39,7 @@ class QuotaPreemption(PostFilter):
         self._placed = cycle.placed
         self._nominated_before = cycle.nominated
         self._cycle = cycle.preemptions
+        self._gangs = GangVictims(cycle.cache, cycle.preemptions)
         self._view = cycle.cache.view.quota
         self._planned: tuple[dict[str, Amounts], dict[str, Amounts]] | None = None  # all, non-preemptible
         self._nominated: dict[str, NominatedEntry] = {}
@@ -59,7 +61,7 @@ class QuotaPreemption(PostFilter):
         selected = self._select(refused, entry)
         if not selected:
             return None
-        victims = tuple(by_importance(each.victim for each in selected))
+        victims = tuple(by_importance(victim for each in selected for victim in (each.victim, *each.others)))
         violated = tuple(sorted({name for each in selected for name in each.violates}))
         candidate = Candidate(refused.node, victims, sum(bool(each.violates) for each in selected), violated)
         return Nomination(refused.pod, refused.pod_class, candidate, quota=entry.quota)
@@ -84,13 +86,34 @@ class QuotaPreemption(PostFilter):
         for uid, leaving in self._terminating_of(entry.quota).items():
             if uid in pods and priority_of(pods[uid]) < priority:
                 missing = sub(missing, {name: size for name, size in leaving.request.items() if name in missing})
-        selected = select_victims(self._candidates_of(entry.quota), priority, missing)
+        selected = None
+        for ordered in self._options(self._candidates_of(entry.quota), refused.pod.uid, priority):
+            selected = select_victims(ordered, priority, missing)
+            if selected is not None:
+                break
         if selected:
-            uids = {each.victim.uid for each in selected}
+            charged = {uid for uid, _ in self._charged(entry.quota)}
+            uids = {victim.uid for each in selected for victim in (each.victim, *each.others)} & charged
             self._ordered[entry.quota] = [each for each in self._ordered[entry.quota] if each.victim.uid not in uids]
             self._terminating[entry.quota].update((uid, self._view.pods[uid]) for uid in uids)
-            self._seen += len(uids)
+            self._seen += sum(1 + len(each.others) for each in selected)
         return selected
+
+    def _options(self, ordered: list[QuotaVictim], preemptor: str, priority: int) -> Iterator[list[QuotaVictim]]:
+        """Yields the candidates as they may be evicted: those of gangs beyond their minimum, then whole gangs."""
+        if not self._gangs:
+            yield ordered
+            return
+        part_of = {each.victim.uid: each for each in ordered if each.victim.priority < priority}
+        place_of = {each.victim.uid: place for place, each in enumerate(ordered)}
+        for lots in self._gangs.options(part_of, preemptor, priority):
+            option = [
+                joined([part_of[pod.uid] for pod in lot.pods], lot.others)
+                if len(lot.pods) > 1 or lot.others
+                else part_of[lot.pods[0].uid]
+                for lot in lots
+            ]
+            yield sorted(option, key=lambda each: (each.is_last_resort, place_of[each.victim.uid]))
 
     def _catch_up(self) -> None:
         """Drops candidates that another choice of the cycle may have changed: it draws budgets down, so that evictions

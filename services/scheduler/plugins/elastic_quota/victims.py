@@ -21,6 +21,7 @@ class QuotaVictim(NamedTuple):
     Attributes:
         frees: the amounts that its quota gets back.
         violates: names of the disruption budgets that its eviction would violate.
+        others: pods that are evicted with it.
         is_last_resort: its eviction would violate one, or was refused before: it is evicted only where the others are
             not enough.
     """
@@ -29,6 +30,7 @@ class QuotaVictim(NamedTuple):
     frees: Mapping[str, int]
     violates: tuple[str, ...]
     is_last_resort: bool
+    others: tuple[Victim, ...] = ()
 
 
 def eviction_order(
@@ -50,6 +52,22 @@ def eviction_order(
         is_last_resort = bool(violates) or victim.uid in refused_uids
         found.append(QuotaVictim(victim, frees[victim.uid], violates, is_last_resort))
     return sorted(found, key=lambda each: each.is_last_resort)
+
+
+def joined(parts: Sequence[QuotaVictim], others: Sequence[Victim]) -> QuotaVictim:
+    """Returns victims that are evicted together as one.
+
+    Args:
+        parts: the most important first.
+        others: further pods that are evicted with them, and free nothing in the quota.
+    """
+    frees: Amounts = {}
+    for part in parts:
+        for name, size in part.frees.items():
+            frees[name] = frees.get(name, 0) + size
+    violates = tuple(sorted({name for part in parts for name in part.violates}))
+    rest = (*(part.victim for part in parts[1:]), *others)
+    return QuotaVictim(parts[0].victim, frees, violates, any(part.is_last_resort for part in parts), rest)
 
 
 def select_victims(
