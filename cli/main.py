@@ -42,6 +42,11 @@ COMMANDS: Mapping[str, Entry] = {
     "log": Entry("cli.commands.log_export", "log", "Write logs into files."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
+    "pending": Entry(
+        "cli.kinds.waiting_pods",
+        "pending",
+        "Show which pods wait for a node, for what and since when, in the order of the queue.",
+    ),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),
     "shadow": Entry("cli.commands.shadow", "shadow", "Report the comparison with another scheduler's placements."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),

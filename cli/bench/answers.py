@@ -140,6 +140,7 @@ def commands(recent: Mapping[str, str]) -> dict[str, list[str]]:
         "quota_explain_s": ["explain", "quota", "team-3-4"],
         "quota_why_s": ["explain", "pod", pod],
         "quota_whatif_s": ["whatif", "quota", "--set", "team-3-4.max.cpu=7"],
+        "pending_s": ["pending", "-A"],
         "shadow_report_s": ["shadow", "report"],
         "config_status_s": ["get", "configs"],
         "config_show_s": ["get", "config", "quota", "-o", "yaml"],

@@ -1,5 +1,5 @@
 """A log as a running system leaves it, for `koord bench answers`: observations, placements, the ledger's own events,
-over-commitments, and a snapshot of the ledger a little before the end.
+over-commitments, and snapshots of the ledger and the scheduler a little before the end.
 
 The quota ledger's events are those that its own code decides for the observations and placements.
 """
@@ -14,7 +14,10 @@ from cli.service_list import contexts
 from services.quota_ledger.decide.reconcile_events import postings, runtimes, structure
 from services.quota_ledger.service import SERVICE
 from services.quota_ledger.settings import LedgerSettings
-from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
+from services.quota_ledger.state.ledger_state import FOLDED
+from services.scheduler.manifest import MANIFEST as SCHEDULER
+from services.scheduler.state.scheduler_state import FOLDED as FOLDED_BY_SCHEDULER
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft, Event
 from shared.events.cluster import InitialListCompleted, NodeMetricObserved, ObjectObserved, PodObserved
 from shared.events.log import ConfigApplied
@@ -42,7 +45,7 @@ _PLUGINS = ("LoadAwareScheduling", "NodeResourcesFit", "NodeResourcesBalancedAll
 
 
 class _System:
-    """The writers of four contexts, and the ledger's State.
+    """The writers of four contexts, and the States of the ledger and of the scheduler.
 
     Attributes:
         written: events of all contexts so far.
@@ -52,6 +55,7 @@ class _System:
         self.written = 0
         self._settings = LedgerSettings()
         self.state = self._settings.new_state()
+        self.scheduler = SchedulerState()
         self._database = database
         self._writers: dict[str, LogWriter] = {}
         self._cycle = 0
@@ -73,10 +77,11 @@ class _System:
 
     async def append(self, context: str, drafts: list[Draft], now_ns: int) -> None:
         """Appends to a context and folds what the ledger follows of it."""
-        kinds = FOLDED.get(context, ())
         for record in await self._writers[context].append(drafts, now_ns=now_ns):
-            if isinstance(record.event, tuple(kinds)):
+            if isinstance(record.event, FOLDED.get(context, ())):
                 self.state.apply(record)
+            if isinstance(record.event, FOLDED_BY_SCHEDULER.get(context, ())):
+                self.scheduler.apply(record)
         self.written += len(drafts)
 
     async def step(self, number: int, now_ns: int) -> None:
@@ -94,13 +99,14 @@ class _System:
         await self.append("slo", [Draft(_overcommitted(node, now_ns)) for node in reported], now_ns)
 
     async def snapshot(self) -> None:
-        """Writes a snapshot as the ledger does."""
-        heads = {name: self._writers[name].head for name in FOLDED}
-        positions = {name: Position(head.seq, head.digest) for name, head in heads.items()}
-        self.state.positions.update({name: head.seq for name, head in positions.items()})
-        digest, packed = await pack_in_child(self.state)
-        store = ServiceStore(self._database, SERVICE.manifest.name)
-        await store.write_snapshot(positions, LedgerState.SCHEMA, "bench", packed, digest)
+        """Writes snapshots as the ledger and the scheduler do."""
+        for name, state in ((SERVICE.manifest.name, self.state), (SCHEDULER.name, self.scheduler)):
+            heads = {context: self._writers[context].head for context in FOLDED}
+            positions = {context: Position(head.seq, head.digest) for context, head in heads.items()}
+            state.positions.update({context: head.seq for context, head in positions.items()})
+            digest, packed = await pack_in_child(state)
+            store = ServiceStore(self._database, name)
+            await store.write_snapshot(positions, state.SCHEMA, "bench", packed, digest)
 
     async def close(self) -> None:
         """Releases the locks."""

@@ -38,6 +38,7 @@ class Kind(NamedTuple):
         options: of `read`, beside the common ones.
         name_of: item -> its name.
         draw: the table on a terminal, where it is more than its columns.
+        listed_by: the command that lists them, where it is not `koord get PLURAL`.
         watch: shows what it is given again and again until interrupted; adds `--watch`.
     """
 
@@ -51,6 +52,10 @@ class Kind(NamedTuple):
     draw: Callable[[Sequence[Any]], object] | None = None
     watch: Callable[[Callable[[], Sequence[Any]], Format], None] | None = None
     complete: Callable[..., Any] | None = None
+    listed_by: str = ""
+
+
+_NAMESPACE = Column("namespace", lambda item: item.namespace or "-")
 
 
 class NoSuchObject(KoordError):
@@ -58,9 +63,9 @@ class NoSuchObject(KoordError):
 
     def __init__(self, kind: Kind, name: str) -> None:
         everywhere = " -A" if kind.is_namespaced else ""
-        super().__init__(
-            f"there is no {kind.singular} {name!r}; `koord get {kind.plural}{everywhere}` shows those there are"
-        )
+        listed_by = kind.listed_by or f"koord get {kind.plural}"
+        what = kind.plural.removesuffix("s") if kind.listed_by else kind.singular
+        super().__init__(f"there is no {what} {name!r}; `{listed_by}{everywhere}` shows those there are")
 
 
 def get_command(kind: Kind, summary: str) -> click.Command:
@@ -89,7 +94,8 @@ def get_command(kind: Kind, summary: str) -> click.Command:
         if not found and output in ("table", "wide"):
             click.echo(f"No {kind.plural} found{_where(kind, namespace, is_everywhere=all_namespaces)}.", err=True)
             return
-        _print(kind, found, output, is_one=name is not None, no_headers=no_headers)
+        shown = kind._replace(columns=(_NAMESPACE, *kind.columns)) if all_namespaces else kind
+        _print(shown, found, output, is_one=name is not None, no_headers=no_headers)
 
     adds: list[Callable[[Any], Any]] = [
         click.argument("name", required=False, shell_complete=kind.complete),
@@ -165,4 +171,4 @@ def _print(kind: Kind, found: Sequence[Any], output: Format, *, is_one: bool, no
 
 def _full_name(kind: Kind, item: Any) -> str:
     name = kind.name_of(item)
-    return f"{item.namespace}/{name}" if kind.is_namespaced else name
+    return f"{item.namespace}/{name}" if kind.is_namespaced and item.namespace else name

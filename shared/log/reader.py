@@ -350,6 +350,22 @@ class LogReader:
             async for row in pages:
                 yield row
 
+    async def rows_at(self, context: str, seqs: Collection[int]) -> list[Row]:
+        """Returns the events at these seqs, in their order; those that the log no longer has are left out."""
+        if not seqs:
+            return []
+        sql = f"select {COLUMNS} from {table_of(context)} where context = $1 and seq = any($2) order by seq"  # noqa: S608
+        async with self.database.reading() as connection:
+            return [Row(*row) for row in await connection.fetch(sql, context, sorted(seqs))]
+
+    async def appended_at(self, context: str, seqs: Collection[int]) -> dict[int, datetime]:
+        """Returns seq -> the instant of the append; seqs that the log no longer has are left out."""
+        if not seqs:
+            return {}
+        sql = f"select seq, at from {table_of(context)} where context = $1 and seq = any($2)"  # noqa: S608
+        async with self.database.reading() as connection:
+            return dict(await connection.fetch(sql, context, sorted(seqs)))
+
     async def last_until(self, context: str, at: datetime) -> int:
         """Returns the last seq before the first event that was appended later than an instant; 0 when none is."""
         begin = await self._before(context, at - _CLOCK_STEP)

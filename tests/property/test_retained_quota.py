@@ -14,7 +14,7 @@ from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.queue.scheduling_queue import FLUSH_S
+from services.scheduler.queue.retries import FLUSH_S
 from services.scheduler.service import SERVICE as SCHEDULER
 from services.scheduler.state.pod_decisions import NO_DECISIONS, NO_OUTCOMES
 from services.scheduler.state.scheduler_state import SchedulerState

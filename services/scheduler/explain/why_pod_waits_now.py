@@ -8,6 +8,7 @@ Source: spec/scheduler-core.md 1.3.
 from typing import Any
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.explain.waiting_pods import not_queued
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_record import PodRecord
@@ -19,18 +20,8 @@ def pending_status_of(cache: CycleInputs, pod_record: PodRecord, now_ns: int) ->
     view, pod_class = cache.view, pod_record.pod_class
     if pod_record.node or pod_record.ended or pod_class is None:
         return None
-    if pod_record.deleting:
-        return Reason("Deleting")
-    if pod_class.gated:
-        return Reason("SchedulingGated", ", ".join(gate.name for gate in pod_class.pod.spec.scheduling_gates))
-    if pod_class.scheduler not in cache.profiles:
-        return Reason("OtherScheduler", pod_class.scheduler)
-    if (hold := pod_record.hold) is not None:
-        return Reason("PlacementHeld", f"{pod_record.placed_node}, {hold.waits_for}")
-    if pod_record.is_placed():
-        return Reason("BindingUnderWay", pod_record.placed_node)
-    if pod_record.suppressed_seq and pod_record.suppressed_seq >= view.gateway_since:
-        return Reason("BindingSuppressed")
+    if (reason := not_queued(view, cache.profiles, pod_record)) is not None:
+        return reason
     held_back = cache.queue.grouped(pod_record).membership.held_back
     if held_back is not None:
         return held_back

@@ -25,17 +25,13 @@ from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, Order, first_of
+from services.scheduler.queue.retries import FLUSH_S, LONGEST_BACKOFF_S, backoff_ns, has_changed
 from services.scheduler.queue.units import UNGROUPED, Group, Grouped, Groupings, Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_decisions import PluginReason
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.kube.instants import SECOND
-
-FIRST_BACKOFF_S = 1
-LONGEST_BACKOFF_S = 10
-FLUSH_S = 300
-"""A refused pod is tried again after this time even without an event."""
 
 
 class BinKey(NamedTuple):
@@ -59,13 +55,6 @@ class PoolKey(NamedTuple):
 
     bin: BinKey
     pod_class: PodClass
-
-
-def backoff_ns(attempts: int) -> int:
-    """Returns the backoff after a number of attempts: 0, 1, 2, 4, 8, 10, 10 ... s."""
-    if attempts <= 0:
-        return 0
-    return min(FIRST_BACKOFF_S << min(attempts - 1, 8), LONGEST_BACKOFF_S) * SECOND
 
 
 class SchedulingQueue:
@@ -129,10 +118,8 @@ class SchedulingQueue:
             self.leave(uid)
             return
         changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
-        has_changed = bool(pod_record.attempts) and (
-            _has_changed(pod_record, config_seq) or changed_at > pod_record.saw
-        )
-        inputs = _inputs_of(pod_record, pod_record.pod_class, grouped.group, has_changed=has_changed)
+        is_changed = bool(pod_record.attempts) and (has_changed(pod_record, config_seq) or changed_at > pod_record.saw)
+        inputs = _inputs_of(pod_record, pod_record.pod_class, grouped.group, has_changed=is_changed)
         if self._inputs.get(uid) == inputs:
             return  # the change does not affect its place: heaps must not grow with every update of a pod
         if uid in self._pods:
@@ -145,7 +132,7 @@ class SchedulingQueue:
         self._newest_ns = max(self._newest_ns, inputs.tried_ns, inputs.placed_ns)
         if pod_record.attempts:
             self._active.note_refused(pod_record.pod_class, 1)
-            heappush(self._backoff, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, has_changed))
+            heappush(self._backoff, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, is_changed))
             heappush(self._flushes, (pod_record.tried_ns + FLUSH_S * SECOND, uid, ticket))
         elif pod_record.refusals:
             # From the placement on: its time is by the clock of this log, that of the rejection by the gateway's.
@@ -392,8 +379,3 @@ def _inputs_of(pod_record: PodRecord, pod_class: PodClass, group: Group | None, 
         group,
         has_changed,
     )
-
-
-def _has_changed(pod_record: PodRecord, config_seq: int) -> bool:
-    """Returns True when a refused pod's class, or the configuration, changed since its last attempt."""
-    return pod_record.changed_seq > pod_record.saw or pod_record.tried_seq < config_seq

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.queue.scheduling_queue import backoff_ns
+from services.scheduler.queue.retries import backoff_ns
 from shared.domain.priority import SUB_PRIORITY
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND

@@ -5,7 +5,7 @@ It makes no plugin, so that commands which show a configuration load no compiled
 Source: spec/api.md 4.3, spec/scheduler-core.md 1.1.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -208,3 +208,19 @@ def _convert(plain: Any, to: type[T], path: str) -> T:
     except msgspec.ValidationError as error:
         reason, _, at = str(error).partition(" - at `$")
         raise BadConfig((path + at.rstrip("`")).lstrip("."), with_closest_field(reason, to)) from error
+
+
+def at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:
+    """Returns the plugins at one point in their order, with weights.
+
+    First those of the multi-point set that are listed here, as listed; then the rest of that set; then what else is
+    listed.
+    """
+    enabled = {entry.name: entry.weight or 1 for entry in (given.enabled if given else None) or ()}
+    disabled = {entry.name for entry in (given.disabled if given else None) or ()}
+    listed = {name: weight for name, weight in enabled.items() if name in multi}
+    rest = {
+        name: w for name, w in multi.items() if name not in enabled and name not in disabled and "*" not in disabled
+    }
+    other = {name: weight for name, weight in enabled.items() if name not in multi}
+    return {**listed, **rest, **other}

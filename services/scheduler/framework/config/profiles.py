@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from services.scheduler.framework.config.checked_document import BadConfig, CheckedProfile, read_document
+from services.scheduler.framework.config.checked_document import BadConfig, CheckedProfile, at_point, read_document
 from services.scheduler.framework.config.config_schema import PluginSet
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.plugin import Plugin, make_plugin
@@ -70,7 +70,7 @@ def _make_profile(checked: CheckedProfile, registry: Registry) -> Profile:
     def at(point: Point, given: PluginSet | None) -> dict[str, int]:
         """The plugins of this release that run at the point, with weights."""
         specs = registry.specs
-        return {name: w for name, w in _at_point(given, multi).items() if name in specs and point in specs[name].points}
+        return {name: w for name, w in at_point(given, multi).items() if name in specs and point in specs[name].points}
 
     for name in args:
         if name in registry.specs:
@@ -88,19 +88,3 @@ def _make_profile(checked: CheckedProfile, registry: Registry) -> Profile:
     pre_bind = [plugin for name in at(Point.PRE_BIND, sets.pre_bind) if isinstance(plugin := make(name), Plugin)]
     permit = [plugin for name in at(Point.PERMIT, sets.permit) if isinstance(plugin := make(name), Plugin)]
     return Profile(profile.scheduler_name, filters, scorers, post_filters, pre_bind, permit)
-
-
-def _at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:
-    """Plugins at one point in their order, with weights.
-
-    First those of the multi-point set that are listed here, as listed; then the rest of that set; then what else is
-    listed.
-    """
-    enabled = {entry.name: entry.weight or 1 for entry in (given.enabled if given else None) or ()}
-    disabled = {entry.name for entry in (given.disabled if given else None) or ()}
-    listed = {name: weight for name, weight in enabled.items() if name in multi}
-    rest = {
-        name: w for name, w in multi.items() if name not in enabled and name not in disabled and "*" not in disabled
-    }
-    other = {name: weight for name, weight in enabled.items() if name not in multi}
-    return {**listed, **rest, **other}

@@ -1,0 +1,168 @@
+"""The waits of pods, in words: the reasons in the State, with the counts of nodes from the cycles that refused them."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from cli.scheduling.recorded_state import scheduler_state
+from cli.terminal.amounts import human_amounts
+from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
+from services.scheduler.plugins.registry import text
+from services.scheduler.state.scheduler_state import SchedulerState
+from shared.events.scheduling import ClassEvaluated, CycleDecided
+from shared.kube.instants import instant_text
+from shared.log.codec import Codec
+from shared.log.reader import LogReader
+
+CONTEXT = "scheduling"
+
+
+class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A reason of the last attempt.
+
+    Attributes:
+        nodes: that were rejected for it; 0 for a reason of the pod as a whole.
+    """
+
+    plugin: str
+    code: str
+    text: str
+    detail: str = ""
+    nodes: int = 0
+
+
+class PendingPod(msgspec.Struct, frozen=True):
+    """A pod without a node.
+
+    Attributes:
+        kind: `Pod` or `Reservation`, which is placed like a pod and has no namespace.
+        place: from 1, in the order in which pods are tried; 0 for a pod that is not in the queue.
+        state: code of the reason for which it is not tried at present, or `InQueue`.
+        waits_for: the same in words, with the plugin, quota, gang or Reservation.
+        since: instant of its first observation; empty where the log no longer has it.
+        nodes: number of nodes at the last attempt; refused_by: its reasons.
+        short: what its quota lacks for it: resource -> amount.
+        last_attempt, next_attempt: instants; empty for none.
+    """
+
+    namespace: str
+    name: str
+    pod_uid: str
+    kind: str
+    place: int
+    state: str
+    waits_for: str
+    since: str
+    quota: str
+    gang: str
+    priority: int
+    sub_priority: int
+    scheduler: str
+    attempts: int
+    last_attempt: str
+    next_attempt: str
+    nominated_node: str
+    nodes: int
+    refused_by: tuple[Refusal, ...]
+    short: dict[str, int]
+
+
+async def read_pending(log: LogReader, only: Iterable[str] | None = None) -> list[PendingPod]:
+    """Reads the pods without a node, in the order of the queue.
+
+    Args:
+        only: their names, `namespace/name`; all of them without it.
+    """
+    view = await scheduler_state(log)
+    return await pending_in(log, view, waiting_pods(view, rules_in_force(view), time.time_ns()), only)
+
+
+async def pending_in(
+    log: LogReader, view: SchedulerState, found: Sequence[WaitingPod], only: Iterable[str] | None = None
+) -> list[PendingPod]:
+    """Returns the waiting pods of a State that was read."""
+    if only is not None:
+        names = frozenset(only)
+        found = [each for each in found if each.record.name in names]
+    seen = await log.appended_at("cluster", {each.record.since for each in found})
+    attempts = {each.record.tried_seq for each in found if each.record.attempts}
+    evaluations = await _evaluations(log, attempts)
+    return [_shown(view, each, seen, evaluations.get(each.record.uid)) for each in found]
+
+
+async def _evaluations(log: LogReader, seqs: set[int]) -> Mapping[str, ClassEvaluated]:
+    """Returns uid -> the evaluation of its class, of pods that these cycles took."""
+    codec = Codec([CycleDecided])
+    found: dict[str, ClassEvaluated] = {}
+    for row in await log.rows_at(CONTEXT, seqs):
+        cycle = codec.one(row.type, row.data)
+        if isinstance(cycle, CycleDecided):
+            found |= {each.pod_uid: cycle.classes[each.class_index] for each in cycle.pods if not each.node}
+    return found
+
+
+def _shown(
+    view: SchedulerState, each: WaitingPod, seen: Mapping[int, datetime], evaluated: ClassEvaluated | None
+) -> PendingPod:
+    record, pod_class = each.record, each.pod_class
+    refused = _refusals(each, evaluated) if record.attempts else ()
+    short: dict[str, int] = {}
+    if each.state.code == "AwaitsQuota" and (entry := view.quota.pods.get(record.uid)) is not None:
+        short = view.quota.shortage(entry, {}, {}) or {}
+    namespace, _, name = record.name.rpartition("/")
+    return PendingPod(
+        namespace=namespace,
+        name=name,
+        pod_uid=record.uid,
+        kind="Reservation" if pod_class.reserves else "Pod",
+        place=each.place,
+        state=each.state.code,
+        waits_for=_words(each, refused, evaluated.nodes if evaluated else 0, short),
+        since=f"{seen[record.since]:%Y-%m-%dT%H:%M:%SZ}" if record.since in seen else "",
+        quota=each.quota,
+        gang=each.gang,
+        priority=pod_class.priority,
+        sub_priority=pod_class.sub_priority,
+        scheduler=pod_class.scheduler,
+        attempts=record.attempts,
+        last_attempt=instant_text(record.tried_ns) if record.attempts else "",
+        next_attempt=instant_text(each.next_ns) if each.next_ns else "",
+        nominated_node=record.nominated,
+        nodes=evaluated.nodes if evaluated else 0,
+        refused_by=refused,
+        short=short,
+    )
+
+
+def _refusals(each: WaitingPod, evaluated: ClassEvaluated | None) -> tuple[Refusal, ...]:
+    """Returns the reasons of the last attempt; without counts where the log no longer has the cycle."""
+    if evaluated is None:
+        return tuple(Refusal(plugin, code, text(code)) for plugin, code in each.record.reasons)
+    return tuple(
+        Refusal(one.plugin, one.code, text(one.code, one.detail), one.detail, one.nodes) for one in evaluated.rejected
+    )
+
+
+def _words(each: WaitingPod, refused: Sequence[Refusal], nodes: int, short: Mapping[str, int]) -> str:
+    """Returns what a pod waits for: the plugins that refused it, else the reason for which it is not tried."""
+    state, record = each.state, each.record
+    if state.code in ("AwaitsQuota", "BackingOff", "AwaitsChange", "InQueue") and refused:
+        parts = [_refusal(one, nodes) for one in refused]
+        if short:
+            parts.append(f"short of {human_amounts(short)}")
+        if record.nominated:
+            parts.append(f"victims end on {record.nominated}")
+        return "; ".join(parts)
+    if record.refusals and state.code in ("BackingOff", "InQueue"):
+        return f"its placement on {record.placed_node} was refused; it is tried again"
+    if state.code == "SchedulingGated":
+        return f"scheduling gates: {state.detail}"
+    return text(state.code, state.detail)
+
+
+def _refusal(one: Refusal, nodes: int) -> str:
+    counted = f" ({one.nodes} of {nodes} nodes)" if one.nodes and nodes else ""
+    return f"{one.plugin}: {one.text}{counted}" if one.plugin else f"{one.text}{counted}"

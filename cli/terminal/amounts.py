@@ -1,0 +1,44 @@
+"""Amounts of resources as people read them; programs get integers."""
+
+from collections.abc import Mapping
+
+from shared.kube.quantity import milli_text
+from shared.kube.quantity_text import amount_text
+
+UNLIMITED = (2**63 - 1) // 5
+"""The max of the system and default groups, and more."""
+
+_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def human_amount(resource: str, size: int | None) -> str:
+    """Returns an amount: cpu in cores or thousandths, bytes in the largest unit with one decimal at most.
+
+    `unlimited` for no limit.
+
+    Args:
+        size: cpu in milli-cores, memory in bytes, the rest in whole units; None for no limit.
+    """
+    if size is None or size >= UNLIMITED:
+        return "unlimited"
+    name = resource.rpartition("/")[2].removeprefix("batch-").removeprefix("mid-")
+    if resource == "cpu":
+        return milli_text(size)
+    if name.startswith(_BYTES):
+        return _bytes(size)
+    return amount_text(resource, size)
+
+
+def human_amounts(sizes: Mapping[str, int], *, none: str = "nothing") -> str:
+    """Returns a list of amounts: `cpu 1500m, memory 2Gi`."""
+    return ", ".join(f"{name} {human_amount(name, size)}" for name, size in sorted(sizes.items())) or none
+
+
+def _bytes(size: int) -> str:
+    power, part = 0, float(abs(size))
+    while part >= 1024 and power < len(_UNITS) - 1:
+        part /= 1024
+        power += 1
+    text = f"{part:.1f}".removesuffix(".0")
+    return f"{'-' if size < 0 else ''}{text}{_UNITS[power]}"

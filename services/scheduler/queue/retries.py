@@ -1,0 +1,25 @@
+"""When a refused pod is tried again: after a backoff that doubles, once something changed, and at the latest after
+`FLUSH_S`.
+
+Source: spec/scheduler-core.md 1.3.
+"""
+
+from services.scheduler.state.pod_record import PodRecord
+from shared.kube.instants import SECOND
+
+FIRST_BACKOFF_S = 1
+LONGEST_BACKOFF_S = 10
+FLUSH_S = 300
+"""A refused pod is tried again after this time even without an event."""
+
+
+def backoff_ns(attempts: int) -> int:
+    """Returns the backoff after a number of attempts: 0, 1, 2, 4, 8, 10, 10 ... s."""
+    if attempts <= 0:
+        return 0
+    return min(FIRST_BACKOFF_S << min(attempts - 1, 8), LONGEST_BACKOFF_S) * SECOND
+
+
+def has_changed(pod_record: PodRecord, config_seq: int) -> bool:
+    """Returns True when a refused pod's class, or the configuration, changed since its last attempt."""
+    return pod_record.changed_seq > pod_record.saw or pod_record.tried_seq < config_seq

@@ -1,0 +1,116 @@
+"""`koord pending` on a real log."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from shared.domain import gang
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.instants import SECOND
+from shared.log.service_store import ServiceStore
+from tests.integration.cli.recorded_log import Log, run
+from tests.integration.cli.recorded_world import begin, write
+from tests.support.scheduling_world import pod
+from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
+
+
+class _Recorded(Teams):
+    """A world whose logs begin as in a database."""
+
+    def __init__(self) -> None:
+        self._has_begun = False
+        super().__init__(quota("small", "1", "2"))
+        self.now_ns = time.time_ns() - 20 * SECOND  # after the backoff, and long before the next attempt
+
+    def add_node(self, node: object) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            begin(self, "cluster", "scheduling")
+        super().add_node(node)  # type: ignore[arg-type]
+
+
+def _waiting() -> Teams:
+    """A pod of each kind of wait."""
+    world = _Recorded()
+    world.add_pod(pod("uses", cpu="2", labels={QUOTA_NAME: "small"}, priority=9000))
+    world.add_pod(pod("large", cpu="100"))
+    world.add_pod(pod("short", cpu="1", labels={QUOTA_NAME: "small"}))
+    world.add_pod(pod("later", gates=("example.com/later",)))
+    for name in ("a", "b"):
+        world.add_pod(pod(name, annotations={gang.NAME: "job", gang.MINIMUM: "3"}))
+    world.read()
+    world.cycle()
+    return world
+
+
+@pytest.fixture
+async def log(database: str) -> Log:
+    await write(await asyncio.to_thread(_waiting), database)
+    return Log(database)
+
+
+async def test_pending_pods_are_listed_in_order_with_what_they_wait_for(log: Log) -> None:
+    result = await run(log, "pending", "-n", "d")
+    assert result.exit_code == 0, result.stderr
+    header, *lines = result.stdout.splitlines()
+    assert header.split() == ["PLACE", "NAME", "SINCE", "QUOTA", "GANG", "WAITS", "FOR"]
+    rows = {line.split()[1]: line for line in lines}
+    assert list(rows) == ["large", "uses", "short", "later", "a", "b"]
+    assert "NodeResourcesFit: Insufficient cpu (2 of 2 nodes)" in rows["large"]
+    assert "ElasticQuota: Insufficient quotas, quotaName: small" in rows["short"]
+    assert rows["short"].endswith("short of cpu 1")
+    assert "scheduling gates: example.com/later" in rows["later"]
+    assert "job" in rows["a"].split()
+    assert "gang d/job has 2 of 3 pods" in rows["a"]
+    assert "the binding is under way" in rows["uses"]
+    assert (await run(log, "pending", "short", "-n", "d", "--no-headers", "-o", "wide")).stdout.split()[:2] == [
+        "-",
+        "short",
+    ]
+
+
+async def test_programs_get_integers_instants_and_the_reasons_one_by_one(log: Log) -> None:
+    items = {each["name"]: each for each in json.loads((await run(log, "pending", "-A", "-o", "json")).stdout)["items"]}
+    assert (items["large"]["place"], items["large"]["state"], items["large"]["attempts"]) == (1, "AwaitsChange", 1)
+    assert items["large"]["refused_by"] == [
+        {"plugin": "NodeResourcesFit", "code": "InsufficientResource", "text": "Insufficient cpu", "detail": "cpu", "nodes": 2}
+    ]  # fmt: skip
+    assert items["large"]["since"].endswith("Z")
+    assert (items["short"]["quota"], items["short"]["short"]) == ("small", {"cpu": 1000})
+    assert (items["a"]["gang"], items["a"]["state"]) == ("d/job", "GangIncomplete")
+    names = (await run(log, "pending", "-A", "-o", "name")).stdout.splitlines()
+    assert names[0] == "pod/d/large"
+    assert "NAMESPACE" in (await run(log, "pending", "-A")).stdout.splitlines()[0]
+
+
+async def test_a_namespace_or_a_name_without_pending_pods_is_reported(log: Log) -> None:
+    nothing = await run(log, "pending")
+    assert (nothing.exit_code, nothing.stderr) == (
+        0,
+        "No pending pods found in namespace default; -A shows those of all.\n",
+    )
+    absent = await run(log, "pending", "d/nosuch")
+    assert (absent.exit_code, absent.stderr) == (
+        1,
+        "koord: there is no pending pod 'd/nosuch'; `koord pending -A` shows those there are\n",
+    )
+
+
+async def test_answers_begin_at_the_newest_snapshot(log: Log) -> None:
+    from cli.scheduling.recorded_state import scheduler_state
+    from services.scheduler.state.scheduler_state import SchedulerState
+    from shared.log.admin.session import reading
+    from shared.log.snapshot import pack_in_child
+
+    before = (await run(log, "pending", "-A", "-o", "json")).stdout
+    async with reading(log.url) as reader:
+        state = await scheduler_state(reader)
+        positions = {name: await reader.head(name) for name in state.positions}
+        digest, packed = await pack_in_child(state)
+        store = ServiceStore(reader.database, "scheduler")
+        await store.write_snapshot(positions, SchedulerState.SCHEMA, "test", packed, digest)
+        restored = await scheduler_state(reader)
+    assert restored.encode() == state.encode()
+    assert (await run(log, "pending", "-A", "-o", "json")).stdout == before
