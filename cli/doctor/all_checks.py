@@ -17,6 +17,7 @@ from cli.commands.cluster import request_lists
 from cli.commands.evictions import request_evictions
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
+from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_services import NEEDED
 from cli.doctor.finding import Finding
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
@@ -119,9 +120,12 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], Received
 
 
 async def _contact(endpoints: Endpoints) -> list[Finding]:
-    """Checks what the services cannot reach, by the status of those whose address is known; needs neither bus nor log."""
+    """Checks what the services cannot reach, and what they rejected, by the status of those whose address is known; needs
+    neither bus nor log.
+    """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S)) as session:
-        return list(check_services.about_unreachable(await read_statuses(session, endpoints.services)))
+        statuses = await read_statuses(session, endpoints.services)
+    return [*check_services.about_unreachable(statuses), *about_rejected(statuses, logins())]
 
 
 async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> list[Finding]:

@@ -3,10 +3,12 @@
 import msgspec
 
 from services.audit.cloudevent import LARGEST, CloudEvents
+from services.audit.manifest import READ
 from shared.kube.json_text import read_json
 from shared.log.database import FAILURES
 from shared.log.raw_rows import RawRow, first_kept, raw_page
 from shared.log.reader import LogReader, MissingEvents
+from shared.rejected_messages import RejectionRecord
 
 MAX_EVENTS = 1_000
 """Events of one response, at most."""
@@ -34,8 +36,9 @@ class HistoryRange(msgspec.Struct):
     next: int
 
 
-async def read(reader: LogReader, source: str, context: str, request_data: bytes) -> bytes:
-    """Reads the events of a context from a seq on, as CloudEvents, as many as fit into one message.
+async def read(reader: LogReader, source: str, context: str, request_data: bytes, rejections: RejectionRecord) -> bytes:
+    """Reads the events of a context from a seq on, as CloudEvents, as many as fit into one message. A request that
+    cannot be read is recorded, by the declared subject.
 
     Returns:
         Lines of JSON, so that clients can check digests on the exact text of each event: first a `HistoryRange`, then
@@ -44,6 +47,7 @@ async def read(reader: LogReader, source: str, context: str, request_data: bytes
     try:
         request = read_json(request_data or b"{}", HistoryRequest)
     except msgspec.DecodeError as error:
+        rejections.add(f"{READ}.*", str(error))
         return _error(f'{error}; request {{"from": 1, "limit": 100}}')
     if request.begin < 1 or not 1 <= request.limit <= MAX_EVENTS:
         return _error(f"request events from seq 1 or later, 1 to {MAX_EVENTS} events")

@@ -160,7 +160,7 @@ async def lead(runtime: Runtime) -> None:
 async def answer(runtime: Runtime, subject: str, data: bytes) -> bytes:
     """Responds with old events of the context in the subject."""
     settings: AuditSettings = runtime.settings
-    return await read(runtime.log, settings.source, subject.removeprefix(f"{READ}."), data)
+    return await read(runtime.log, settings.source, subject.removeprefix(f"{READ}."), data, runtime.rejections)
 
 
 SERVICE = Service(

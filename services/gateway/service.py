@@ -102,7 +102,7 @@ class Gateway:
 
     async def run(self) -> None:
         """Works until a stop is requested; then lets effects end and appends their outcomes."""
-        await ListRequests(self._observations, self._append_later).serve(self._runtime.bus)
+        await ListRequests(self._observations, self._append_later, self._runtime.rejections).serve(self._runtime.bus)
         async with asyncio.TaskGroup() as group:
             self._effect_runner = EffectRunner(
                 self._api,

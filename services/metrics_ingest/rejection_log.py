@@ -7,8 +7,10 @@ from prometheus_client import CollectorRegistry, Counter
 
 from services.metrics_ingest.agent_message_queue import Incoming
 from services.metrics_ingest.message_loop import Batch, Kind
+from shared.agents import subjects
 from shared.agents.decoding import BadMessage
 from shared.agents.receipt import Receipt
+from shared.rejected_messages import RejectionRecord
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +21,9 @@ LOGGED_INTERVAL_S = 60.0
 class RejectionLog:
     """Counts rejected messages, and logs them at a bounded rate."""
 
-    def __init__(self, kind: Kind, registry: CollectorRegistry) -> None:
+    def __init__(self, kind: Kind, registry: CollectorRegistry, record: RejectionRecord) -> None:
         self._kind = kind
+        self._record = record
         self._logged: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
         self.accepted = Counter(
@@ -34,11 +37,12 @@ class RejectionLog:
         )
 
     def add(self, message: Incoming, error: BadMessage, batch: Batch, boot: str = "", seq: int = 0) -> None:
-        """Adds a receipt with the reason, counts the rejection, and logs it at a bounded rate."""
+        """Adds a receipt with the reason, counts and records the rejection, and logs it at a bounded rate."""
         batch.answers.append((message, Receipt(self._kind, boot, seq, str(error))))
         self.refused.labels(error.field.partition("[")[0] or "message").inc()
         now_s = asyncio.get_running_loop().time()
         node = message.node
+        self._record.add(subjects.subject(node, self._kind), str(error))
         if now_s - self._logged.get(node, -LOGGED_INTERVAL_S) < LOGGED_INTERVAL_S:
             self._unlogged[node] = self._unlogged.get(node, 0) + 1
             return

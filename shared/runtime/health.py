@@ -11,6 +11,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from shared.rejected_messages import RejectedMessages
 from shared.unreachable import Unreachable
 
 DISK_LOW, DISK_VERY_LOW = 0.2, 0.1
@@ -30,6 +31,7 @@ class Status(msgspec.Struct, frozen=True):
         refused: the refusal of NATS, of a login or a subject; empty as it should be.
         disk_free: free share of the log's disk, 0 to 1; None where it is not known.
         unreachable: servers that it cannot reach at the moment.
+        rejected: messages of the newest minutes that it rejected, by subject.
         counts: counters of this service, such as silent nodes.
         up_s: since the process began.
         cpu_s: seconds of a core that it has used.
@@ -50,6 +52,7 @@ class Status(msgspec.Struct, frozen=True):
     disk_free: float | None = None
     counts: dict[str, int] = {}
     unreachable: tuple[Unreachable, ...] = ()
+    rejected: tuple[RejectedMessages, ...] = ()
     up_s: float = 0.0
     cpu_s: float = 0.0
     rss_bytes: int = 0

@@ -25,6 +25,7 @@ from shared.log.projection import BeforeFold
 from shared.log.retention_carry_forward import CarryForward
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
+from shared.rejected_messages import RejectionRecord
 from shared.runtime import sharding, tracing
 from shared.runtime.adapters import PRODUCTION, Adapters
 from shared.runtime.health import Metrics, Status
@@ -170,6 +171,7 @@ class Runtime:
         self.phase = "starting"
         self.counts: dict[str, int] = {}  # counters of the service itself, for `/statusz`
         self.unreachable_servers: list[Callable[[], Iterable[Unreachable]]] = []  # of the service itself
+        self.rejections = RejectionRecord()
         self.rebuilt = ""
         self.disk_free: float | None = None  # share of the log's disk, where it is known
         self.base: datetime | None = None  # the snapshot at which the next rebuild begins
@@ -253,6 +255,7 @@ class Runtime:
             rebuilt=self.rebuilt,
             disk_free=self.disk_free,
             unreachable=tuple(self._unreachable()),
+            rejected=self.rejections.newest(),
             counts=self.counts | {f"refused announcements of {name}": n for name, n in self.follower.refused.items()},
         )
 

@@ -35,6 +35,7 @@ class EvictionControl:
             command = read_json(message.data, EvictionCommand)
         except msgspec.DecodeError as error:
             log.warning("a request about evictions cannot be read", extra={"error": str(error)})
+            self._runtime.rejections.add(message.subject, str(error))
             return
         state: GatewayState = self._runtime.state
         if command.verb == "status":

@@ -11,6 +11,7 @@ from shared.events import Draft
 from shared.events.cluster import ShortListConfirmed
 from shared.kube.json_text import read_json
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList, Unread
+from shared.rejected_messages import RejectionRecord
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +21,11 @@ _ENCODE = msgspec.json.Encoder().encode
 class ListRequests:
     """Responder of one gateway, from when it leads."""
 
-    def __init__(self, observations: ObservationBuffer, append: Callable[[Draft], None]) -> None:
+    def __init__(
+        self, observations: ObservationBuffer, append: Callable[[Draft], None], rejections: RejectionRecord
+    ) -> None:
         """Prepares the responses; `append` receives each confirmation, to be appended to the log."""
+        self._rejections = rejections
         self._observations = observations
         self._append = append
 
@@ -38,6 +42,7 @@ class ListRequests:
             requested = read_json(request, Confirmation).lists
         except msgspec.DecodeError as error:
             log.warning("a confirmation cannot be read", extra={"error": str(error)})
+            self._rejections.add(CONFIRM, str(error))
             requested = {}
         confirm = self._observations.short_lists.confirm
         confirmed = [found for item in requested.items() if (found := confirm(*item)) is not None]

@@ -56,7 +56,7 @@ class ActionIngest:
         if environment.mqtt:
             name = self._settings.client or f"koord-{runtime.service.name}"
             self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
-        self._rejections = RejectionLog("action", runtime.metrics.registry)
+        self._rejections = RejectionLog("action", runtime.metrics.registry, runtime.rejections)
         self._pod_publisher = NodePodsPublisher(runtime, self._mqtt)
         self._batch: Batch | None = None
         # The State follows after the append, so repeats within the batch under way are recognised by this.

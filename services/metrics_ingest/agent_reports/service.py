@@ -66,7 +66,7 @@ class Ingest:
             name = self._settings.client or f"koord-{runtime.service.name}"
             self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
         registry = runtime.metrics.registry
-        self._rejections = RejectionLog("report", registry)
+        self._rejections = RejectionLog("report", registry, runtime.rejections)
         self._pod_samples = Counter("koord_ingest_pod_samples", "Pods in accepted reports", registry=registry)
         self._unmatched = Counter(
             "koord_ingest_unmatched_reports", "Reports with usage of pods that are not known", registry=registry
