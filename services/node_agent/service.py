@@ -23,7 +23,7 @@ from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, 
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Outbox
-from services.node_agent.transport.transport import Transport
+from services.node_agent.transport.transport_interface import Transport
 from shared.errors import KoordError
 from shared.runtime import json_logging
 from shared.runtime.task_cancellation import cancel_and_wait

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
-from services.slo_controller.overcommit.overcommit_without_reports import decide_freeze
+from services.slo_controller.overcommit.cap_and_freeze_without_reports import decide_freeze
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.admission.slo_config.document_validation import COLOCATION

@@ -14,8 +14,8 @@ import aiohttp
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
+from services.gateway.kube_api.close_sockets_that_outlive_session import LingeringSockets
 from services.gateway.kube_api.http_pool import HttpPool
-from services.gateway.kube_api.socket_closing import LingeringSockets
 from shared.errors import KoordError
 
 READ_BUFFER_BYTES = 2**18

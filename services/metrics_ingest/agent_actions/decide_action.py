@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState, PodOnNode, digest_of
+from services.metrics_ingest.agent_actions.node_views_and_recorded_actions import (
+    ActionIngestState,
+    PodOnNode,
+    digest_of,
+)
 from shared.agents.actions import (
     ActionReport,
     BadAction,

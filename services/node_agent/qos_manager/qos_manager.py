@@ -17,10 +17,10 @@ from services.node_agent.collectors.usage_samples import UsageSnapshot
 from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
 from services.node_agent.prometheus import koordlet_series
 from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer
-from services.node_agent.qos_manager.enforcers.cgroup_reconciler import CgroupReconciler, KubepodsFolders
 from services.node_agent.qos_manager.enforcers.cpu_burst import CpuBurstEnforcer
 from services.node_agent.qos_manager.enforcers.cpu_suppress import BestEffortCgroups, CpuSuppressEnforcer
 from services.node_agent.qos_manager.enforcers.eviction import EvictionEnforcer
+from services.node_agent.qos_manager.enforcers.hook_and_memory_qos_reconciler import CgroupReconciler, KubepodsFolders
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.pod_cgroup_lookup import PodCgroupLookup, best_effort_cgroups
 from services.node_agent.qos_manager.strategies import cpu_burst

@@ -9,7 +9,7 @@ import msgspec
 from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Message, Outbox
-from services.node_agent.transport.transport import POLL_INTERVAL_S, Backoff, until_one_ends
+from services.node_agent.transport.transport_interface import POLL_INTERVAL_S, Backoff, until_one_ends
 from shared.agents import receipt, subjects
 from shared.agents.subjects import ACTION, REPORT
 from shared.bus import Bus

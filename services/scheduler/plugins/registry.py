@@ -30,7 +30,7 @@ from services.scheduler.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from services.scheduler.plugins.unsupported_plugins import UNSUPPORTED
+from services.scheduler.plugins.argument_checks_of_unsupported_plugins import UNSUPPORTED
 
 PLUGINS = (
     node_unschedulable.SPEC,

@@ -15,7 +15,7 @@ from services.scheduler.framework.preemption_nominations import CyclePreemptions
 from services.scheduler.framework.reasons import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.quota_reasons import CODE_OF_STAGE, PLUGIN, UNREACHABLE
+from services.scheduler.state.quota_reason_codes import CODE_OF_STAGE, PLUGIN, UNREACHABLE
 from shared.domain.quota_charge import REJECTED, QuotaShort
 from shared.events.scheduling import ClassEvaluated, Rejections
 

@@ -12,7 +12,7 @@ from services.scheduler.state.changed_names import DirtySet
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
 from services.scheduler.state.last_explanation_answers import LastAnswer
-from services.scheduler.state.node_record import NodeRecord
+from services.scheduler.state.observed_node_and_event_seqs import NodeRecord
 from services.scheduler.state.packed_pod_observation import read_from_object
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,

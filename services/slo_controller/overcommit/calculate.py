@@ -12,6 +12,7 @@ from services.slo_controller.config.colocation_strategy import is_overcommitted
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.overcommit import batch_resources, upstream_plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
+from services.slo_controller.overcommit.cap_and_freeze_without_reports import at_most, requested_amounts
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
 from services.slo_controller.overcommit.floor_and_cap import bounded
@@ -21,7 +22,6 @@ from services.slo_controller.overcommit.node_extended_resources import (
     extended_resources,
     third_party_amounts,
 )
-from services.slo_controller.overcommit.overcommit_without_reports import at_most, requested_amounts
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from services.slo_controller.overcommit.upstream_plugin_names import PluginProblem

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from services.gateway.kube_api.socket_closing import LingeringSockets
+from services.gateway.kube_api.close_sockets_that_outlive_session import LingeringSockets
 
 STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {}}
 HOP = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}

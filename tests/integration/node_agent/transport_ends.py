@@ -10,7 +10,7 @@ from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.mqtt_transport import MqttTransport
 from services.node_agent.transport.nats_transport import NatsTransport
 from services.node_agent.transport.outbox import Message, Outbox
-from services.node_agent.transport.transport import Transport
+from services.node_agent.transport.transport_interface import Transport
 from shared.agents import receipt, subjects
 from shared.agents.broker import Broker
 from shared.agents.receipt import Receipt

@@ -12,7 +12,7 @@ from services.scheduler.plugins.node_numa_resource.cpu_accumulator import (
     take_preferred,
 )
 from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
-from services.scheduler.plugins.node_numa_resource.required_bind_policy import satisfies, usable_cpus
+from services.scheduler.plugins.node_numa_resource.cpus_permitted_by_bind_policy import satisfies, usable_cpus
 from shared.domain.cpu_set import cpu_list, parse_cpus
 
 T16 = CpuTopology((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(16))

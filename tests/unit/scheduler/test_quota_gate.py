@@ -15,7 +15,7 @@ from services.scheduler.state.packed_pod_observation import first_observation
 from services.scheduler.state.pod_decisions import Attempt, Decisions
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN, UNREACHABLE
+from services.scheduler.state.quota_reason_codes import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.state.quota_view import QuotaView
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Event, RecordedEvent

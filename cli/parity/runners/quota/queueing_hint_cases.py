@@ -11,7 +11,7 @@ from services.scheduler.state.packed_pod_observation import first_observation
 from services.scheduler.state.pod_decisions import Attempt, Decisions
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.quota_reasons import EXCEEDED, PLUGIN
+from services.scheduler.state.quota_reason_codes import EXCEEDED, PLUGIN
 from services.scheduler.state.quota_view import QuotaView
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted

@@ -19,12 +19,12 @@ from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import RESOURCE_SPEC
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_preferred
+from services.scheduler.plugins.node_numa_resource.cpus_permitted_by_bind_policy import satisfies
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import (
     ALLOCATE_STRATEGY,
     CPU_MANAGER,
     CPU_TOPOLOGY,
 )
-from services.scheduler.plugins.node_numa_resource.required_bind_policy import satisfies
 from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 from shared.kube.system_annotations import RESOURCE_STATUS

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.quota_headroom import Entry
-from services.scheduler.state.quota_reasons import waits_for_quota
+from services.scheduler.state.quota_reason_codes import waits_for_quota
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.amounts import Amounts
 from shared.domain.quota_charge import QuotaShort
