@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from services.scheduler.explain.changed_fields import changed_fields
 from services.scheduler.explain.explanation_text import Step
 from services.scheduler.explain.quota_ledger_event_sentences import describe
 from services.scheduler.plugins.registry import text
@@ -29,6 +30,7 @@ from shared.events.scheduling import (
     PodPlaced,
     PodUnschedulable,
 )
+from shared.kube.pod import Pod
 
 _DECIDED = frozenset(("placed", "reserved", "nominated", "unschedulable", "rejected", "suppressed"))
 """Statuses that an observation without a node does not change."""
@@ -48,13 +50,16 @@ class PodHistory:
         self.node = ""
         self.summary = "the log has no event about this pod"
         self.steps: list[Step] = []
+        self._observed_pod: Pod | None = None
 
     def add(self, record: RecordedEvent) -> None:
-        """Adds the next event."""
+        """Adds the next event; an observation in which nothing changed that anybody reads is left out."""
         event = record.event
         self.pod = str(getattr(event, "pod", "")) or self.pod
         description = self._descriptions.get(type(event))
         step = description(self, event) if description else describe(event) or event.type_name()
+        if not step:
+            return
         self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), step))
 
     def _set(self, status: str, summary: str) -> str:
@@ -62,7 +67,17 @@ class PodHistory:
         return summary
 
     def _observed(self, event: PodObserved) -> str:
-        pod = event.object
+        """Describes an observation: a new state, else the fields that differ from the one before."""
+        before, self._observed_pod = self._observed_pod, event.object
+        summary = self.summary
+        found = self._state_of(event.object)
+        if found and found != summary:
+            return found
+        changed = "" if before is None else changed_fields(before, event.object)
+        return f"observed: {changed} changed" if changed else ""
+
+    def _state_of(self, pod: Pod) -> str:
+        """Sets the state that an observation shows; empty where it shows none that decisions did not make."""
         if pod.status.phase in ("Succeeded", "Failed"):
             return self._set("ended", f"it ended: {pod.status.phase}")
         if pod.metadata.deletion_timestamp is not None:
@@ -71,7 +86,7 @@ class PodHistory:
             self.node = pod.spec.node_name
             return self._set("bound", f"it is on {self.node}, {pod.status.phase or 'without a phase'}")
         if self.status in _DECIDED:
-            return "observed: a kept field changed"
+            return ""
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             return self._set("gated", f"{text('SchedulingGated', language=self._language)}: {gates}")

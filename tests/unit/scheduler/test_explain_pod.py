@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.explain.changed_fields import changed_fields
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import Explanation, render
 from services.scheduler.framework.reasons import summary
@@ -20,6 +21,7 @@ from shared.events.quota import (
     PodResized,
 )
 from shared.events.scheduling import CycleDecided
+from shared.kube.pod import PodCondition
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
@@ -181,3 +183,34 @@ def test_a_code_of_a_newer_release_stands_for_itself() -> None:
     assert text("GangNotComplete", "g1") == "GangNotComplete (g1)"
     assert summary(3, {}) == "0/3 nodes are available."
     assert summary(3, {"cpu 不足": 2}, "zh") == "3 个节点中没有可用节点：2 个cpu 不足。"
+
+
+def test_an_observation_that_changes_no_state_names_the_fields_that_changed_or_is_left_out() -> None:
+    """The lines "observed: a kept field changed" named nothing."""
+    world = World()
+    world.add_node(node("small", cpu="1"))
+    world.add_pod(pod("p", cpu="8"))
+    world.read()
+    world.cycle()
+    world.wait(1)
+    world.add_pod(pod("p", cpu="8"))  # observed again as it was, after a restart of the gateway
+    world.add_pod(pod("p", cpu="8", labels={"app": "web"}))
+    refused = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
+    world.add_pod(pod("p", cpu="4", labels={"app": "web"}, conditions=(refused,)))
+    world.read()
+    texts = [step.text for step in explain(history_of(world, "p")).steps]
+    assert texts == [
+        "it waits for scheduler koord-scheduler",
+        "cycle 1 found no node: 0/1 nodes are available: 1 Insufficient cpu.",
+        "observed: metadata.labels.app changed",
+        "observed: spec.containers[c].resources.requests.cpu, status.conditions[PodScheduled] changed",
+    ]
+
+
+def test_many_changed_fields_are_counted() -> None:
+    labels = {f"l{number}": "" for number in range(7)}
+    assert changed_fields(pod("p", labels=labels), pod("p", labels=dict.fromkeys(labels, "x"))) == (
+        "metadata.labels.l0, metadata.labels.l1, metadata.labels.l2, metadata.labels.l3 and 3 more"
+    )
+    assert not changed_fields(pod("p"), pod("p"))
+    assert changed_fields(pod("p", gates=("a",)), pod("p")) == "spec.schedulingGates[a]"
