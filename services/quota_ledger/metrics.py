@@ -7,6 +7,7 @@ neither an update nor a scrape blocks the event loop for long.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -17,7 +18,7 @@ from services.quota_ledger.state.profile_resources import tree_of
 from services.quota_ledger.tree.quota_info import QuotaInfo
 from services.quota_ledger.tree.quota_tree import QuotaTree
 
-MAX_QUOTAS = 500
+MAX_QUOTAS = 25
 """Quotas formatted in one update, at most."""
 
 STATUS = "scheduler_elastic_quota_status"
@@ -60,7 +61,7 @@ class QuotaMetrics:
     def update(self, state: LedgerState, max_quotas: int = MAX_QUOTAS) -> None:
         """Formats the quotas whose numbers changed since the last call, and drops deleted ones."""
         changed = state.published.metrics_changed
-        for name in list(changed)[:max_quotas]:
+        for name in list(islice(changed, max_quotas)):
             del changed[name]
             tree = state.projection.tree_of.get(name)
             info = state.projection.trees[tree].quotas.get(name) if tree is not None else None

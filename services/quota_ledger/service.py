@@ -3,6 +3,7 @@
 Source: architecture.md, Charging quota.
 """
 
+import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
@@ -31,6 +32,9 @@ from shared.runtime.gc_pause import uncollected
 from shared.runtime.http_server import Ports
 from shared.runtime.service import Runtime, Service
 
+PARTS = 40
+"""Parts of the statuses and metrics in one interval, at most."""
+
 
 class Leader:
     """The ledger while it leads."""
@@ -40,6 +44,7 @@ class Leader:
         self._settings: LedgerSettings = runtime.settings
         self._inbox = ChargeInbox(runtime)
         self._next_check_ns = 0
+        self._parts = 0
         registry = runtime.metrics.registry
         self._metrics = QuotaMetrics(registry)
         runtime.metrics.texts.append(self._metrics.page)
@@ -113,16 +118,28 @@ class Leader:
         failpoints.hit("quota.answered")
 
     async def _check(self) -> bool:
-        """At intervals: overuse, root quotas of profiles, the status of quota objects, metrics."""
+        """At intervals: overuse, root quotas of profiles, the status of quota objects, metrics.
+
+        The last two in parts, between which charges are decided: one tenant may have thousands of quotas.
+        """
         now_ns = self._runtime.now_ns()
-        if now_ns < self._next_check_ns:
-            return False
-        self._next_check_ns = now_ns + int(self._settings.poll_interval_s * SECOND)
-        state = self._state
-        worked = await self._append(overuse(state, self._settings, now_ns))
-        worked = await self._append(profile_quotas(state, now_ns)) or worked
-        worked = await self._append(statuses(state, now_ns)) or worked
+        state, worked = self._state, False
+        if now_ns >= self._next_check_ns:
+            self._next_check_ns = now_ns + int(self._settings.poll_interval_s * SECOND)
+            self._parts = PARTS
+            worked = await self._append(overuse(state, self._settings, now_ns))
+            worked = await self._append(profile_quotas(state, now_ns)) or worked
+        if self._parts == 0:
+            return worked
+        self._parts -= 1
+        before = len(state.published.changed)
+        with self._metrics.status_timed():
+            drafts = statuses(state, now_ns)
         self._metrics.update(state)
+        await asyncio.sleep(0)  # requests are received meanwhile
+        if await self._append(drafts) or len(state.published.changed) < before or state.published.metrics_changed:
+            return True
+        self._parts = 0
         return worked
 
 

@@ -1,14 +1,18 @@
 """Thousands of quotas of one tenant do not slow the charges of another. Counted in lines of Python, not in seconds."""
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.decide.charge import charge
+from services.quota_ledger.decide.quota_status import MAX_OBJECTS, statuses
 from services.quota_ledger.decide.reconcile_events import caught_up
+from services.quota_ledger.metrics import MAX_QUOTAS, QuotaMetrics
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.quota_charge import ChargeRequest
 from shared.events import Event, RecordedEvent
+from shared.kube.instants import SECOND
 from tests.support.executed_lines import steps_of
 from tests.support.quota_logs import node, pod, quota
 
@@ -67,6 +71,24 @@ def test_quotas_beside_that_of_another_tenant_cost_its_arrivals_only_the_record_
     assert its_charge == few_charge
     assert sum(size != before[name] for name, size in runtimes(state).items()) == MANY + 1
     assert arrival - few_arrival < 25 * (MANY - FEW)
+
+
+def test_the_statuses_of_many_quotas_are_written_in_parts_between_which_charges_are_decided() -> None:
+    few, many = flooded(FEW, "", SCARCE), flooded(MANY, "", SCARCE)
+    drafts, lines = steps_of(lambda: statuses(many, SECOND))
+    assert len(drafts) == MAX_OBJECTS
+    assert lines == steps_of(lambda: statuses(few, SECOND))[1]
+    metrics = QuotaMetrics(CollectorRegistry())
+    metrics.update(many)
+    assert 0 < metrics.page().count(b'field="min"') <= MAX_QUOTAS
+    now = SECOND
+    while many.published.changed:
+        before = len(many.published.changed)
+        drafts, lines = steps_of(lambda now=now: statuses(many, now))
+        fold(many, "quota", *(draft.event for draft in drafts))
+        assert drafts or len(many.published.changed) < before
+        now += SECOND
+    assert len(many.published.patches) == MANY
 
 
 def runtimes(state: LedgerState) -> dict[str, int]:
