@@ -5,10 +5,11 @@ So the series of each quota are kept as text, and formatted again when its numbe
 neither an update nor a scrape blocks the event loop for long.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from time import perf_counter
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Histogram
 
@@ -17,6 +18,8 @@ from services.quota_ledger.state.ledger_state import LedgerState
 from services.quota_ledger.state.profile_resources import tree_of
 from services.quota_ledger.tree.quota_info import QuotaInfo
 from services.quota_ledger.tree.quota_tree import QuotaTree
+
+T = TypeVar("T")
 
 MAX_QUOTAS = 25
 """Quotas formatted in one update, at most."""
@@ -44,12 +47,17 @@ class QuotaMetrics:
         )
         self._texts: dict[str, bytes] = {}
 
-    @contextmanager
-    def timed(self, operation: str) -> Iterator[None]:
-        """Measures one operation: `RefreshRuntime`, `ReservePod`, `UpdateQuota`."""
+    def timed(self, operation: str, decide: Callable[[], T]) -> T:
+        """Returns what an operation decides; measures it where that is anything.
+
+        Args:
+            operation: `UpdateQuota` for the structure of trees, `OnPodUpdate` for pods and capacities, or
+                `RefreshRuntime`, or `ReservePod` for charges.
+        """
         started = perf_counter()
-        yield
-        self._operation_s.labels(operation).observe(perf_counter() - started)
+        if found := decide():
+            self._operation_s.labels(operation).observe(perf_counter() - started)
+        return found
 
     @contextmanager
     def status_timed(self) -> Iterator[None]:

@@ -85,14 +85,14 @@ class Leader:
 
     async def _catch_up(self) -> bool:
         """Appends until the log is up to date with the positions read at the call; returns whether it appended."""
-        state, worked = self._state, False
-        while drafts := structure(state, self._settings):
+        state, timed, worked = self._state, self._metrics.timed, False
+        while drafts := timed("UpdateQuota", lambda: structure(state, self._settings)):
             worked = await self._append(drafts)
         while True:
             is_last = len(state.pods_to_update) <= MAX_PODS
-            worked = await self._append(postings(state)) or worked
+            worked = await self._append(timed("OnPodUpdate", lambda: postings(state))) or worked
             with uncollected():
-                changed = runtimes(state)
+                changed = timed("RefreshRuntime", lambda: runtimes(state))
             worked = await self._append(changed) or worked
             if is_last:
                 return worked
@@ -105,7 +105,8 @@ class Leader:
     async def _charge(self, pending: list[PendingCharge]) -> None:
         """Decides requests in one append, then responds to each."""
         requests = [each.request for each in pending]
-        drafts, responses = charge(self._state, requests, self._settings.admission())
+        rules = self._settings.admission()
+        drafts, responses = self._metrics.timed("ReservePod", lambda: charge(self._state, requests, rules))
         failpoints.hit("quota.before-charge")
         if not await self._append(drafts):
             await self._runtime.check_lock()

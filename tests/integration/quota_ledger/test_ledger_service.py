@@ -4,7 +4,9 @@ import asyncio
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from cli.embedded import EmbeddedNats
 from shared.bus import NoResponse
@@ -16,11 +18,22 @@ from tests.support.quota_logs import node, pod, quota
 from tests.support.waiting import PATIENCE_S, until
 
 LEDGER = "quota-ledger"
+OPERATIONS = {"UpdateQuota", "OnPodUpdate", "RefreshRuntime", "ReservePod"}
 
 
 def placed(uid: str, cycle: int) -> tuple[CycleDecided, PodPlaced]:
     decided = CycleDecided(cycle=cycle, pods=(PodOutcome(pod_uid=uid, class_index=0, node="n1"),))
     return decided, PodPlaced(pod_uid=uid, pod=f"ns/{uid}", node="n1", cycle=cycle, request={"cpu": 2000})
+
+
+async def measured_operations(on: Stage) -> dict[str, float]:
+    """Returns how often the ledger measured each operation."""
+    url = f"http://{on.supervisor.units[LEDGER].http}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        families = text_string_to_metric_families(await response.text())
+    samples = [sample for family in families for sample in family.samples]
+    latency = "scheduler_elastic_quota_process_latency_count"
+    return {each.labels["operation"]: each.value for each in samples if each.name == latency}
 
 
 async def two_teams(on: Stage) -> None:
@@ -43,6 +56,8 @@ async def test_a_pod_is_charged_once_however_often_its_cycle_requests_it(
         assert late.charged == {}
         projection = await on.projection()
         assert (used(projection, "a"), projection.pods["p1"].charged) == ({"cpu": 2000}, True)
+        measured = await measured_operations(on)
+        assert {operation for operation, count in measured.items() if count} == OPERATIONS
 
 
 async def test_a_cycle_that_ends_without_the_pod_or_is_rejected_reverts_the_charge(

@@ -84,7 +84,7 @@ def test_the_statuses_of_many_quotas_are_written_in_parts_between_which_charges_
     now = SECOND
     while many.published.changed:
         before = len(many.published.changed)
-        drafts, lines = steps_of(lambda now=now: statuses(many, now))
+        drafts = statuses(many, now)
         fold(many, "quota", *(draft.event for draft in drafts))
         assert drafts or len(many.published.changed) < before
         now += SECOND
