@@ -3,7 +3,7 @@
 from shared.domain.config_rejection import event_right
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.kube.resource_names import CLAIMS, EXPLANATIONS, RESERVATIONS, VOLUMES
+from shared.kube.resource_names import CLAIMS, EXPLANATIONS, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
 from shared.runtime.intent_rights import BIND, EVICT, MARK_UNSCHEDULABLE, IntentRight
 from shared.runtime.manifest import Manifest
@@ -27,6 +27,7 @@ MANIFEST = Manifest(
         IntentRight(ObjectDesired, EXPLANATIONS, deletes=True),
         IntentRight(FieldsDesired, RESERVATIONS, "status", ("status",)),
         IntentRight(ObjectDesired, RESERVATIONS, deletes=True),
+        IntentRight(FieldsDesired, POD_GROUPS, fields=("status",)),
         event_right(CONFIG_MAP),
     ),
 )

@@ -17,6 +17,7 @@ from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
+from services.scheduler.gangs.pod_group_status import pod_group_drafts
 from services.scheduler.manifest import MANIFEST
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
@@ -26,6 +27,7 @@ from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.domain.config_rejection import rejection_events
+from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import (
@@ -148,9 +150,8 @@ async def lead(runtime: Runtime) -> None:
                 drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.
                 if not explained_ns <= now_ns < explained_ns + int(EXPLANATIONS_INTERVAL_S * SECOND):
-                    drafts += explanation_drafts(cache, now_ns)
+                    drafts += _status_drafts(cache, now_ns)
                     explained_ns = now_ns
-                    drafts += life_cycle_drafts(cache, now_ns)
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=prepared.config_digest)
         spent_s = (runtime.now_ns() - now_ns) / SECOND
@@ -169,10 +170,17 @@ async def lead(runtime: Runtime) -> None:
         await runtime.append(drafts, now_ns=runtime.now_ns())
 
 
+def _status_drafts(cache: CycleInputs, now_ns: int) -> tuple[Draft, ...]:
+    """Returns what ScheduleExplanations, Reservations and PodGroups have to show or to become."""
+    pod_groups = pod_group_drafts(cache.view, cache.changed_gangs, now_ns) if cache.groupings else ()
+    cache.changed_gangs.clear()
+    return (*explanation_drafts(cache, now_ns), *life_cycle_drafts(cache, now_ns), *pod_groups)
+
+
 def _wait_s(cache: CycleInputs, now_ns: int) -> float:
-    """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where ScheduleExplanation objects wait."""
+    """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where objects wait for a status."""
     next_ns = cache.queue.next_at_ns()
-    has_objects = cache.view.explanations or cache.view.objects.get(RESERVATIONS)
+    has_objects = cache.view.explanations or cache.view.objects.get(RESERVATIONS) or cache.changed_gangs
     longest_s = EXPLANATIONS_INTERVAL_S if has_objects else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s

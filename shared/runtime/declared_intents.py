@@ -80,6 +80,7 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             FieldsDesired, resource="reservations.scheduling.koordinator.sh", subresource="status", fields=("status",)
         ),
         IntentRight(ObjectDesired, resource="reservations.scheduling.koordinator.sh", deletes=True),
+        IntentRight(FieldsDesired, resource="podgroups.scheduling.sigs.k8s.io", fields=("status",)),
         IntentRight(
             ObjectDesired,
             resource="events",

@@ -25,6 +25,7 @@ class CycleInputs(ClusterCache):
     Attributes:
         profiles: schedulerName -> profile.
         groupings: those of the profiles that group pods.
+        changed_gangs: ids of the gangs that changed since the status of PodGroups was last written.
         queue: the pods that wait for one of the profiles.
         gate: the pods that wait for capacity in their quota.
         nominated: uid -> a waiting pod of one of the profiles for which victims are evicted.
@@ -61,6 +62,7 @@ class CycleInputs(ClusterCache):
             if profile.grouping
         }
         self.queue = SchedulingQueue(queued, self.groupings, by_sub_priority=by_sub_priority)
+        self.changed_gangs: dict[str, None] = dict.fromkeys(view.gangs.gangs)
         self.gate = QuotaGate(view.quota)
         self.nominated: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
@@ -75,6 +77,7 @@ class CycleInputs(ClusterCache):
         )
 
     def _settle_gang(self, gang: str) -> None:
+        self.changed_gangs[gang] = None
         for grouping in self._groupings:
             grouping.gang_changed(gang)
 

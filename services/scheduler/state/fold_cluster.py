@@ -245,6 +245,7 @@ class ClusterFold(SchedulerStateFields):
             self.objects.get(event.resource, {}).pop(event.name, None)
             if event.resource == POD_GROUPS:
                 self.gangs.lose_pod_group(event.name, record.seq)
+                self.pod_group_statuses.pop(event.name, None)
             self._object_changed(record, event)
         elif event.resource in QUOTAS:
             self.quota.lose(f"{event.resource}/{event.name}")

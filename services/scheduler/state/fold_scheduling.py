@@ -10,7 +10,7 @@ from services.scheduler.state.pod_equivalence_class import allocation_annotation
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
-from services.scheduler.state.watched_resources import RESERVATIONS, VOLUMES
+from services.scheduler.state.watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,
@@ -120,6 +120,8 @@ class SchedulingFold(SchedulerStateFields):
             self.explanation_answers[event.name] = LastAnswer(event.uid, record.at_ns, digest_of(event.patch["status"]))
         if event.resource == RESERVATIONS:
             self.reservation_statuses[event.name] = LastStatus(event.uid, status_digest(event.patch["status"]))
+        if event.resource == POD_GROUPS:
+            self.pod_group_statuses[event.name] = LastStatus(event.uid, status_digest(event.patch["status"]))
         if event.resource == VOLUMES:
             reference = event.patch["spec"]["claimRef"]
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"

@@ -26,7 +26,7 @@ from shared.kube.pod import Pod
 
 
 class LastStatus(NamedTuple):
-    """The last desired status of a Reservation.
+    """The last desired status of a Reservation or of a PodGroup.
 
     Attributes:
         uid: of the object; one that is created anew under the same name has a status of its own.
@@ -46,7 +46,7 @@ def status_digest(status: Mapping[str, Any]) -> str:
         {name: value for name, value in condition.items() if name not in _TIMES}
         for condition in status.get("conditions") or ()
     ]
-    plain = {**status, "conditions": conditions}
+    plain = {**status, "conditions": conditions, "scheduleStartTime": None}
     return sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()[:16]
 
 

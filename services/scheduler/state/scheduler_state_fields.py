@@ -59,7 +59,7 @@ class SchedulerStateFields:
         refused_digest: digest of the last configuration that was rejected; empty when one was applied since.
         identities: uid of a pod without a node -> its name and controllers, which a Reservation may name.
         identity_owners: Reservation -> its owners by object and controller, if it has any.
-        reservation_statuses: Reservation -> its last desired status.
+        reservation_statuses, pod_group_statuses: Reservation or PodGroup -> its last desired status.
         pod_classes: key -> class of equal pods.
         quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
         gangs: the gangs of pods, and their settings.
@@ -100,6 +100,7 @@ class SchedulerStateFields:
         self.identities: dict[str, Identity] = {}
         self.identity_owners: dict[str, tuple[Owner, ...]] = {}
         self.reservation_statuses: dict[str, LastStatus] = {}
+        self.pod_group_statuses: dict[str, LastStatus] = {}
         self.pod_classes: dict[bytes, PodClass] = {}
         self.quota = QuotaView()
         self.gangs = GangRecords()

@@ -36,6 +36,7 @@ class _Kept(msgspec.Struct):
     explanations: dict[str, dict[str, Any]]
     explanation_answers: dict[str, LastAnswer]
     reservation_statuses: dict[str, LastStatus]
+    pod_group_statuses: dict[str, LastStatus]
     quota: QuotaSnapshot
     gangs: list[tuple[str, GangRecord]]
 
@@ -70,6 +71,7 @@ def encode(view: SchedulerStateFields) -> bytes:
         explanations=dict(sorted(view.explanations.items())),
         explanation_answers=dict(sorted(view.explanation_answers.items())),
         reservation_statuses=dict(sorted(view.reservation_statuses.items())),
+        pod_group_statuses=dict(sorted(view.pod_group_statuses.items())),
         quota=view.quota.image(),
         gangs=view.gangs.encode(),
     )
@@ -100,7 +102,7 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
         for name, body in view.objects.get(RESERVATIONS, {}).items()
         if (owners := identity_owners_of(body))
     }
-    view.reservation_statuses = kept.reservation_statuses
+    view.reservation_statuses, view.pod_group_statuses = kept.reservation_statuses, kept.pod_group_statuses
     view.explanations, view.explanation_answers = kept.explanations, kept.explanation_answers
     view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)

@@ -38,6 +38,7 @@ GATEWAY: Grants = SHADOW | {
     ("scheduling.koordinator.sh", "scheduleexplanations"): WATCH | {"get", "delete"},
     ("scheduling.koordinator.sh", "scheduleexplanations/status"): {"patch"},
     ("scheduling.sigs.k8s.io", "elasticquotas"): WATCH | {"get", "create", "patch"},
+    ("scheduling.sigs.k8s.io", "podgroups"): WATCH | {"get", "patch"},
     ("koordinator.sh", "elasticquotas"): WATCH | {"get", "patch"},
     ("quota.koordinator.sh", "elasticquotaprofiles"): WATCH | {"get", "patch"},
     ("scheduling.koordinator.sh", "reservations"): WATCH | {"get", "delete"},

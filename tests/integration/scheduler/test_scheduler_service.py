@@ -20,12 +20,13 @@ from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.bus import Bus
+from shared.domain.gang import POD_GROUP_LABEL
 from shared.events import EVENT_TYPES, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementReserved, PodPlaced
-from shared.kube.resource_names import RESERVATIONS
+from shared.kube.resource_names import POD_GROUPS, RESERVATIONS
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from shared.log.database import Database
 from shared.log.writer import LogWriter
@@ -214,3 +215,24 @@ async def test_a_reservation_is_held_written_back_and_used_although_the_schedule
         assert await on.until_placed(1) == {"owner": "n0"}
         placed = [row.event for row in await on.log("scheduling") if isinstance(row.event, PodPlaced)]
         assert placed[0].annotations[RESERVATION_ALLOCATED] == '{"name":"web","uid":"r-web"}'
+
+
+async def test_a_gang_is_placed_as_a_whole_and_its_pod_group_shows_its_phase(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        body = {"metadata": {"name": "job", "namespace": "d", "uid": "g"}, "spec": {"minMember": 2}}
+        await on.see(*nodes(1), ObjectObserved(resource=POD_GROUPS, name="d/job", uid="g", object=body))
+
+        async def phase() -> object:
+            desired = [row.event for row in await on.log("scheduling") if isinstance(row.event, FieldsDesired)]
+            return desired[-1].patch["status"]["phase"] if desired else ""
+
+        await until(phase, holds=lambda found: found == "Pending")
+        members = [pod(f"p{number}", labels={POD_GROUP_LABEL: "job"}) for number in range(2)]
+        await on.see(*map(observed, members))
+        assert await on.until_placed(2) == {"p0": "n0", "p1": "n0"}
+        await until(phase, holds=lambda found: found == "Scheduling")
+        running = (pod(f"p{n}", labels={POD_GROUP_LABEL: "job"}, on="n0", phase="Running") for n in range(2))
+        await on.see(*map(observed, running))
+        await until(phase, holds=lambda found: found == "Running")
