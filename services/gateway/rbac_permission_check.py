@@ -5,7 +5,9 @@ so it works in shadow mode too. The check runs on request only.
 """
 
 import asyncio
+import math
 import time
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
 import aiohttp
@@ -21,6 +23,9 @@ from shared.kube.rbac_permissions import Permissions, Rule
 from shared.runtime.service import Runtime
 
 CONCURRENT_REVIEWS = 16
+SHARED_S = 2.0
+"""Age up to which a result answers further requests."""
+
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _SUBJECT_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -49,9 +54,30 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-async def serve(runtime: Runtime, _request: bytes) -> bytes:
-    """Returns the JSON of `Permissions`."""
-    return msgspec.json.encode(await check(runtime.settings, runtime.now_ns()))
+class SharedCheck:
+    """Responder to requests: those that arrive while a check runs, or soon after it, share its result.
+
+    A check sends a hundred requests to the API server: one for each message of a flood would take the gateway's time
+    and the API server's.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._newest: asyncio.Task[bytes] | None = None
+        self._until_s = math.inf
+
+    async def serve(self, runtime: Runtime, _request: bytes) -> bytes:
+        """Returns the JSON of `Permissions`."""
+        if self._newest is None or self._now_s() > self._until_s:
+            self._until_s = math.inf
+            self._newest = asyncio.create_task(self._check(runtime), name="permissions")
+        return await asyncio.shield(self._newest)
+
+    async def _check(self, runtime: Runtime) -> bytes:
+        try:
+            return msgspec.json.encode(await check(runtime.settings, runtime.now_ns()))
+        finally:
+            self._until_s = self._now_s() + SHARED_S
 
 
 async def check(settings: GatewaySettings, now_ns: int) -> Permissions:

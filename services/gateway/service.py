@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import stamina.instrumentation
 
-from services.gateway import rbac_permission_check
 from services.gateway.cluster_identity import confirm_cluster
 from services.gateway.effects import outcome_events, outcomes_from_state
 from services.gateway.effects.drift_tracker import DriftTracker
@@ -16,6 +15,7 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
+from services.gateway.rbac_permission_check import SharedCheck
 from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CONTROL
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
@@ -303,7 +303,7 @@ SERVICE = Service(
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,
-    serves={SUBJECT: rbac_permission_check.serve},
+    serves={SUBJECT: SharedCheck().serve},
     carry_forward=CARRY_FORWARD,
     lifespan=lifespan,
 )

@@ -2,16 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 import pytest_asyncio
 
 from cli.credentials.permissions import Login, declared_logins, node
+from cli.dev.local_control_plane import Cluster
 from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
 from cli.service_list import SERVICES, contexts, load
@@ -21,8 +22,9 @@ from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
 from shared.bus import Bus
 from shared.events import Event
-from shared.events.cluster import NodeDeleted, PodBound
+from shared.events.cluster import EvictionsHeld, NodeDeleted, PodBound
 from shared.events.intents import EvictionRequested
+from shared.kube.eviction_control import SUBJECT as EVICTIONS
 from shared.log.admin.newest_events import newest
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.log.database import Database
@@ -30,6 +32,7 @@ from shared.log.reader import LogReader
 from shared.runtime.rebuild import rebuild
 from shared.runtime.service import Service
 from shared.runtime.task_cancellation import cancel_and_wait
+from tests.cluster.fixtures import MakeNodes
 from tests.integration.security.conftest import SHARDS, Secured
 from tests.integration.security.expected_permissions import Tried
 from tests.support.forged_messages import BODIES, OVERSIZED, forgeries
@@ -45,6 +48,10 @@ OTHERS = ("the login .*operator", "the login .*auditor", f"the login of node {NO
 """Senders that announce nothing: they are named for what services reject."""
 RUNNING = [name for name in SERVICES if name != "gateway"]
 """The simulator writes `cluster` here."""
+
+AT_GATEWAY = ("gateway", "scheduler", "quota-ledger")
+"""Services beside a real Kubernetes API."""
+OPERATOR_AT_GATEWAY = f"the login operator sends messages on {EVICTIONS} that gateway rejects"
 
 
 class Running(NamedTuple):
@@ -66,24 +73,31 @@ class Running(NamedTuple):
         return LogReader(self.database)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def running(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
-    folder = tmp_path_factory.mktemp("running")
-    endpoints = await secured.servers.create_database("forged")
-    env = {"KOORD_SIMULATOR_NODES": "3", "KOORD_SIMULATOR_PODS": str(PODS), "KOORD_SIMULATOR_REPORT_INTERVAL_S": "0"}
+@asynccontextmanager
+async def started(
+    secured: Secured, name: str, services: Sequence[str], env: dict[str, str], folder: Path
+) -> AsyncIterator[Running]:
+    """Starts services on a database of this name, with every shard of each."""
+    endpoints = await secured.servers.create_database(name)
     specs = [
-        Spec(one.name, service.name, {"KOORD_SHARD": str(shard), **(env if service.name == "simulator" else {})})
-        for service in map(load, RUNNING)
+        Spec(one.name, service.name, {"KOORD_SHARD": str(shard), **env})
+        for service in map(load, services)
         for shard in range(SHARDS if service.writes.endswith("-*") else 1)
         for one in [service.member(shard, SHARDS)]
     ]
-    database = Database(f"{secured.owner.rpartition('/')[0]}/forged")
+    database = Database(f"{secured.owner.rpartition('/')[0]}/{name}")
     async with Supervisor(with_audit(specs, folder), endpoints, folder) as supervisor:
         await supervisor.wait_leading(240)
-        found = Running(secured, endpoints, supervisor, database, folder)
+        yield Running(secured, endpoints, supervisor, database, folder)
+    await database.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+    env = {"KOORD_SIMULATOR_NODES": "3", "KOORD_SIMULATOR_PODS": str(PODS), "KOORD_SIMULATOR_REPORT_INTERVAL_S": "0"}
+    async with started(secured, "forged", RUNNING, env, tmp_path_factory.mktemp("running")) as found:
         await until(lambda: _bound(found), holds=lambda count: count == PODS)
         yield found
-    await database.close()
 
 
 async def _bound(system: Running) -> int:
@@ -207,20 +221,69 @@ async def test_forged_messages_of_every_login_change_no_state_and_stop_nobody_an
         await until(unnamed, "senders that the doctor does not name", holds=lambda names: not names)
         await a_pod_is_bound(running, "meanwhile")
     await a_pod_is_bound(running, "afterwards")
-    units = running.supervisor.units.values()
+    await nothing_has_changed(running, epochs)
+    await until(running.examine, holds=lambda found: forgers_named(found) == "")
+    await states_are_those_of_the_log(running, RUNNING)
+
+
+async def nothing_has_changed(system: Running, epochs: dict[str, int]) -> None:
+    """No service has restarted or lost its lead, and no forged event is in a log."""
+    units = system.supervisor.units.values()
     await until(lambda: all(unit.status and unit.status.state == "leading" and unit.status.bus for unit in units))
     assert {unit.spec.name: unit.why for unit in units if unit.restarts} == {}
-    assert await writers_epochs(running) == epochs
+    assert await writers_epochs(system) == epochs
     for context in contexts():
-        assert await newest(running.database, context, [EvictionRequested, NodeDeleted]) == []
-    await until(running.examine, holds=lambda found: forgers_named(found) == "")
-    await running.supervisor.stop()  # each service stores a snapshot of its State
-    for service in members():
-        rebuilt = await rebuild(service, running.database)
+        assert await newest(system.database, context, [EvictionRequested, NodeDeleted, EvictionsHeld]) == []
+
+
+async def states_are_those_of_the_log(system: Running, names: Sequence[str]) -> None:
+    await system.supervisor.stop()  # each service stores a snapshot of its State
+    for service in members(names):
+        rebuilt = await rebuild(service, system.database)
         assert rebuilt.upto is not None, service.name
         assert rebuilt.equal, (service.name, rebuilt.path, rebuilt.event)
 
 
-def members() -> list[Service]:
-    found = map(load, RUNNING)
+def members(names: Sequence[str]) -> list[Service]:
+    found = map(load, names)
     return [one.member(n, SHARDS) for one in found for n in range(SHARDS if one.writes.endswith("-*") else 1)]
+
+
+async def test_at_a_gateway_they_write_nothing_to_the_cluster(
+    secured: Secured, kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
+) -> None:
+    """Rubbish and forged announcements of all logins, and requests of the operator's login, reach the real gateway."""
+    kube_nodes("forged-1")
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    env = {"KOORD_GATEWAY_KUBECONFIG": str(kube_cluster.kubeconfig())}
+    async with started(secured, "forged_gateway", AT_GATEWAY, env, tmp_path) as system:
+
+        async def bound(name: str) -> dict[str, Any]:
+            pod = written_pod(name, requests={"cpu": "1"}, schedulerName="koord-scheduler")
+            await asyncio.to_thread(kube_cluster.api.call, "POST", path, pod)
+
+            async def there() -> dict[str, Any]:
+                return await asyncio.to_thread(kube_cluster.api.call, "GET", f"{path}/{name}")
+
+            await until(there, holds=lambda found: bool(found["spec"].get("nodeName")))
+            return await there()
+
+        first = await bound("before")
+        await until(lambda: _bound(system), holds=lambda count: count == 1)
+        epochs = await writers_epochs(system)
+        async with forging(system) as forgers:
+            await until(lambda: all(forger.rounds for forger in forgers))
+
+            async def unnamed() -> list[str]:
+                found = await system.examine()
+                named, rejected = forgers_named(found), senders_of_rejected(found)
+                missing = [name for name in AT_GATEWAY if f"koord.{name} " not in named]
+                return missing if re.search(OPERATOR_AT_GATEWAY, rejected) else [*missing, "operator"]
+
+            await until(unnamed, "senders that the doctor does not name", holds=lambda names: not names)
+            await bound("meanwhile")
+        await bound("afterwards")
+        await nothing_has_changed(system, epochs)
+        now = await asyncio.to_thread(kube_cluster.api.call, "GET", f"{path}/before")
+        assert now == first, "nobody has written to the pod"
+        await states_are_those_of_the_log(system, AT_GATEWAY)
