@@ -44,7 +44,7 @@ def chosen_system(folder: Path | None, context: str | None) -> Iterator[Path]:
         yield DEFAULT_FOLDER
         return
     chosen = contexts.find(named or contexts.current)
-    with _environment(_variables(chosen)):
+    with servers_in_environment(_variables(chosen)):
         yield Path(chosen.folder) if chosen.folder else NO_FOLDER
 
 
@@ -58,7 +58,7 @@ def _variables(chosen: SystemContext) -> Mapping[str, str]:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def servers_in_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Sets the variables of servers, and removes those that are not given, for as long as the block lasts."""
     before = {name: os.environ.get(name) for name in SERVERS}
     try:

@@ -13,6 +13,11 @@ def second(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def times(count: int) -> str:
+    """A number of repetitions: `once`, `3 times`."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def age(seconds: float) -> str:
     """Two units at most: `0.4 s`, `12 s`, `3 m 5 s`, `2 h 10 m`, `3 d 4 h`."""
     if seconds < 10:

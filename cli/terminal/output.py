@@ -73,11 +73,24 @@ def show_table(
             table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
         Console().print(table)
         return
+    for line in table_lines(columns, rows, header=header, right=right):
+        click.echo(line)
+
+
+def table_lines(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    header: bool = True,
+    right: Collection[str] = (),
+) -> list[str]:
+    """Returns a table as plain aligned lines."""
     texts = [[str(cell) for cell in row] for row in rows]
     if header:
         texts.insert(0, [column.upper() for column in columns])
-    widths = [max(len(line[i]) for line in texts) for i in range(len(columns))]
+    widths = [max(len(line[i]) for line in texts) for i in range(len(columns))] if texts else []
     aligned = [str.rjust if column in right else str.ljust for column in columns]
-    for line in texts:
-        cells = (align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    return [
+        "  ".join(align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True)).rstrip()
+        for line in texts
+    ]

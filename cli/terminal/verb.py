@@ -11,6 +11,8 @@ NAMES = (
     ("node", "nodes", "no"),
     ("quota", "quotas", "elasticquota", "elasticquotas", "eq"),
     ("eviction", "evictions"),
+    ("gang", "gangs", "podgroup", "podgroups", "pg"),
+    ("reservation", "reservations"),
     ("config", "configs"),
 )
 """The names of each kind that has several."""

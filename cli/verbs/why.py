@@ -6,10 +6,30 @@ from cli.terminal.lazy_group import Entry
 from cli.terminal.verb import Verb
 
 KINDS = {
+    "eviction": Entry(
+        "cli.scheduling.why_eviction",
+        "eviction",
+        "Explain who requested the eviction of a pod, why, and what became of it.",
+    ),
+    "gang": Entry(
+        "cli.scheduling.why_gang",
+        "gang",
+        "Explain what a gang waits for: its missing pods, or the member that no node admits.",
+    ),
     "pod": Entry("cli.commands.why_pod", "pod", "Explain where a pod is placed, or why it waits."),
+    "reservation": Entry(
+        "cli.scheduling.why_reservation",
+        "reservation",
+        "Explain where a Reservation is and who uses it, or what keeps it from every node.",
+    ),
 }
 
+GUESS = Entry("cli.scheduling.why_unnamed_kind", "why_any", "Explain the pod, gang or Reservation of this name.")
 
-@click.group(cls=Verb, entries=KINDS)
+
+@click.group(cls=Verb, entries=KINDS, guess=GUESS)
 def why() -> None:
-    """Explain a decision from the log alone."""
+    """Explain a decision from the log alone.
+
+    `koord why NAME` finds the kind: a pod, a gang or a Reservation.
+    """

@@ -1,0 +1,176 @@
+"""`koord why eviction`: who requested the eviction of a pod, for what reason, and what became of it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from cli.supervisor.log_access import log_of
+from cli.terminal.object_name import namespaced_name
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show
+from shared.errors import KoordError
+from shared.events import Event, RecordedEvent
+from shared.events.cluster import (
+    EvictionFailed,
+    EvictionPaused,
+    EvictionRejected,
+    EvictionsHeld,
+    EvictionsReleased,
+    EvictionSuppressed,
+    PodDeleted,
+    PodEvicted,
+)
+from shared.events.intents import EvictionRequested
+from shared.events.nodes import AgentEvictionRequested
+from shared.kube.instants import instant_text
+from shared.log.admin.newest_events import newest
+from shared.log.admin.session import reading
+from shared.log.codec import Codec
+from shared.log.reader import LogReader, recorded
+
+REQUESTERS = {
+    "scheduling": "the scheduler",
+    "quota": "the quota ledger",
+    "slo": "the SLO controller",
+    "cluster": "the gateway",
+}
+"""Context of a request -> who writes it; agents' are `nodes-*`."""
+
+
+class NoEviction(KoordError):
+    """The log has no eviction of a pod."""
+
+
+class EvictionStep(msgspec.Struct, frozen=True):
+    """An event of an eviction: `context/seq`, instant of the append, type, and what happened."""
+
+    event: str
+    at: str
+    type: str
+    text: str
+
+
+class EvictionExplanation(msgspec.Struct, frozen=True):
+    """The newest eviction of a pod.
+
+    Attributes:
+        state: `evicted`, `waiting` (for budget, or held), `requested`, `rejected`, `failed`, `suppressed`, or `gone`
+            where the pod ended before the request was carried out.
+        requested_by: the service or agent.
+        reason: of the request.
+        held_by: the operator or `breaker` that holds all evictions at present; empty for none.
+        steps: of all evictions of pods of this name, oldest first.
+    """
+
+    pod: str
+    pod_uid: str
+    state: str
+    summary: str
+    requested_by: str
+    reason: str
+    held_by: str
+    steps: tuple[EvictionStep, ...]
+
+
+def _by(record: RecordedEvent) -> str:
+    return REQUESTERS.get(record.context, "the agent of its node")
+
+
+_TEXTS: Mapping[type[Event], Callable[[RecordedEvent, Any], tuple[str, str]]] = {
+    AgentEvictionRequested: lambda _, event: ("requested", f"the agent of its node wants it gone: {event.reason}"),
+    EvictionRequested: lambda record, event: ("requested", f"{_by(record)} requests its eviction: {event.reason}"),
+    EvictionPaused: lambda _, event: ("waiting", f"the eviction waits: {event.reason}"),
+    PodEvicted: lambda _, event: (
+        "evicted", f"it is evicted from {event.node}" if event.node else "it was gone before the eviction"
+    ),
+    EvictionRejected: lambda _, event: ("rejected", f"the eviction is rejected: {event.reason}"),
+    EvictionFailed: lambda _, event: ("failed", f"the eviction failed: {event.reason}"),
+    EvictionSuppressed: lambda _, _event: ("suppressed", "shadow mode: nothing was written"),
+}  # fmt: skip
+"""Event type -> state after it, and its text."""
+
+
+@click.command
+@namespaced_name
+@output_option
+@folder_option
+def eviction(*, name: str, output: Format, folder: Path) -> None:
+    """Explain who requested the eviction of a pod, why, and what became of it.
+
+    Also which budget, or whose hold, it waits for.
+    """
+    with log_of(folder) as postgres:
+        found = asyncio.run(_why_eviction(postgres, name))
+    if output == "table":
+        click.echo(f"{found.pod} ({found.pod_uid}): {found.summary}")
+        if found.held_by:
+            click.echo(f"  all evictions are held by {found.held_by}; `koord evictions release` ends that")
+        click.echo()
+        for step in found.steps:
+            click.echo(f"{step.at:<30}  {step.event:<18} {step.text}")
+    else:
+        show(found, output)
+
+
+async def _why_eviction(postgres: str, name: str) -> EvictionExplanation:
+    async with reading(postgres) as log:
+        return await explain_eviction(log, name)
+
+
+async def explain_eviction(log: LogReader, name: str) -> EvictionExplanation:
+    """Explains the newest eviction of a pod of this name.
+
+    Raises:
+        NoEviction: there is none in the log.
+    """
+    codec = Codec([*_TEXTS, PodDeleted])
+    rows = [row async for row in log.rows(key=name)]
+    records = [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]
+    found = explained(name, records, await _held_by(log))
+    if found is None:
+        raise NoEviction(f"the log has no eviction of pod {name}; `koord events --type EvictionRequested` lists some")
+    return found
+
+
+def explained(name: str, records: Sequence[RecordedEvent], held_by: str) -> EvictionExplanation | None:
+    """Explains the newest eviction from the events with a pod's name; None where there is none.
+
+    Args:
+        held_by: the operator or breaker that holds all evictions; empty for none.
+    """
+    ordered = sorted(records, key=lambda record: (record.at_ns, record.cause is not None))
+    steps: list[EvictionStep] = []
+    state, reason, by, uid = "", "", "", ""
+    for record in ordered:
+        event: Any = record.event
+        if isinstance(event, PodDeleted):
+            if event.pod_uid == uid and state in ("requested", "waiting"):
+                state = "gone"
+            continue
+        state, words = _TEXTS[type(event)](record, event)
+        uid = str(getattr(event, "pod_uid", "")) or uid
+        if isinstance(event, EvictionRequested):
+            reason, by = event.reason, _by(record)
+        steps.append(
+            EvictionStep(f"{record.context}/{record.seq}", instant_text(record.at_ns), event.type_name(), words)
+        )
+    if not steps:
+        return None
+    holds = held_by if state in ("requested", "waiting") else ""
+    summary = "it ended before the eviction was carried out" if state == "gone" else steps[-1].text
+    why = f"; {by} requested it: {reason}" if by and reason not in summary else ""
+    return EvictionExplanation(name, uid, state, summary + why, by, reason, holds, tuple(steps))
+
+
+async def _held_by(log: LogReader) -> str:
+    """Returns who holds all evictions at present; empty for nobody."""
+    if "cluster" not in await log.contexts():
+        return ""
+    for found in await newest(log.database, "cluster", [EvictionsHeld, EvictionsReleased]):
+        event = found.record.event
+        return event.by if isinstance(event, EvictionsHeld) else ""
+    return ""

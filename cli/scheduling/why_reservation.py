@@ -1,0 +1,253 @@
+"""`koord why reservation`: where a Reservation is and who uses it, or what keeps it from every node."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from cli.scheduling.recorded_state import scheduler_state
+from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in
+from cli.supervisor.log_access import log_of
+from cli.terminal.amounts import human_amounts
+from cli.terminal.durations import instant, times
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show
+from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
+from services.scheduler.state.scheduler_state import SchedulerState
+from services.scheduler.state.watched_resources import RESERVATIONS
+from shared.closest_name import did_you_mean
+from shared.domain.reservation import PENDING, Reservation, problem_of, read_reservation, requests_text
+from shared.domain.reservation_owners import matches_one
+from shared.errors import KoordError
+from shared.events import RecordedEvent
+from shared.events.scheduling import PlacementReleased, PlacementReserved, ReservationUnschedulable
+from shared.kube.instants import BadTime, duration_ns, instant_ns, instant_text
+from shared.kube.quantity import amount, nanos
+from shared.log.admin.session import reading
+from shared.log.codec import Codec
+from shared.log.reader import LogReader, recorded
+
+_STEPS = (PlacementReserved, PlacementReleased, ReservationUnschedulable)
+
+
+class UnknownReservation(KoordError):
+    """The log has no Reservation of this name."""
+
+    def __init__(self, name: str, view: SchedulerState) -> None:
+        there = sorted(view.objects.get(RESERVATIONS, {}))
+        known = f"there are {', '.join(there[:10])}" if there else "there are none"
+        more = f" and {len(there) - 10} more" if len(there) > 10 else ""
+        super().__init__(f"there is no Reservation {name!r}{did_you_mean(name, there)}; {known}{more}")
+
+
+class HoldStep(msgspec.Struct, frozen=True):
+    """An event about the held capacity: `context/seq`, the instant of its append, and what happened."""
+
+    event: str
+    at: str
+    text: str
+
+
+class ReservationExplanation(msgspec.Struct, frozen=True):
+    """The state of a Reservation.
+
+    Attributes:
+        phase: of the object, `Pending` before the first.
+        summary: one sentence.
+        holds: resource -> amount, cpu in milli-cores, memory in bytes; used: the part that its pods use.
+        used_by: pods that use it, `namespace/name`.
+        waiting: pods without a node that its owners name.
+        expires: instant; empty for never.
+        place: in the queue; 0 where it is not there. since: instant of its first observation; empty where unknown.
+        refused_by: the plugins that rejected nodes for it at its last attempt.
+        steps: events about its capacity, oldest first.
+    """
+
+    reservation: str
+    phase: str
+    summary: str
+    node: str
+    holds: dict[str, int]
+    used: dict[str, int]
+    used_by: tuple[str, ...]
+    waiting: tuple[str, ...]
+    allocate_once: bool
+    policy: str
+    expires: str
+    place: int
+    since: str
+    attempts: int
+    next_attempt: str
+    refused_by: tuple[Refusal, ...]
+    steps: tuple[HoldStep, ...]
+
+
+@click.command
+@click.argument("name")
+@output_option
+@folder_option
+def reservation(*, name: str, output: Format, folder: Path) -> None:
+    """Explain where a Reservation is and who uses it, or what keeps it from every node.
+
+    Shows the plugins that rejected nodes for it, its place in the queue, the pods that wait for it, and its end.
+    """
+    with log_of(folder) as postgres:
+        found = asyncio.run(_why_reservation(postgres, name))
+    if output == "table":
+        click.echo("\n".join(_lines(found)))
+    else:
+        show(found, output)
+
+
+async def _why_reservation(postgres: str, name: str) -> ReservationExplanation:
+    async with reading(postgres) as log:
+        return await explain_reservation(log, await scheduler_state(log), name)
+
+
+async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -> ReservationExplanation:
+    """Explains a Reservation by its name.
+
+    Raises:
+        UnknownReservation: the log has none.
+    """
+    body = view.objects.get(RESERVATIONS, {}).get(name)
+    if body is None:
+        raise UnknownReservation(name, view)
+    try:
+        found = read_reservation(body)
+    except msgspec.ValidationError as error:
+        raise KoordError(f"Reservation {name} cannot be read: {error}; correct the object") from error
+    uid = found.metadata.uid
+    waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
+    own = await pending_in(log, view, [each for each in waiting if each.record.uid == uid])
+    return _explanation(found, own[0] if own else None, _owners(view, found, waiting), await _steps(log, found))
+
+
+def _owners(view: SchedulerState, found: Reservation, waiting: list[WaitingPod]) -> tuple[str, ...]:
+    """Returns the pods without a node that a Reservation's owners name."""
+    return tuple(
+        each.record.name
+        for each in waiting
+        if not each.pod_class.reserves
+        and matches_one(
+            found.spec.owners,
+            each.pod_class.namespace,
+            each.pod_class.labels,
+            view.identities.get(each.record.uid),
+        )
+    )
+
+
+async def _steps(log: LogReader, found: Reservation) -> tuple[HoldStep, ...]:
+    codec = Codec(list(_STEPS))
+    there = "scheduling" in await log.contexts()
+    rows = [row async for row in log.rows(context="scheduling", key=found.metadata.name)] if there else []
+    records = [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]
+    return tuple(
+        HoldStep(f"{record.context}/{record.seq}", instant_text(record.at_ns), step)
+        for record in records
+        if (step := _step(record, found.metadata.uid))
+    )
+
+
+def _step(record: RecordedEvent, uid: str) -> str:
+    match record.event:
+        case PlacementReserved(holder_uid=holder, node=node, cycle=cycle) if holder == uid:
+            return f"cycle {cycle} holds its capacity on {node}"
+        case PlacementReleased(holder_uid=holder, node=node, reason=reason) if holder == uid:
+            return f"its capacity on {node} is free again: {reason}"
+        case ReservationUnschedulable(reservation_uid=holder, cycle=cycle, message=message) if holder == uid:
+            return f"cycle {cycle} found no node: {message}"
+    return ""
+
+
+def _explanation(
+    found: Reservation, pending: PendingPod | None, waiting: tuple[str, ...], steps: tuple[HoldStep, ...]
+) -> ReservationExplanation:
+    status = found.status
+    problem = problem_of(found)
+    held = status.allocatable or ({} if problem else requests_text(found))
+    return ReservationExplanation(
+        reservation=found.metadata.name,
+        phase=status.phase or PENDING,
+        summary=_summary(found, pending, problem),
+        node=status.node_name,
+        holds=_amounts(held),
+        used=_amounts(status.allocated or {}),
+        used_by=tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
+        waiting=() if found.is_ended else waiting,
+        allocate_once=found.allocates_once,
+        policy=found.policy or "Default",
+        expires=_expires(found),
+        place=pending.place if pending else 0,
+        since=pending.since if pending else "",
+        attempts=pending.attempts if pending else 0,
+        next_attempt=pending.next_attempt if pending else "",
+        refused_by=pending.refused_by if pending else (),
+        steps=steps,
+    )
+
+
+def _amounts(texts: Mapping[str, str]) -> dict[str, int]:
+    return {name: amount(name, nanos(text)) for name, text in sorted(texts.items())}
+
+
+def _summary(found: Reservation, pending: PendingPod | None, problem: str) -> str:
+    status = found.status
+    if found.is_ended:
+        ready: Any = next((each for each in status.conditions if each.type == "Ready"), None)
+        why = f"{ready.reason}, {ready.last_transition_time or ready.last_probe_time}" if ready else "no reason"
+        return f"it has ended: {status.phase} ({why})"
+    if problem:
+        return f"it is not placed: {problem}"
+    if found.is_available:
+        users = len(status.current_owners)
+        return f"it holds capacity on {status.node_name}, used by {_pods(users)}"
+    return f"it waits: {pending.waits_for}" if pending else "no cycle has tried it yet"
+
+
+def _pods(count: int) -> str:
+    return {0: "no pod", 1: "one pod"}.get(count, f"{count} pods")
+
+
+def _expires(found: Reservation) -> str:
+    """Returns when it expires; the earlier of its two times."""
+    spec, times = found.spec, []
+    try:
+        if spec.ttl is not None and duration_ns(spec.ttl) == 0:
+            return ""
+        if spec.expires is not None:
+            times.append(instant_ns(spec.expires))
+        if spec.ttl is not None and found.metadata.creation_timestamp is not None:
+            times.append(instant_ns(found.metadata.creation_timestamp) + duration_ns(spec.ttl))
+    except BadTime:
+        return ""
+    return instant_text(min(times)) if times else ""
+
+
+def _lines(found: ReservationExplanation) -> Iterator[str]:
+    yield f"Reservation {found.reservation} ({found.phase}): {found.summary}"
+    once = "for one pod" if found.allocate_once else "for several pods"
+    yield f"  holds {human_amounts(found.holds)} {once}, policy {found.policy}"
+    if found.used_by:
+        yield f"  used by {', '.join(found.used_by)}: {human_amounts(found.used)}"
+    if found.since:
+        place = f"place {found.place} in the queue" if found.place else "not in the queue"
+        yield f"  waits since {found.since}, {place}; tried {times(found.attempts)}"
+    if found.next_attempt:
+        yield f"  tried again at {found.next_attempt} at the latest"
+    if found.expires and found.phase not in ("Succeeded", "Failed"):
+        yield f"  expires at {found.expires}"
+    if found.waiting:
+        yield f"  pods without a node that its owners name: {', '.join(found.waiting)}"
+    if found.steps:
+        yield ""
+    for step in found.steps:
+        at = instant(datetime.fromtimestamp(instant_ns(step.at) / 10**9, UTC))
+        yield f"{at}  {step.event:<18} {step.text}"

@@ -1,0 +1,137 @@
+"""`koord why gang`, `reservation`, `eviction`, and a name without a kind, on a real log."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from shared.domain import gang
+from shared.events import Cause, Draft
+from shared.events.cluster import EvictionPaused, EvictionsHeld, ObjectObserved
+from shared.events.intents import EvictionRequested
+from shared.kube.instants import SECOND
+from shared.kube.pod import Pod
+from shared.kube.resource_names import POD_GROUPS
+from tests.integration.cli.recorded_log import Log, run
+from tests.integration.cli.recorded_world import begin, write
+from tests.support.reservations import available, observe, reservation
+from tests.support.scheduling_world import World, node, pod
+
+REASON = "preempted by d/boss of priority 9000 on node n"
+SPENT = "namespace d: 1 evictions in 300 s"
+
+
+def _member(of: str, name: str, cpu: str) -> Pod:
+    return pod(name, cpu=cpu, memory=None, annotations={gang.NAME: of, gang.MINIMUM: "3"})
+
+
+def _world() -> World:
+    """A gang that lacks a pod, one that a member fails, Reservations with and without a node, and an eviction."""
+    world = World()
+    world.now_ns = time.time_ns() - 20 * SECOND
+    begin(world, "cluster", "scheduling")
+    world.add_node(node("n", cpu="8"))
+    available(world, reservation("web", "2"), "n", allocatable={"cpu": "2"})
+    observe(world, reservation("huge", "100"))
+    body = {"metadata": {"name": "train", "namespace": "d"}, "spec": {"minMember": 3}}
+    world.observe(ObjectObserved(resource=POD_GROUPS, name="d/train", uid="train", object=body))
+    for name, cpu in (("a", "1"), ("b", "1"), ("c", "50")):
+        world.add_pod(pod(f"train-{name}", cpu=cpu, memory=None, labels={gang.POD_GROUP_LABEL: "train"}))
+    world.add_pod(_member("short", "short-a", "1"))
+    world.add_pod(_member("short", "short-b", "1"))
+    world.add_pod(pod("owner", cpu="90", labels={"app": "web"}))
+    world.add_pod(pod("victim", cpu="1", on="n", phase="Running"))
+    world.read()
+    world.cycle()
+    [request] = world.record(
+        [Draft(EvictionRequested(pod_uid="victim", pod="d/victim", reason=REASON))], world.now_ns, {"cluster": 1}, ""
+    )
+    world.observe(EvictionPaused(pod="d/victim", pod_uid="victim", reason=SPENT), Cause("scheduling", request.seq))
+    world.observe(EvictionsHeld(by="breaker", reason="500 evictions wait for budget"))
+    return world
+
+
+@pytest.fixture
+async def log(database: str) -> Log:
+    await write(await asyncio.to_thread(_world), database)
+    return Log(database)
+
+
+async def test_a_gang_names_the_member_and_the_plugin_that_failed_it_and_its_place(log: Log) -> None:
+    result = await run(log, "why", "gang", "train", "-n", "d")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(
+        "Gang d/train: it needs 3 more pods with a node; d/train-c has none: "
+        "NodeResourcesFit: Insufficient cpu (1 of 1 nodes)\n"
+        "  declared by PodGroup: 3 of 3 pods together, Strict, once-satisfied\n"
+    )
+    found = json.loads((await run(log, "why", "gang", "d/train", "-o", "json")).stdout)
+    assert (found["state"], found["failed_member"], found["place"], found["attempts"]) == ("waiting", "d/train-c", 2, 1)
+    assert (found["exists"], found["pending"], found["needed"]) == (3, 3, 3)
+    assert 'member Pod "d/train-c"' in found["condition"]
+    assert "alreadyWaitForBound: 2" in found["condition"]
+    members = {each["name"]: each for each in found["members"]}
+    assert [each["plugin"] for each in members["d/train-c"]["refused_by"]] == ["NodeResourcesFit"]
+    assert "d/train-c, which is placed together with it" in members["d/train-a"]["waits_for"]
+
+
+async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_lists_the_known(log: Log) -> None:
+    assert "it is not tried: gang d/short has 2 of 3 pods" in (await run(log, "why", "pg", "d/short")).stdout
+    absent = await run(log, "why", "gang", "d/trian")
+    assert (absent.exit_code, absent.stderr) == (
+        1,
+        "koord: there is no gang 'd/trian'; perhaps 'd/train' is meant; there are d/short, d/train\n",
+    )
+
+
+async def test_a_reservation_names_what_keeps_it_from_every_node_or_where_it_is(log: Log) -> None:
+    huge = await run(log, "why", "reservation", "huge")
+    assert huge.stdout.splitlines()[0] == (
+        "Reservation huge (Pending): it waits: NodeResourcesFit: Insufficient cpu (1 of 1 nodes)"
+    )
+    assert "holds cpu 100 for one pod, policy Default" in huge.stdout
+    assert "place 1 in the queue; tried once" in huge.stdout
+    assert "found no node: 0/1 nodes are available: 1 Insufficient cpu." in huge.stdout
+    web = json.loads((await run(log, "why", "reservation", "web", "-o", "json")).stdout)
+    assert (web["phase"], web["node"], web["holds"], web["waiting"]) == ("Available", "n", {"cpu": 2000}, ["d/owner"])
+    absent = await run(log, "why", "reservation", "wbe")
+    assert "there is no Reservation 'wbe'; perhaps 'web' is meant; there are huge, web" in absent.stderr
+
+
+async def test_an_eviction_names_who_requested_it_why_and_what_it_waits_for(log: Log) -> None:
+    result = await run(log, "why", "eviction", "d/victim")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[:2] == [
+        f"d/victim (victim): the eviction waits: {SPENT}; the scheduler requested it: {REASON}",
+        "  all evictions are held by breaker; `koord evictions release` ends that",
+    ]
+    found = json.loads((await run(log, "why", "eviction", "victim", "-n", "d", "-o", "json")).stdout)
+    assert (found["state"], found["requested_by"], found["held_by"]) == ("waiting", "the scheduler", "breaker")
+    absent = await run(log, "why", "eviction", "d/owner")
+    assert (absent.exit_code, "no eviction of pod d/owner" in absent.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (("d/owner",), "d/owner (owner): "),
+        (("owner", "-n", "d"), "d/owner (owner): "),
+        (("d/train",), "Gang d/train: "),
+        (("web",), "Reservation web (Available): "),
+    ],
+)
+async def test_a_name_without_a_kind_is_looked_for_among_all(log: Log, words: tuple[str, ...], start: str) -> None:
+    result = await run(log, "why", *words)
+    assert (result.exit_code, result.stdout[: len(start)]) == (0, start), result.stderr
+
+
+async def test_a_name_that_nothing_has_is_an_error(log: Log) -> None:
+    absent = await run(log, "why", "nothing")
+    assert (
+        absent.exit_code,
+        "no pod, gang or Reservation 'nothing' (looked for default/nothing)" in absent.stderr,
+    ) == (
+        1,
+        True,
+    )
