@@ -2,14 +2,14 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from cli.simulate import kube_objects, openb_trace
+from cli.simulate import kube_objects, openb_trace, reservations
 from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
 from cli.terminal.output import Format, show, show_table
 from services.scheduler.in_memory import InMemoryScheduler
@@ -22,8 +22,11 @@ from shared.kube.instants import SECOND
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 START_NS = 1_780_000_000 * SECOND
+ROUND_NS = 60 * SECOND
+"""Between rounds; longer than a pod waits after it was refused."""
 BATCH = 256
 SCHEDULER = "koord-scheduler"
 
@@ -36,6 +39,8 @@ class Simulated(msgspec.Struct, frozen=True):
         gpu_allocated_percent: GPU thousandths of placed pods, of all the nodes'; None without GPUs.
         cpu_allocated_percent, memory_allocated_percent: likewise.
         reasons: code -> pods that were rejected for it.
+        reservations_held, reservations_waiting: Reservations that a node holds or held, and the others; None without
+            any.
         seconds: of the engine.
     """
 
@@ -46,13 +51,24 @@ class Simulated(msgspec.Struct, frozen=True):
     memory_allocated_percent: float
     reasons: dict[str, int]
     seconds: float
+    reservations_held: int | None = None
+    reservations_waiting: int | None = None
+
+
+class _Used(msgspec.Struct):
+    name: str = ""
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """One pod's outcome, as `--placements` prints it, one a line."""
+    """One pod's outcome, as `--placements` prints it, one a line.
+
+    Attributes:
+        reservation: the Reservation that it uses; empty for none.
+    """
 
     pod: str
     node: str = ""
+    reservation: str = ""
     code: str = ""
     message: str = ""
 
@@ -61,7 +77,7 @@ class Placement(msgspec.Struct, frozen=True):
 @click.option("--nodes", "nodes_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
               help="A trace's nodes (.csv), or Node objects (YAML or JSON).")  # fmt: skip
 @click.option("--pods", "pods_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              help="A trace's pods (.csv), or objects: pods, and workloads, which stand for their pods.")  # fmt: skip
+              help="A trace's pods (.csv), or objects: pods, workloads, which stand for their pods, and Reservations.")  # fmt: skip
 @click.option("--policy", default="default", show_default=True,
               help=f"{', '.join(POLICIES)}, or a KubeSchedulerConfiguration file.")  # fmt: skip
 @click.option("--arrive-percent", type=click.IntRange(min=1),
@@ -84,10 +100,11 @@ def simulate(
 ) -> None:
     """Place a list of pods on a list of nodes, in memory.
 
-    Pods that are bound in their file hold their nodes; the others are placed in the order of the file. No pod ever
-    leaves.
+    Pods that are bound in their file hold their nodes; Reservations are placed first, the other pods in the order of
+    the file. No pod ever leaves.
     """
     config = policy_text(policy)
+    reserved: list[dict[str, Any]] = []
     nodes = openb_trace.read_nodes(nodes_file) if nodes_file.suffix == ".csv" else kube_objects.read_nodes(nodes_file)
     if pods_file.suffix == ".csv":
         pods = openb_trace.read_pods(pods_file, SCHEDULER)
@@ -98,14 +115,19 @@ def simulate(
         raise KoordError("--arrive-percent draws from a trace; give --pods FILE.csv")
     else:
         pods = kube_objects.read_pods(pods_file, nodes)
+        reserved = kube_objects.read_reservations(pods_file)
     engine = InMemoryScheduler(config, policy)
     began = time.perf_counter()
-    outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods])
+    outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods], reserved)
     seconds = time.perf_counter() - began
+    held = reservations.held(engine)
     if placements:
-        for outcome in outcomes:
+        for outcome in (*held, *outcomes):
             click.echo(msgspec.json.encode(outcome))
     result = summary(nodes, pods, outcomes, seconds)
+    if reserved:
+        count = sum(bool(each.node) for each in held)
+        result = msgspec.structs.replace(result, reservations_held=count, reservations_waiting=len(held) - count)
     if as_json:
         click.echo(msgspec.json.encode(result))
     elif output != "table":
@@ -120,6 +142,9 @@ def _lines(result: Simulated) -> Iterator[tuple[str, str]]:
     yield "pods rejected", str(result.rejected)
     for code, pods in result.reasons.items():
         yield f"  {code}", str(pods)
+    if result.reservations_held is not None:
+        yield "Reservations held", str(result.reservations_held)
+        yield "Reservations waiting", str(result.reservations_waiting)
     for name, percent in (
         ("GPUs requested", result.gpu_allocated_percent),
         ("cpu requested", result.cpu_allocated_percent),
@@ -130,17 +155,47 @@ def _lines(result: Simulated) -> Iterator[tuple[str, str]]:
     yield "time of the engine", f"{result.seconds:g} s"
 
 
-def run(engine: InMemoryScheduler, nodes: Sequence[Node], pods: Sequence[Pod]) -> list[Placement]:
-    """Places the waiting pods in their order; the outcome of each."""
+def run(
+    engine: InMemoryScheduler, nodes: Sequence[Node], pods: Sequence[Pod], reserved: Sequence[Mapping[str, Any]] = ()
+) -> list[Placement]:
+    """Places the Reservations, then the waiting pods in their order; returns the outcome of each pod."""
     engine.observe((NodeObserved(node=node.metadata.name, object=node) for node in nodes), START_NS)
-    held = (pod for pod in pods if pod.spec.node_name)
-    waiting = [pod for pod in pods if not pod.spec.node_name]
-    seen = (PodObserved(pod=p.metadata.key, pod_uid=p.metadata.uid, object=p) for p in chain(held, waiting))
-    engine.observe(seen, START_NS)
+    engine.observe((_observed(pod) for pod in pods if pod.spec.node_name), START_NS)
+    waiting = {pod.metadata.uid: pod for pod in pods if not pod.spec.node_name}
     outcomes: dict[str, Placement] = {}
-    while events := engine.decide(START_NS, BATCH):
-        outcomes |= {uid: outcome for event in events for uid, outcome in _outcome(event)}
-    return [outcomes.get(p.metadata.uid, Placement(pod=p.metadata.key, code="NotAttempted")) for p in waiting]
+    now_ns = START_NS
+    if reserved:
+        reservations.observe(engine, reserved, now_ns)
+        now_ns = _decide(engine, {}, outcomes, now_ns)
+    engine.observe((_observed(pod) for pod in waiting.values()), now_ns)
+    _decide(engine, waiting, outcomes, now_ns)
+    return [outcomes.get(uid, Placement(pod=pod.metadata.key, code="NotAttempted")) for uid, pod in waiting.items()]
+
+
+def _decide(engine: InMemoryScheduler, waiting: Mapping[str, Pod], outcomes: dict[str, Placement], now_ns: int) -> int:
+    """Decides cycles until nothing changes any more, and notes the outcomes; returns the time then."""
+    while True:
+        while events := engine.decide(now_ns, BATCH):
+            outcomes |= {uid: outcome for event in events for uid, outcome in _outcome(event)}
+            engine.observe(_bound(events, waiting), now_ns)
+        if not reservations.carry_out(engine, now_ns):
+            return now_ns
+        now_ns += ROUND_NS
+
+
+def _observed(pod: Pod) -> PodObserved:
+    return PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod)
+
+
+def _bound(events: Iterable[Event], waiting: Mapping[str, Pod]) -> Iterator[PodObserved]:
+    """Yields the placed pods that use a Reservation as they are once they are bound: these consume it."""
+    for event in events:
+        if isinstance(event, PodPlaced) and RESERVATION_ALLOCATED in event.annotations and event.pod_uid in waiting:
+            pod = waiting[event.pod_uid]
+            notes = {**(pod.metadata.annotations or {}), **event.annotations}
+            metadata = msgspec.structs.replace(pod.metadata, annotations=notes)
+            spec = msgspec.structs.replace(pod.spec, node_name=event.node)
+            yield _observed(msgspec.structs.replace(pod, metadata=metadata, spec=spec))
 
 
 def summary(nodes: Sequence[Node], pods: Sequence[Pod], outcomes: Sequence[Placement], seconds: float) -> Simulated:
@@ -171,7 +226,9 @@ def _percent(used: Mapping[str, int], total: Mapping[str, int], resource: str) -
 def _outcome(event: Event) -> list[tuple[str, Placement]]:
     match event:
         case PodPlaced():
-            return [(event.pod_uid, Placement(pod=event.pod, node=event.node))]
+            used = event.annotations.get(RESERVATION_ALLOCATED)
+            name = msgspec.json.decode(used, type=_Used).name if used else ""
+            return [(event.pod_uid, Placement(pod=event.pod, node=event.node, reservation=name))]
         case PodUnschedulable():
             return [(event.pod_uid, Placement(pod=event.pod, code=event.code, message=event.message))]
         case _:

@@ -11,7 +11,7 @@ import click
 import msgspec
 import yaml
 
-from cli.simulate import workloads
+from cli.simulate import reservations, workloads
 from shared.errors import KoordError
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
@@ -58,10 +58,10 @@ def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
         BadObjects: it is not YAML, an object is not as the API has it, or there is no pod.
     """
     found = list(_objects(path))
-    others = [plain for plain in found if plain["kind"] not in workloads.KINDS]
+    others = [plain for plain in found if plain["kind"] not in (*workloads.KINDS, reservations.KIND)]
     names = [node.metadata.name for node in nodes]
     plain_pods = [pod for plain in found if plain["kind"] in workloads.KINDS for pod in _pods_of(path, plain, names)]
-    if len(others) == len(found):
+    if not plain_pods and len(others) == len(found):
         raise BadObjects(
             f"{path} has no pod, but {_kinds(found)}; --pods is the file of {', '.join(workloads.KINDS)} objects"
         )
@@ -78,6 +78,19 @@ def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
         )
         pods.append(msgspec.structs.replace(pod, metadata=metadata))
     return pods
+
+
+def read_reservations(path: Path) -> list[dict[str, Any]]:
+    """The Reservations of a file, as objects; mostly none.
+
+    Raises:
+        BadObjects: it is not YAML, or one has no name.
+    """
+    found = [plain for plain in _objects(path) if plain["kind"] == reservations.KIND]
+    for plain in found:
+        if not isinstance(plain.get("metadata"), dict) or not plain["metadata"].get("name"):
+            raise BadObjects(f"{path}: a Reservation has no name; give metadata.name")
+    return found
 
 
 def _pods_of(path: Path, plain: dict[str, Any], nodes: Sequence[str]) -> list[dict[str, Any]]:

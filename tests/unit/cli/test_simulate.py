@@ -131,3 +131,44 @@ def test_the_published_trace_is_placed() -> None:
     result = json.loads(simulate(*given, "--policy", "most-allocated", "--arrive-percent", "30", "--json"))
     assert result["rejected"] == 0
     assert 29.9 < result["gpu_allocated_percent"] < 30.2
+
+
+RESERVED = """\
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata: {name: web}
+spec:
+  ttl: 1h
+  owners: [{labelSelector: {matchLabels: {app: web}}}]
+  template: {spec: {containers: [{name: c, resources: {requests: {cpu: 6}}}]}}
+---
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata: {name: vast}
+spec:
+  ttl: 1h
+  owners: [{labelSelector: {matchLabels: {app: web}}}]
+  template: {spec: {containers: [{name: c, resources: {requests: {cpu: 60}}}]}}
+---
+"""
+
+
+def test_reservations_are_placed_first_used_by_their_owners_and_free_their_rest(tmp_path: Path) -> None:
+    nodes, pods = tmp_path / "nodes.yaml", tmp_path / "pods.yaml"
+    nodes.write_text(NODES)
+    owner = POD.format(name="owner", cpu="3", on="").replace("{name: owner}", "{name: owner, labels: {app: web}}")
+    first, later = (POD.format(name=name, cpu="5", on="") for name in ("first", "later"))
+    pods.write_text(first + owner + later + RESERVED)
+    printed = [
+        json.loads(line)
+        for line in simulate("--nodes", str(nodes), "--pods", str(pods), "--placements", "--json").splitlines()
+    ]
+    by_name = {line.get("reservation") if "phase" in line else line["pod"]: line for line in printed[:-1]}
+    assert by_name["web"]["phase"] == "Succeeded"
+    assert (by_name["web"]["node"], by_name["web"]["pods"]) == ("large", ["default/owner"])
+    assert by_name["vast"]["phase"] == "Pending"
+    assert "Insufficient cpu" in by_name["vast"]["message"]
+    assert (by_name["default/owner"]["node"], by_name["default/owner"]["reservation"]) == ("large", "web")
+    placed = [name for name in ("default/first", "default/later") if by_name[name]["node"]]
+    assert placed == ["default/first"], "what the owner left of the Reservation is free for one of them"
+    assert (printed[-1]["reservations_held"], printed[-1]["reservations_waiting"]) == (1, 1)
