@@ -1,10 +1,11 @@
 """Quirks of upstream's gangs that recorded scenarios show, as changes of the scheduler's own answer."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
-from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
+from services.scheduler.plugins.coscheduling.gang_grouping import GangCounts, GangGrouping
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import POD_GROUP_LABEL
 from shared.kube.pod import Pod
@@ -66,6 +67,12 @@ class UpstreamGangs(GangGrouping):
     def __init__(self, view: SchedulerState, args: CoschedulingArgs, is_satisfied: Callable[[str], bool]) -> None:
         super().__init__(view, args)
         self._is_satisfied = is_satisfied
+
+    def counts(self, gang: str) -> GangCounts:
+        """Counts the pods of a gang as they are: nobody notes their changes."""
+        record = self._view.gangs.gangs.get(gang)
+        stages = Counter(self.stage(*member) for member in (record.members if record is not None else {}).items())
+        return GangCounts(stages["pending"], stages["placed"], stages["bound"])
 
     def was_bound(self, gang: str) -> bool:
         """Returns True once a member of a gang with the same record was bound."""

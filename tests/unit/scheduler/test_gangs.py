@@ -1,13 +1,16 @@
 """Gangs: members are placed together, by PodGroup, labels or annotations, alone or as a group of gangs."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.cycle.cycle import MAX_DECISIONS
 from services.scheduler.explain.why_pod_waits_now import pending_status
+from services.scheduler.plugins.coscheduling.gang_grouping import GangCounts, GangGrouping
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain import gang
 from shared.events.cluster import ObjectDeleted, ObjectObserved
@@ -16,7 +19,7 @@ from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
 from tests.support.hypothesis_examples import examples
-from tests.support.scheduling_world import World, node, placements, pod, unschedulable
+from tests.support.scheduling_world import World, cycles_of, node, placements, pod, unschedulable
 from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 
 
@@ -242,21 +245,64 @@ def test_a_deleted_pod_group_and_a_snapshot_leave_the_same_state() -> None:
     assert not world.view.gangs.gangs
 
 
-def test_50_gangs_of_100_that_fit_nowhere_take_one_place_each_before_a_thousand_ordinary_pods() -> None:
-    cycles = {}
-    for gangs in (0, 50):
-        world = world_of(**{f"n{number}": "100" for number in range(12)})
+GANGS, PODS = (500, 10_000) if examples(200) == 200 else (50, 1000)
+
+
+def test_gangs_of_100_that_fit_nowhere_are_tried_once_each_before_ordinary_pods_that_came_later() -> None:
+    """500 gangs among 10,000 pods with KOORD_EXAMPLES=all. A gang takes one place, and a cycle decides about at most
+    MAX_DECISIONS pods, so that what comes before the last ordinary pod is one attempt of each gang.
+    """
+    cycles, decided = {}, {}
+    for gangs in (0, GANGS):
+        world = World()
+        for number in range(4):
+            world.add_node(node(f"n{number}", cpu=str(PODS), pods=str(PODS)))
         for number in range(gangs):
             pod_group(world, f"g{number}", 100)
-            add(world, *(member(f"g{number}", f"g{number}-{one}", "50") for one in range(100)))
-        add(world, *(pod(f"p{number}", cpu="1", memory=None) for number in range(1000)))
-        count, placed = 0, 0
-        while placed < 1000:
-            placed += len(placements(world.cycle(64)))
-            count += 1
-            assert count < 100
-        cycles[gangs] = count
-    assert cycles[50] <= cycles[0] + 3
+            add(world, *(member(f"g{number}", f"g{number}-{one}", str(2 * PODS)) for one in range(100)))
+        add(world, *(pod(f"p{number}", cpu="1", memory=None) for number in range(PODS)))
+        cycles[gangs] = decided[gangs] = placed = 0
+        while placed < PODS:
+            records = world.cycle(250)
+            outcomes = [len(each.pods) for each in cycles_of(records)]
+            assert outcomes[0] <= MAX_DECISIONS
+            placed += len(placements(records))
+            cycles[gangs] += 1
+            decided[gangs] += outcomes[0]
+            world.wait(0.1)
+    assert decided[GANGS] == PODS + 100 * GANGS
+    assert cycles[GANGS] <= cycles[0] + math.ceil(100 * GANGS / (MAX_DECISIONS - 100)) + 1
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=40))
+def test_the_pods_of_a_gang_are_counted_as_they_are(steps: list[tuple[int, int]]) -> None:
+    world = world_of(a="100")
+    pod_group(world, "job", 2)
+    group = world.indexed().groupings["koord-scheduler"]["Coscheduling"]
+    assert isinstance(group, GangGrouping)
+    for what, number in steps:
+        uid = f"p{number}"
+        if what == 0:
+            add(world, member("job", uid))
+        elif what == 1:
+            add(world, member("job", uid, on="a", phase="Running"))
+        elif what == 2:
+            world.drop_pod(uid)
+            world.read()
+        elif uid in world.view.pods and what == 3:
+            world.hold(uid, "a")
+        elif uid in world.view.pods and what == 4:
+            world.release(uid, "a")
+        elif uid in world.view.pods:
+            placed = world.place(uid, "a")
+            world.answer(placed, "rejected")
+            world.read()
+        world.indexed().settle()
+        gangs = world.view.gangs.gangs
+        members = gangs["d/job"].members.items() if "d/job" in gangs else ()
+        stages = [group.stage(*each) for each in members]
+        assert group.counts("d/job") == GangCounts(*map(stages.count, ("pending", "placed", "bound")))
 
 
 SIZES = st.sampled_from(["1", "2", "3"])

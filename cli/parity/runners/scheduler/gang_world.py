@@ -145,6 +145,7 @@ class GangWorld:
             )  # fmt: skip
         for event in (CycleDecided(cycle=cycle, pods=(outcome,), seen=seen, now_ns=0), placed):
             self._engine.append("scheduling", event, 0)
+        self._engine.cache.settle()
 
     def _release(self, record: PodRecord) -> None:
         if record.hold is not None:

@@ -42,24 +42,35 @@ class GangGrouping(PodGrouping):
         self._view = view
         self.args = args
         self._memberships: dict[str, Membership] = {}  # by gang
+        self._stages: dict[str, tuple[str, str]] = {}  # uid of a member that is counted -> its gang, its stage
+        self._counts: dict[str, Counter[str]] = {}  # gang -> its members by stage
         self._in_groups_of: dict[str, dict[str, None]] = {}  # gang -> gangs whose group has it
         self._stale: dict[str, None] = {}
 
     # membership
 
     def of(self, pod_record: PodRecord) -> Membership:
-        """Returns the present membership of a waiting pod."""
+        """Returns the membership of a waiting pod; that of a gang that has changed is the one before until `changed`,
+        which returns all its pods where the membership differs.
+        """
         gang = self._view.gangs.gang_of.get(pod_record.uid)
         if gang is None:
             return ALONE
-        if gang in self._stale or gang not in self._memberships:
-            return self._membership(gang)
+        if gang not in self._memberships:
+            self._memberships[gang] = self._membership(gang)
         return self._memberships[gang]
 
     def pod_changed(self, uid: str) -> None:
         """Notes a change of a pod; its placement changes the counts of its gang."""
         gang = self._view.gangs.gang_of.get(uid)
+        before = self._stages.pop(uid, None)
+        if before is not None:
+            self._counts.setdefault(before[0], Counter())[before[1]] -= 1
+            self.gang_changed(before[0])
         if gang is not None:
+            stage = self.stage(uid, self._view.gangs.gangs[gang].members[uid])
+            self._stages[uid] = gang, stage
+            self._counts.setdefault(gang, Counter())[stage] += 1
             self.gang_changed(gang)
 
     def gang_changed(self, gang: str) -> None:
@@ -74,6 +85,7 @@ class GangGrouping(PodGrouping):
         for gang in self._stale:
             before = self._memberships.pop(gang, None)
             if gang not in gangs:
+                self._counts.pop(gang, None)
                 continue
             after = self._memberships[gang] = self._membership(gang)
             if before != after:
@@ -121,11 +133,8 @@ class GangGrouping(PodGrouping):
     # counts
 
     def counts(self, gang: str) -> GangCounts:
-        """Counts the pods of a gang."""
-        record = self._view.gangs.gangs.get(gang)
-        stages = (
-            Counter(self.stage(uid, member) for uid, member in record.members.items()) if record is not None else {}
-        )
+        """Returns the number of pods of a gang by what they do, as of the last change of each that was noted."""
+        stages: Mapping[str, int] = self._counts.get(gang, {})
         return GangCounts(stages.get("pending", 0), stages.get("placed", 0), stages.get("bound", 0))
 
     def stage(self, uid: str, member: Member) -> str:
