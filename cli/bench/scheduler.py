@@ -16,11 +16,13 @@ import click
 import msgspec
 
 from cli.bench.scheduler_workloads import KINDS, MEMORY_MIB, NOW_NS, node, nodes, pods, refused_pods
+from cli.bench.scheduler_workloads import reservations as held_capacity
 from cli.terminal.output import show_table
 from services.scheduler.in_memory import InMemoryScheduler
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 ONE_BY_ONE = 1
 FEW = 20
@@ -35,6 +37,8 @@ class Workload(NamedTuple):
         kind: one of KINDS.
         numa_nodes: nodes with a NUMA topology policy.
         refused_classes: classes of pods that fit nowhere.
+        reservations: Reservations that are available; a fifth of them is for the pods.
+        pods_each: equal pods that each holds capacity for.
         config: text of a KubeSchedulerConfiguration; empty for the default profile.
     """
 
@@ -43,6 +47,8 @@ class Workload(NamedTuple):
     kind: str
     numa_nodes: int = 0
     refused_classes: int = 0
+    reservations: int = 0
+    pods_each: int = 1
     config: str = ""
 
 
@@ -52,6 +58,9 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
     Attributes:
         numa_nodes: nodes with a NUMA topology policy.
         refused_classes: classes of pods that fit nowhere, and are requeued in each cycle since a node changes.
+        reservations: Reservations that are available; a fifth of them is for the pods.
+        pods_per_reservation: equal pods that each holds capacity for.
+        reserved: pods that were placed into a Reservation.
         placed_per_cycle: pods that a cycle places in the mean.
         pods_per_s: pods placed, by the time of the cycles.
         p50_us, p99_us: a pod's share of its cycle.
@@ -67,7 +76,10 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
     kind: str
     numa_nodes: int
     refused_classes: int
+    reservations: int
+    pods_per_reservation: int
     placed: int
+    reserved: int
     placed_per_cycle: float
     pods_per_s: float
     p50_us: float
@@ -99,6 +111,20 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
     help="Classes of pods that fit nowhere, requeued in each cycle by a change of a node.",
 )
 @click.option(
+    "--reservations",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Reservations that hold capacity; a fifth of them is for the pods.",
+)
+@click.option(
+    "--pods-per-reservation",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Pods that each Reservation holds capacity for; one for one pod is consumed by it.",
+)
+@click.option(
     "--profile", default="default", show_default=True, help="`default`, or a KubeSchedulerConfiguration file."
 )
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Pods of one cycle.")
@@ -113,6 +139,8 @@ def scheduler(
     kind: str,
     numa_nodes: int,
     refused_classes: int,
+    reservations: int,
+    pods_per_reservation: int,
     profile: str,
     batch: int,
     check: int,
@@ -120,7 +148,16 @@ def scheduler(
 ) -> None:
     """Measure the scheduler's engine alone: no servers, every node considered."""
     config = "" if profile == "default" else Path(profile).read_text()
-    workload = Workload(node_count, pod_count, kind, min(numa_nodes, node_count), refused_classes, config)
+    workload = Workload(
+        node_count,
+        pod_count,
+        kind,
+        min(numa_nodes, node_count),
+        refused_classes,
+        reservations,
+        pods_per_reservation,
+        config,
+    )
     figures = measure(workload, batch)
     if check:
         compared = min(check, pod_count)
@@ -136,11 +173,18 @@ def scheduler(
 
 def measure(workload: Workload, batch: int) -> SchedulerFigures:
     """Places the pods and times the cycles; compiled passes are loaded before."""
-    few = workload._replace(nodes=FEW, pods=FEW, numa_nodes=min(workload.numa_nodes, FEW), refused_classes=0)
+    few = workload._replace(
+        nodes=FEW,
+        pods=FEW,
+        numa_nodes=min(workload.numa_nodes, FEW),
+        refused_classes=0,
+        reservations=min(workload.reservations, FEW),
+    )
     placements(few, batch)
     engine = InMemoryScheduler(workload.config)
     earlier_ns = NOW_NS - BACKOFF_NS
     engine.observe(nodes(workload.nodes, workload.numa_nodes), earlier_ns)
+    engine.observe(held_capacity(workload.reservations, workload.nodes, workload.pods_each), earlier_ns)
     engine.observe(refused_pods(workload.refused_classes), earlier_ns)
     while engine.decide(earlier_ns, batch):  # the nodes are read into the arrays, and the first pods are refused
         earlier_ns += 1
@@ -152,7 +196,7 @@ def measure(workload: Workload, batch: int) -> SchedulerFigures:
     fold_s = time.perf_counter() - began
     shares: list[float] = []
     cycles: list[float] = []
-    placed = 0
+    placed = reserved = 0
     now_ns = NOW_NS
     for number in count():
         if workload.refused_classes:
@@ -170,6 +214,7 @@ def measure(workload: Workload, batch: int) -> SchedulerFigures:
         if not here:  # what is left fits nowhere
             break
         placed += here
+        reserved += _reserved(events)
         shares += [taken / here] * here
         now_ns += SECOND // 100
     shares.sort()
@@ -181,7 +226,10 @@ def measure(workload: Workload, batch: int) -> SchedulerFigures:
         kind=workload.kind,
         numa_nodes=workload.numa_nodes,
         refused_classes=workload.refused_classes,
+        reservations=workload.reservations,
+        pods_per_reservation=workload.pods_each,
         placed=placed,
+        reserved=reserved,
         placed_per_cycle=round(placed / len(cycles), 1) if cycles else 0.0,
         pods_per_s=round(placed / total, 1) if total else 0.0,
         p50_us=_at(shares, 0.5, 1e6),
@@ -197,6 +245,7 @@ def placements(workload: Workload, batch: int) -> dict[str, str]:
     """Returns the node of each pod, by uid, in cycles of `batch` pods."""
     engine = InMemoryScheduler(workload.config)
     engine.observe(nodes(workload.nodes, workload.numa_nodes), NOW_NS)
+    engine.observe(held_capacity(workload.reservations, workload.nodes, workload.pods_each), NOW_NS)
     engine.observe(pods(workload.kind, 0, workload.pods), NOW_NS)
     chosen: dict[str, str] = {}
     while events := engine.decide(NOW_NS, batch):
@@ -209,6 +258,10 @@ def placements(workload: Workload, batch: int) -> dict[str, str]:
 
 def _placed(events: tuple[Event, ...]) -> int:
     return sum(isinstance(event, PodPlaced) for event in events)
+
+
+def _reserved(events: tuple[Event, ...]) -> int:
+    return sum(isinstance(event, PodPlaced) and RESERVATION_ALLOCATED in event.annotations for event in events)
 
 
 def _at(ordered: list[float], share: float, scale: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, RESERVATIONS
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectObserved, PodObserved
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -31,6 +31,8 @@ SERVICES = 20
 CPUS = 32
 MEMORY_MIB = 256 * 1024
 NUMA_NODES = 2
+RESERVATIONS_PER_MATCH = 5
+EQUAL_MILLI_CORES, EQUAL_MEBIBYTES = 500, 512
 TOO_MANY_CORES = 1_000
 """Cores that pods of refused classes request at least: no node has them."""
 
@@ -92,7 +94,7 @@ def _numa_topology(name: str) -> ObjectObserved:
 
 def equal(_: int) -> PodSpec:
     """All pods have the same requests."""
-    return _spec(500, 512)
+    return _spec(EQUAL_MILLI_CORES, EQUAL_MEBIBYTES)
 
 
 def different(number: int) -> PodSpec:
@@ -160,6 +162,29 @@ def refused_pods(classes: int) -> Iterator[PodObserved]:
             pod_uid=uid,
             object=Pod(metadata=metadata, spec=spec, status=PodStatus(phase="Pending")),
         )
+
+
+def reservations(count: int, node_count: int, pods_each: int) -> Iterator[ObjectObserved]:
+    """Yields Reservations that are available, spread over the nodes; every fifth is for the pods of a run.
+
+    Args:
+        pods_each: equal pods that each holds capacity for; one of them consumes a Reservation for one.
+    """
+    held = _spec(pods_each * EQUAL_MILLI_CORES, pods_each * EQUAL_MEBIBYTES)
+    for number in range(count):
+        name, on = f"reservation-{number:06}", f"node-{number * node_count // count:06}"
+        matches = number % RESERVATIONS_PER_MATCH == 0
+        body = {
+            "metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": _AT},
+            "spec": {
+                "template": {"spec": msgspec.to_builtins(held)},
+                "owners": [{"labelSelector": {"matchLabels": _service(0) if matches else {"app": "another"}}}],
+                "allocateOnce": pods_each == 1,
+                "ttl": "24h",
+            },
+            "status": {"phase": "Available", "nodeName": on},
+        }
+        yield ObjectObserved(resource=RESERVATIONS, name=name, uid=f"uid-{name}", object=body)
 
 
 def _service(number: int) -> dict[str, str]:

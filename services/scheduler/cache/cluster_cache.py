@@ -74,6 +74,7 @@ class ClusterCache:
         self._capacities: dict[str, Mapping[str, str] | None] = {}
         self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._metrics_to_settle: set[str] = set()  # names that have a step
+        self._uses_to_settle: set[str] = set()  # uids of Reservations that have a step
 
     def settle(self, most: int | None = None) -> bool:
         """Brings everything up to the State.
@@ -101,11 +102,16 @@ class ClusterCache:
             if names:
                 steps.extend((step, name) for name in names)
                 names.clear()
-        for _ in range(len(steps) if most is None else min(most, len(steps))):
+        left = -1 if most is None else most
+        while steps and left:
+            left -= 1
             settle_one, name = steps.popleft()
             settle_one(name)
         if not steps:
             self._all_settled()
+            while steps:
+                settle_one, name = steps.popleft()
+                settle_one(name)
         self._count_moves()
         return not steps
 
@@ -178,12 +184,19 @@ class ClusterCache:
                 self._assignments[uid] = after
                 self._assign(uid, after)
             for used in holds.note_owner(uid, before, after):
-                self._settle_pod(used)
+                if used not in self._uses_to_settle:  # it may have many owners that change at once
+                    self._uses_to_settle.add(used)
+                    self._steps.append((self._settle_use, used))
         if pod_record is not None and after is not None and pod_record.is_eviction_requested():
             self.evicting[uid] = pod_record
         else:
             self.evicting.pop(uid, None)
         self._pod_settled(uid, pod_record)
+
+    def _settle_use(self, uid: str) -> None:
+        """Counts a reserve pod with what its owners leave of it."""
+        self._uses_to_settle.discard(uid)
+        self._settle_pod(uid)
 
     def _assign(self, uid: str, assignment: Assignment) -> None:
         row, pod_class = self.table.row(assignment.node), assignment.pod_class

@@ -151,7 +151,7 @@ class ReservationHolds:
     """The Reservations and their owners, by uid.
 
     Attributes:
-        version: grows with every change of a Reservation.
+        version: grows with every change of a Reservation, and of its place.
         capacities: uid -> the Reservation, of those that can be read.
         assigned: uid -> where its reserve pod counts, with the amounts of the whole Reservation.
         owners: uid -> uid of a pod that uses it -> where that pod counts.
@@ -163,6 +163,7 @@ class ReservationHolds:
         self.assigned: dict[str, Assignment] = {}
         self.owners: dict[str, dict[str, Assignment]] = {}
         self._uids: dict[str, str] = {}
+        self._uses: dict[str, Use] = {}  # those that were computed since they changed
 
     def __bool__(self) -> bool:
         """Returns False where there is no Reservation."""
@@ -174,25 +175,36 @@ class ReservationHolds:
         uid = self._uids.pop(name, None)
         if uid is not None:
             self.capacities.pop(uid, None)
+            self._uses.pop(uid, None)
         if reservation is not None:
             self._uids[name] = reservation.metadata.uid
+            self._uses.pop(reservation.metadata.uid, None)
             self.capacities[reservation.metadata.uid] = reserved_capacity(reservation)
 
     def use_of(self, uid: str) -> Use:
         """Returns the use of a Reservation by the pods on its node."""
-        capacity, at, use = self.capacities.get(uid), self.assigned.get(uid), UNUSED
-        if capacity is None or at is None:
-            return use
-        for owner in self.owners.get(uid, {}).values():
-            if owner.node == at.node:
-                use = changed_use(use, capacity, owner.pod_class, +1)
+        use = self._uses.get(uid)
+        if use is None:
+            use = self._uses[uid] = self._use(uid)
         return use
+
+    def _use(self, uid: str) -> Use:
+        capacity, at = self.capacities.get(uid), self.assigned.get(uid)
+        if capacity is None or at is None:
+            return UNUSED
+        there = [owner.pod_class.request for owner in self.owners.get(uid, {}).values() if owner.node == at.node]
+        amounts = {name: sum(request.get(name, 0) for request in there) for name in capacity.restricted}
+        return Use({name: size for name, size in amounts.items() if size}, len(there))
 
     def counted(self, uid: str, whole: Assignment | None) -> Assignment | None:
         """Returns where and by which class a reserve pod counts, and notes where it is."""
+        before = self.assigned.get(uid)
+        self._uses.pop(uid, None)
         if whole is None:
+            self.version += before is not None
             self.assigned.pop(uid, None)
             return None
+        self.version += before is None or before.node != whole.node
         self.assigned[uid] = whole
         return whole._replace(pod_class=left_of(whole.pod_class, self.use_of(uid)))
 
@@ -202,6 +214,8 @@ class ReservationHolds:
         now = used_reservation(after.allocation) if after is not None else ""
         if not was and not now:
             return ()
+        for each in (was, now):
+            self._uses.pop(each, None)
         if was:
             self.owners[was].pop(uid, None)
             if not self.owners[was]:
@@ -217,13 +231,15 @@ class CycleHolds:
     Attributes:
         table: as the cycle began.
         lifted: uid -> row of the Reservations whose reserve pod does not count at present.
-        version: grows with every change of a use.
+        focused: the Reservations that were lifted last, if nothing has been lifted or put back since.
+        changes: uids of the Reservations whose use has changed, in order, also by an undo.
     """
 
     def __init__(self, table: ReservationHolds) -> None:
         self.table = table
         self.lifted: dict[str, int] = {}
-        self.version = 0
+        self.focused: Mapping[str, int] | None = None
+        self.changes: list[str] = []
         self._uses: dict[str, Use] = {}
 
     def use_of(self, uid: str) -> Use:
@@ -235,6 +251,11 @@ class CycleHolds:
         """Returns True where one more pod may use it."""
         return not (capacity.reservation.allocates_once and self.use_of(capacity.uid).owners)
 
+    def left_of(self, uid: str) -> Mapping[str, int]:
+        """Returns the amounts with which its reserve pod counts where it is not lifted."""
+        whole, use = self.table.assigned[uid].pod_class.request, self.use_of(uid)
+        return {name: max(0, size - use.amounts.get(name, 0)) for name, size in whole.items()} if use.owners else whole
+
     def assignment(self, uid: str) -> Assignment:
         """Returns where and by which class its reserve pod counts."""
         whole = self.table.assigned[uid]
@@ -242,6 +263,7 @@ class CycleHolds:
 
     def lift(self, uid: str, row: int, sign: int) -> None:
         """Notes that a reserve pod does not count from now on (-1), or counts again (+1)."""
+        self.focused = None
         if sign < 0:
             self.lifted[uid] = row
         else:
@@ -251,12 +273,12 @@ class CycleHolds:
         """Counts one more owner (+1), or one less (-1); returns what `restore` takes."""
         before = self._uses.get(uid)
         self._uses[uid] = changed_use(self.use_of(uid), self.table.capacities[uid], pod_class, sign)
-        self.version += 1
+        self.changes.append(uid)
         return before
 
     def restore(self, uid: str, before: Use | None) -> None:
         """Undoes the last `change` that is not undone yet."""
-        self.version += 1
+        self.changes.append(uid)
         if before is None:
             del self._uses[uid]
         else:

@@ -155,20 +155,22 @@ class CycleTransaction:
 
         An evaluation catches up only while its class is in focus.
         """
-        lifted = self.snapshot.holds.lifted
         if not self._lifting:
             return
-        usable: dict[str, int] = {}
-        for plugin, state in self._lifting.items():
-            if plugin in profile.filters:  # its filter takes back what lifting alone would allow
-                usable.update(state.usable_holds(pod_class))
-        if lifted.keys() == usable.keys():
+        holds = self.snapshot.holds
+        # The filter of a plugin that lifts takes back what lifting alone would allow.
+        found = [state.usable_holds(pod_class) for plugin, state in self._lifting.items() if plugin in profile.filters]
+        usable = found[0] if len(found) == 1 else {uid: row for each in found for uid, row in each.items()}
+        if holds.focused is usable:
             return
-        for uid, row in [entry for entry in lifted.items() if entry[0] not in usable]:
-            self._move(self.snapshot.holds.assignment(uid), row, +1, uid)
-        for uid, row in usable.items():
-            if uid not in lifted:
-                self._move(self.snapshot.holds.assignment(uid), row, -1, uid)
+        lifted = holds.lifted
+        if lifted.keys() != usable.keys():
+            for uid, row in [entry for entry in lifted.items() if entry[0] not in usable]:
+                self._move(holds.assignment(uid), row, +1, uid)
+            for uid, row in usable.items():
+                if uid not in lifted:
+                    self._move(holds.assignment(uid), row, -1, uid)
+        holds.focused = usable
 
     def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
         """Returns True when every filter admits the class to the node in its present state."""

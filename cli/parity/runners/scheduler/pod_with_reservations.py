@@ -205,7 +205,8 @@ class PodWithReservations:
         scores: Mapping[str, int],
         feasible: Bools,
     ) -> None:
-        raw, offers = self._state.raw_scores(self._class, feasible), self._state.offers(self._class)
+        found_raw, offers = self._state.raw_scores(self._class, feasible), self._state.offers(self._class)
+        raw = {} if found_raw is None else dict(zip(sorted(offers), found_raw.tolist(), strict=True))
         preferred = self._state.preferred(self._class, feasible)
         if preferred >= 0:
             found["preferredNode"] = self._cache.table.names[preferred]

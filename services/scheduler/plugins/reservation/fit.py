@@ -98,7 +98,7 @@ def lacks_with(
 
 
 def _left(snapshot: CycleSnapshot, matched: Sequence[ReservedCapacity]) -> dict[str, Mapping[str, int]]:
-    return {each.uid: snapshot.holds.assignment(each.uid).pod_class.request for each in matched}
+    return {each.uid: snapshot.holds.left_of(each.uid) for each in matched}
 
 
 def _lacks_node(

@@ -8,14 +8,14 @@ Source: spec/scheduler-workloads.md 1.5-1.10; upstream pkg/scheduler/plugins/res
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cache.reservation_holds import ReservedCapacity
+from services.scheduler.cache.reservation_holds import ReservationHolds, ReservedCapacity
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin import MAX_SCORE, Plugin
 from services.scheduler.framework.reasons import Reason
@@ -79,26 +79,57 @@ class ReservationPlugin(Plugin):
         return self._reasons[result][0].code in _UNRESOLVABLE
 
 
+class _Matches(NamedTuple):
+    """The Reservations that match a class.
+
+    Attributes:
+        versions: of the Reservations and of the nodes' labels, with which they were found.
+        rows: row -> those there; ascending rows.
+    """
+
+    holds: ReservationHolds
+    versions: tuple[int, int]
+    rows: dict[int, list[ReservedCapacity]]
+
+
 class _ClassView:
     """The nodes as they are to one class, kept up to date by the rows that change.
 
     Attributes:
-        matched: row -> the Reservations that pods of the class may use, by name.
+        matched: row -> the Reservations that pods of the class may use, by name; ascending rows.
+        rejected: how many rows are rejected.
         results: int64[rows].
         offers: row -> what the node offers, of rows with matched Reservations.
+        rows: int64[matched]: the rows with matched Reservations; places: row -> its place there.
+        nominates, score, order: [matched]: whether the pod would use a Reservation there, its score and its order.
+        usable: uid -> row of the matched Reservations that one more pod may use.
     """
-
-    __slots__ = ("holds_version", "matched", "offers", "results", "revision", "upto", "usable", "wish")
 
     def __init__(self, wish: Wish, matched: dict[int, list[ReservedCapacity]], results: Int64) -> None:
         self.wish = wish
         self.matched = matched
         self.results = results
+        self.rejected = int(np.count_nonzero(results))
         self.offers: dict[int, Offer] = {}
         self.revision = 0
         self.upto = -1
+        self.rows: Int64 = np.array(list(matched), np.int64)
+        self.places = {row: place for place, row in enumerate(matched)}
+        self.nominates: Bools = np.zeros(len(matched), np.bool_)
+        self.score, self.order = np.zeros((2, len(matched)), np.int64)
         self.usable: dict[str, int] = {}
-        self.holds_version = -1
+        self.rows_by_uid = {each.uid: row for row, there in matched.items() for each in there}
+        self.uses_upto = -1
+
+    def set_offer(self, row: int, offer: Offer, result: int) -> None:
+        """Sets what a node offers."""
+        place = self.places[row]
+        self.offers[row] = offer
+        self.rejected += bool(result) - bool(self.results[row])
+        self.results[row] = result
+        used = offer.nominated
+        self.nominates[place] = used is not None
+        self.score[place], self.order[place] = (offer.score, used.order) if used is not None else (0, 0)
 
 
 class ReservationState(PluginCycleState):
@@ -134,7 +165,7 @@ class ReservationState(PluginCycleState):
         if pod_class.reserves:
             return self._filter_reserve_pod(pod_class, rows)
         view = self._current(pod_class)
-        if view.wish.is_ignored or (not view.matched and view.wish.affinity is None):
+        if view.wish.is_ignored or not view.rejected:
             return None
         return view.results[rows].copy()
 
@@ -159,35 +190,32 @@ class ReservationState(PluginCycleState):
         if pod_class.reserves:
             return None
         raw = self.raw_scores(pod_class, feasible)
-        if not raw:
+        if raw is None:
             return None
-        highest = max(raw.values())
-        scores = np.zeros(self._snapshot.size, np.int64)
-        for row, score in raw.items():
-            scores[row] = MAX_SCORE * score // highest if highest else 0
+        scores, highest = np.zeros(self._snapshot.size, np.int64), int(raw.max())
+        if highest:
+            scores[self._view(pod_class).rows] = MAX_SCORE * raw // highest
         return scores
 
-    def raw_scores(self, pod_class: PodClass, feasible: Bools) -> dict[int, int]:
-        """Returns row -> the score before it is normalised, of feasible rows on which the pod would use a
-        Reservation.
+    def raw_scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
+        """Returns int64[matched]: the scores before they are normalised, of the rows with Reservations that match the
+        class; None where no feasible node has one for the pod.
         """
-        raw = {row: offer.score for row, offer, _ in self._nominated(pod_class, feasible)}
-        if (row := self.preferred(pod_class, feasible)) >= 0:
-            raw[row] = PREFERRED_SCORE
+        view = self._current(pod_class)
+        able = view.nominates & feasible[view.rows]
+        if not able.any():
+            return None
+        raw = np.where(able, view.score, 0)
+        place = _preferred(view, able)
+        if place >= 0:
+            raw[place] = PREFERRED_SCORE
         return raw
 
     def preferred(self, pod_class: PodClass, feasible: Bools) -> int:
         """Returns the feasible row on which the pod would use the Reservation with the smallest order; -1 for none."""
-        nominated = self._nominated(pod_class, feasible)
-        return min(((used.order, row) for row, _, used in nominated if used.order), default=(0, -1))[1]
-
-    def _nominated(self, pod_class: PodClass, feasible: Bools) -> list[tuple[int, Offer, ReservedCapacity]]:
-        offers = self._current(pod_class).offers
-        return [
-            (row, offer, offer.nominated)
-            for row, offer in offers.items()
-            if offer.nominated is not None and bool(feasible[row])
-        ]
+        view = self._current(pod_class)
+        place = _preferred(view, view.nominates & feasible[view.rows])
+        return int(view.rows[place]) if place >= 0 else -1
 
     def matched(self, pod_class: PodClass) -> Mapping[int, Sequence[ReservedCapacity]]:
         """Returns row -> the Reservations that one more pod of the class may use there, by name."""
@@ -206,8 +234,8 @@ class ReservationState(PluginCycleState):
         return self._current(pod_class).revision
 
     def ignores_own_placements(self, pod_class: PodClass) -> bool:
-        """Returns False while pods of the class may use a Reservation."""
-        return not (pod_class.reserves or self._view(pod_class).matched)
+        """Returns False while pods of the class may use a Reservation; consumed ones have no part in its placements."""
+        return not (pod_class.reserves or self.usable_holds(pod_class))
 
     # lifted Reservations
 
@@ -216,11 +244,14 @@ class ReservationState(PluginCycleState):
         if pod_class.reserves or not self._available:
             return {}
         view, holds = self._view(pod_class), self._snapshot.holds
-        if view.holds_version != holds.version:
-            view.holds_version = holds.version
-            view.usable = {
-                each.uid: row for row, matched in view.matched.items() for each in matched if holds.is_open(each)
-            }
+        if view.uses_upto == len(holds.changes):
+            return view.usable
+        changed = view.rows_by_uid if view.uses_upto < 0 else holds.changes[view.uses_upto :]
+        view.uses_upto = len(holds.changes)
+        opened = {uid: holds.is_open(holds.table.capacities[uid]) for uid in changed if uid in view.rows_by_uid}
+        if any(is_open != (uid in view.usable) for uid, is_open in opened.items()):
+            usable = {uid: row for uid, row in view.usable.items() if opened.get(uid, True)}
+            view.usable = usable | {uid: view.rows_by_uid[uid] for uid, is_open in opened.items() if is_open}
         return view.usable
 
     # steps
@@ -273,25 +304,35 @@ class ReservationState(PluginCycleState):
         view = self._views.get(pod_class)
         if view is not None:
             return view
-        wish, table, matched = _cached_wish(pod_class), self._snapshot.table, dict[int, list[ReservedCapacity]]()
+        wish, matched = _cached_wish(pod_class), dict[int, list[ReservedCapacity]]()
         if not wish.problem:
-            for row, there in self._available.items():
-                found = [
-                    each for each in there if decision(pod_class, wish, each, table, row) in ("matched", "ignored")
-                ]
-                if found:
-                    matched[row] = found
+            matched = self._matched_rows(pod_class, wish)
         code = "UnreadableReservationAffinity" if wish.problem else "NoReservationMatches"
         refused = self._plugin.id_of((Reason(code),)) if wish.affinity is not None else 0
         view = self._views[pod_class] = _ClassView(wish, matched, np.full(self._snapshot.size, refused, np.int64))
         return view
+
+    def _matched_rows(self, pod_class: PodClass, wish: Wish) -> dict[int, list[ReservedCapacity]]:
+        """Returns row -> the Reservations that match the class; found once until a Reservation or a node changes."""
+        table, holds = self._snapshot.table, self._snapshot.holds.table
+        cached: _Matches | None = pod_class.cached.get(_Matches)
+        if cached is not None and cached.holds is holds and cached.versions == (holds.version, table.version):
+            return cached.rows
+        rows: dict[int, list[ReservedCapacity]] = {}
+        for row, there in sorted(self._available.items()):
+            found = [each for each in there if decision(pod_class, wish, each, table, row) in ("matched", "ignored")]
+            if found:
+                rows[row] = found
+        pod_class.cached[_Matches] = _Matches(holds, (holds.version, table.version), rows)
+        return rows
 
     def _current(self, pod_class: PodClass) -> _ClassView:
         """Returns the view of the class that is in focus, with all steps so far."""
         view, changed = self._view(pod_class), self._changed
         if view.upto == len(changed) or view.wish.is_ignored:
             return view
-        if self._snapshot.holds.lifted.keys() != self.usable_holds(pod_class).keys():
+        holds, usable = self._snapshot.holds, self.usable_holds(pod_class)
+        if holds.focused is not usable and holds.lifted.keys() != usable.keys():
             return view  # another class is in focus
         rows = view.matched if view.upto < 0 else dict.fromkeys(changed[view.upto :])
         view.upto = len(changed)
@@ -307,9 +348,14 @@ class ReservationState(PluginCycleState):
                 offer = Offer(())  # the node without a Reservation: every other plugin evaluates that
             else:
                 offer = offer_of(self._snapshot, self._plugin.args, pod_class, row, matched, view.wish)
-            view.offers[row] = offer
-            view.results[row] = self._plugin.id_of(offer.reasons)
+            view.set_offer(row, offer, self._plugin.id_of(offer.reasons))
         return view
+
+
+def _preferred(view: _ClassView, able: Bools) -> int:
+    """Returns the place of the smallest order, the first of equal ones; -1 for none."""
+    ordered = np.flatnonzero(able & (view.order != 0))
+    return int(ordered[view.order[ordered].argmin()]) if len(ordered) else -1
 
 
 def _cached_wish(pod_class: PodClass) -> Wish:
