@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from cli.service_list import AGENTS, SERVICES, SHARDED, metrics_shards
+from cli.supervisor import first_compilation
 from cli.supervisor.audit_key import with_audit
 from cli.supervisor.cluster_folder import folder_of
 from cli.supervisor.endpoints import Endpoints
@@ -124,6 +125,8 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
         async with Servers(folder, nodes=sorted(filter(None, nodes))) as servers:
             endpoints = servers.endpoints
             click.echo(_command_hint(endpoints), err=True)
+            if any(spec.service == "scheduler" for spec in specs) and first_compilation.is_due(os.environ):
+                click.echo(first_compilation.NOTE, err=True)
             supervisor = Supervisor(
                 with_audit(specs, folder), endpoints, folder, log_level=log_level, env=servers.disk_settings
             )
