@@ -12,6 +12,7 @@ import msgspec
 from cli.processes.log_rotation import rotate
 from cli.service_list import SERVICES, contexts, metrics_shards
 from cli.supervisor.endpoints import Endpoints
+from shared.errors import KoordError
 
 if TYPE_CHECKING:
     from cli.credentials.credentials_folder import Reach
@@ -179,8 +180,16 @@ async def migrate_to_this_release(postgres: str) -> None:
     from cli.credentials.grants_at_migration import grant
     from cli.credentials.permissions import declared_logins
     from shared.log.admin.session import opened
+    from shared.log.database import DatabaseDenied, without_password
     from shared.log.migration import migrate
 
     async with opened(postgres) as database:
-        await migrate(database, contexts())
-        await grant(database, declared_logins(SERVICES, metrics_shards()))
+        try:
+            await migrate(database, contexts())
+            await grant(database, declared_logins(SERVICES, metrics_shards()))
+        except DatabaseDenied as error:
+            if error.is_login:
+                raise
+            where = f"Postgres at {without_password(postgres)}"
+            remedy = "give the owner's login in KOORD_POSTGRES: env/owner.env of the credentials' folder has it"
+            raise KoordError(f"{where} lets this login migrate nothing: {error.reason}; {remedy}") from error

@@ -68,16 +68,30 @@ class BadDatabaseUrl(KoordError):
 
 
 class DatabaseDenied(KoordError):
-    """The server refuses the login, or an operation of the login."""
+    """The server refuses the login, or an operation of the login.
 
-    def __init__(self, dsn: str, reason: object) -> None:
+    Attributes:
+        is_login: the login itself.
+        reason: by the server.
+    """
+
+    def __init__(self, dsn: str, reason: object, state: str = "") -> None:
+        self.is_login, self.reason = state in _NO_LOGIN, reason
+        if self.is_login:
+            remedy = (
+                "correct user and password in KOORD_POSTGRES; logins of `koord credentials` are in env/*.env of their "
+                "folder, and `koord credentials check` tries them"
+            )
+            super().__init__(f"Postgres at {without_password(dsn)} does not accept the login: {reason}; {remedy}")
+            return
         super().__init__(
-            f"Postgres at {without_password(dsn)} denies it: {reason}; the rights of a login are those of its service's manifest:  "
+            f"Postgres at {without_password(dsn)} denies it: {reason}; the rights of a login are those of its service's manifest: "
             "`koord migrate` grants them, and `koord credentials check` reports whether the login is right"
         )
 
 
-_DENIED = frozenset({"42501", "28000", "28P01"})  # insufficient privilege; no such login; wrong password
+_NO_LOGIN = frozenset({"28000", "28P01"})  # no such login; wrong password
+_DENIED = frozenset({"42501", *_NO_LOGIN})  # insufficient privilege
 
 
 def sqlstate(error: BaseException) -> str:
@@ -183,7 +197,7 @@ class Database:
         except asyncpg.PostgresError as error:
             if sqlstate(error) not in _DENIED:
                 raise
-            raise DatabaseDenied(self.dsn, str(error).partition("\n")[0]) from error
+            raise DatabaseDenied(self.dsn, str(error).partition("\n")[0], sqlstate(error)) from error
 
     async def close(self) -> None:
         """Closes the connections, without waiting for a server that hangs."""

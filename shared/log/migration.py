@@ -4,6 +4,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, pool, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from shared.log.database import MIGRATIONS, SERVER_SETTINGS, Database, parsed_dsn
@@ -26,6 +27,7 @@ async def migrate(database: Database, contexts: dict[str, int]) -> None:
 
     Raises:
         DatabaseDenied: the login is wrong, or may not.
+        PostgresError: the server refuses for another reason.
     """
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
@@ -37,13 +39,21 @@ async def migrate(database: Database, contexts: dict[str, int]) -> None:
     engine = engine_of(database.dsn)
     try:
         with database.denials():
-            async with engine.begin() as connection:
-                await connection.execute(
-                    text("select pg_advisory_xact_lock(hashtextextended('koordstream migrations', 0))")
-                )
-                await connection.run_sync(upgrade)
+            try:
+                async with engine.begin() as connection:
+                    await connection.execute(
+                        text("select pg_advisory_xact_lock(hashtextextended('koordstream migrations', 0))")
+                    )
+                    await connection.run_sync(upgrade)
+            except DBAPIError as error:
+                raise _of_driver(error) from error
     finally:
         await engine.dispose()
     async with database.transaction() as log:
         for context, rows in sorted(contexts.items()):
             await log.fetchval("select koord_declare_context($1, $2)", context, rows)
+
+
+def _of_driver(error: DBAPIError) -> BaseException:
+    """Returns the driver's error that SQLAlchemy has wrapped, so that it is handled as in every other statement."""
+    return (error.orig and error.orig.__cause__) or error

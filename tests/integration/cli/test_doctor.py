@@ -3,11 +3,15 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
+import asyncpg
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -163,6 +167,44 @@ async def test_a_role_that_does_not_exist_and_one_without_rights(installation: I
         assert "operator" in of(found, "credentials")[0].do
     finally:
         await installation.sql("drop role guest")
+
+
+@pytest.mark.parametrize("command", [["up"], ["migrate"], ["events"]])
+@pytest.mark.parametrize("fault", ["role", "database"])
+async def test_commands_say_what_is_wrong_with_the_address_of_the_database_and_advise_no_migration(
+    postgres: EmbeddedPostgres, tmp_path: Path, fault: str, command: list[str]
+) -> None:
+    base = postgres.url.rpartition("/")[0]
+    scheme, _, place = base.partition("://")
+    nobody = f"{scheme}://nobody:secret@{place.rpartition('@')[2]}/postgres"
+    env = {"KOORD_POSTGRES": nobody if fault == "role" else f"{base}/nosuch"}
+    command = [sys.executable, "-m", "cli", *command, "--dir", str(tmp_path)]
+    run = partial(subprocess.run, command, env=os.environ | env, capture_output=True, text=True, check=False)
+    printed = await asyncio.to_thread(run)
+    assert printed.returncode == 1
+    line = printed.stderr.splitlines()[-1]
+    if fault == "role":
+        assert 'does not accept the login: password authentication failed for user "nobody"; correct user' in line
+        assert "migrate" not in line
+    else:
+        assert 'database "nosuch" does not exist; name another database in KOORD_POSTGRES' in line
+    assert "secret" not in printed.stderr
+    assert "Traceback" not in printed.stderr
+
+
+async def test_a_login_that_is_not_the_owners_migrates_nothing(
+    postgres: EmbeddedPostgres, database: str, tmp_path: Path
+) -> None:
+    connection = await asyncpg.connect(database)
+    await connection.execute("create role onlooker login password 'x'")
+    place = database.partition("://")[2].rpartition("@")[2]
+    env = {"KOORD_POSTGRES": f"postgresql://onlooker:x@{place}"}
+    printed = await asyncio.to_thread(CliRunner().invoke, koord, ["migrate", "--dir", str(tmp_path)], env=env)
+    await connection.execute("drop role onlooker")
+    await connection.close()
+    assert printed.exit_code == 1
+    assert "lets this login migrate nothing: permission denied" in printed.stderr
+    assert "give the owner's login in KOORD_POSTGRES" in printed.stderr
 
 
 async def test_without_nats_the_rest_is_still_checked(installation: Installation, tmp_path: Path) -> None:
