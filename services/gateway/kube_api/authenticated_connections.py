@@ -16,6 +16,7 @@ from kubernetes_asyncio.client import Configuration
 
 from services.gateway.kube_api.close_sockets_that_outlive_session import LingeringSockets
 from services.gateway.kube_api.http_pool import HttpPool
+from services.gateway.kube_api.kubeconfig_faults import kubeconfig_fault
 from shared.errors import KoordError
 
 READ_BUFFER_BYTES = 2**18
@@ -116,9 +117,10 @@ class Connections:
             tls = _tls(configuration) if str(configuration.host).startswith("https:") else None
         except Exception as error:
             source = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
+            fault = kubeconfig_fault(self._kubeconfig) if self._kubeconfig else ""
             raise NoCluster(
-                f"{source} cannot be used: {' '.join(str(error).split())}; name a file that kubectl accepts, with "
-                "`koord up --kubeconfig` or in KOORD_GATEWAY_KUBECONFIG"
+                f"{source} cannot be used: {fault or ' '.join(str(error).split())}; correct it, or name a file that "
+                "kubectl accepts, with `--kubeconfig` or in KOORD_GATEWAY_KUBECONFIG"
             ) from error
         self._configuration = configuration
         self.host = str(configuration.host).rstrip("/")
