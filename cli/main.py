@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Entry] = {
         "Make and check the logins of services, nodes, operator and auditor.",
     ),
     "demo": Entry("cli.demo.command", "demo", "Place 1,000 pods on 100 simulated nodes and show what came of it."),
+    "describe": Entry("cli.verbs.describe", "describe", "Show one object in full: facts, state and last events."),
     "dev": Entry("cli.dev.command", "dev", "Tools for developing Koordstream."),
     "doctor": Entry("cli.doctor.command", "doctor", "Say what is wrong with an installation, and what to do about it."),
     "events": Entry("cli.commands.events", "events", "Show events of the log, oldest first."),

@@ -8,12 +8,12 @@ import msgspec
 
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.amounts import human_amounts
+from cli.terminal.durations import instant_of
 from services.scheduler.explain.queue_rules_in_force import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events.scheduling import ClassEvaluated, CycleDecided
-from shared.kube.instants import instant_text
 from shared.log.codec import Codec
 from shared.log.reader import LogReader
 
@@ -128,8 +128,8 @@ def _shown(
         sub_priority=pod_class.sub_priority,
         scheduler=pod_class.scheduler,
         attempts=record.attempts,
-        last_attempt=instant_text(record.tried_ns) if record.attempts else "",
-        next_attempt=instant_text(each.next_ns) if each.next_ns else "",
+        last_attempt=instant_of(record.tried_ns) if record.attempts else "",
+        next_attempt=instant_of(each.next_ns) if each.next_ns else "",
         nominated_node=record.nominated,
         nodes=evaluated.nodes if evaluated else 0,
         refused_by=refused,

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from cli.supervisor.log_access import log_of
+from cli.terminal.durations import instant_of
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show
@@ -26,7 +27,6 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested
 from shared.events.nodes import AgentEvictionRequested
-from shared.kube.instants import instant_text
 from shared.log.admin.newest_events import newest
 from shared.log.admin.session import reading
 from shared.log.codec import Codec
@@ -111,7 +111,7 @@ def eviction(*, name: str, output: Format, folder: Path) -> None:
             click.echo(f"  all evictions are held by {found.held_by}; `koord evictions release` ends that")
         click.echo()
         for step in found.steps:
-            click.echo(f"{step.at:<30}  {step.event:<18} {step.text}")
+            click.echo(f"{step.at}  {step.event:<18} {step.text}")
     else:
         show(found, output)
 
@@ -155,9 +155,7 @@ def explained(name: str, records: Sequence[RecordedEvent], held_by: str) -> Evic
         uid = str(getattr(event, "pod_uid", "")) or uid
         if isinstance(event, EvictionRequested):
             reason, by = event.reason, _by(record)
-        steps.append(
-            EvictionStep(f"{record.context}/{record.seq}", instant_text(record.at_ns), event.type_name(), words)
-        )
+        steps.append(EvictionStep(f"{record.context}/{record.seq}", instant_of(record.at_ns), event.type_name(), words))
     if not steps:
         return None
     holds = held_by if state in ("requested", "waiting") else ""

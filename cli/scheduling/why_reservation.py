@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in
 from cli.supervisor.log_access import log_of
 from cli.terminal.amounts import human_amounts
-from cli.terminal.durations import instant, times
+from cli.terminal.durations import instant_of, times
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show
 from services.scheduler.explain.queue_rules_in_force import rules_in_force
@@ -150,7 +149,7 @@ async def _steps(log: LogReader, found: Reservation) -> tuple[HoldStep, ...]:
     rows = [row async for row in log.rows(context="scheduling", key=found.metadata.name)] if there else []
     records = [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]
     return tuple(
-        HoldStep(f"{record.context}/{record.seq}", instant_text(record.at_ns), step)
+        HoldStep(f"{record.context}/{record.seq}", instant_of(record.at_ns), step)
         for record in records
         if (step := _step(record, found.metadata.uid))
     )
@@ -249,5 +248,4 @@ def _lines(found: ReservationExplanation) -> Iterator[str]:
     if found.steps:
         yield ""
     for step in found.steps:
-        at = instant(datetime.fromtimestamp(instant_ns(step.at) / 10**9, UTC))
-        yield f"{at}  {step.event:<18} {step.text}"
+        yield f"{step.at}  {step.event:<18} {step.text}"

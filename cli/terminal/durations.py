@@ -8,6 +8,11 @@ def instant(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
 
 
+def instant_of(ns: int) -> str:
+    """Does the same for nanoseconds since the epoch."""
+    return instant(datetime.fromtimestamp(ns / 10**9, UTC))
+
+
 def second(at: datetime) -> str:
     """Does the same to the second."""
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

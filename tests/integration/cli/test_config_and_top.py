@@ -56,6 +56,10 @@ async def test_status_shows_configurations_in_force_and_rejected_ones_with_path_
     assert [line.split()[:3] for line in table[1:]] == [["scheduling", "shipped", "profile"]]
     assert "file /etc/koord.yaml" in table[1]
     assert "profiles[0]: no such plugin" in table[1]
+    described = (await run(installation, "describe", "config", "scheduling")).stdout
+    assert "In force:        shipped profile\n" in described
+    assert "file /etc/koord.yaml at " in described
+    assert described.endswith("Text:            kind: Shipped\n")
     await installation.append(
         "scheduling", ConfigApplied(source="file /etc/koord.yaml", digest="ef" * 32, text="kind: Mine\n")
     )
@@ -84,8 +88,9 @@ async def test_the_text_in_force_is_shown_as_it_was_applied(installation: Instal
         await run(installation, "get", "config", "scheduling", "-o", "jsonpath={.text}")
     ).stdout == "kind: Shipped\n"
     for context in ("cluster", "nowhere"):
-        refused = await run(installation, "get", "config", context)
-        assert (refused.exit_code, context in refused.stderr) == (1, True)
+        for verb in ("get", "describe"):
+            refused = await run(installation, verb, "config", context)
+            assert (refused.exit_code, context in refused.stderr) == (1, True)
 
 
 async def test_a_configuration_that_retention_carried_forward_is_still_in_force(installation: Installation) -> None:

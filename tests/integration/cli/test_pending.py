@@ -114,3 +114,26 @@ async def test_answers_begin_at_the_newest_snapshot(log: Log) -> None:
         restored = await scheduler_state(reader)
     assert restored.encode() == state.encode()
     assert (await run(log, "pending", "-A", "-o", "json")).stdout == before
+
+
+async def test_a_pod_a_node_and_a_quota_are_described(log: Log) -> None:
+    short = await run(log, "describe", "pod", "short", "-n", "d")
+    assert short.exit_code == 0, short.stderr
+    for line in (
+        "Quota:       small, not charged",
+        "Requests:    cpu 1, memory 512Mi",
+        "  ElasticQuota      2  Insufficient",
+    ):
+        assert line in short.stdout, short.stdout
+    node = await run(log, "describe", "node", "n1")
+    assert node.exit_code == 0, node.stderr
+    assert "cpu              -           64          2" in node.stdout, node.stdout
+    assert "  d/uses (placed)    2   512Mi" in node.stdout
+    small = await run(log, "describe", "quota", "small")
+    assert small.exit_code == 0, small.stderr
+    assert "  cpu         1    2        2     2         1     0        1\n" in small.stdout, small.stdout
+    assert "  d/short  waits for  cpu 1\n" in small.stdout
+    assert "RuntimeRecomputed" not in small.stdout
+    for kind, hint in (("node", "perhaps 'n1' is meant"), ("quota", "the ledger has no quota 'n11'")):
+        absent = await run(log, "describe", kind, "n11")
+        assert (absent.exit_code, hint in absent.stderr) == (1, True), absent.stderr

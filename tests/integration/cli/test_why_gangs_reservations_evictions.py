@@ -135,3 +135,14 @@ async def test_a_name_that_nothing_has_is_an_error(log: Log) -> None:
         1,
         True,
     )
+
+
+async def test_a_gang_and_a_reservation_are_described(log: Log) -> None:
+    train = await run(log, "describe", "gang", "train", "-n", "d")
+    assert train.exit_code == 0, train.stderr
+    assert "Pods:          3: 0 bound, 0 placed, 3 pending\n" in train.stdout, train.stdout
+    assert "  d/train-c  pending  -     NodeResourcesFit: Insufficient cpu (1 of 1 nodes)\n" in train.stdout
+    web = await run(log, "describe", "reservation", "web")
+    assert web.exit_code == 0, web.stderr
+    assert "Holds:           cpu 2\n" in web.stdout, web.stdout
+    assert "Waiting owners:  d/owner\n" in web.stdout

@@ -1,0 +1,51 @@
+"""`koord describe config`: the configuration of a context."""
+
+from cli.commands.active_config import Refused, status_of, text_of
+from cli.describe.describe_command import describe_command
+from cli.describe.description import Description, Value
+from cli.terminal import name_completion
+from shared.errors import KoordError
+from shared.kube.instants import SECOND, instant_text
+from shared.log.reader import LogReader
+
+
+async def describe(log: LogReader, name: str) -> Description:
+    """Describes the configuration of a context.
+
+    Raises:
+        KoordError: the context takes none.
+    """
+    known = {each.context: each for each in await status_of(log.database)}
+    if name not in known:
+        raise KoordError(f"there is no config {name!r}; there are {', '.join(known)}")
+    status = known[name]
+    found: dict[str, Value] = {"Name": name}
+    if (taken := status.in_force) is not None:
+        found |= {
+            "In force": taken.source,
+            "Since": instant_text(taken.since_ns // SECOND * SECOND),
+            "Digest": taken.digest[:12],
+            "Event": f"{name}/{taken.seq}",
+            "Without effect": taken.without_effect,
+            "Settings": [f"{key}={value}" for key, value in sorted(taken.settings.items())],
+        }
+    else:
+        found["In force"] = "nothing was applied yet"
+    if (refused := status.refused) is not None:
+        label = "Rejected" if refused.stands else "Rejected earlier"
+        found[label] = _refused(refused)
+    if taken is not None:
+        found["Text"] = (await text_of(log.database, name)).splitlines()
+    return found
+
+
+def _refused(refused: Refused) -> str:
+    where = ": ".join(filter(None, (refused.path, refused.reason)))
+    return f"{refused.source} at {instant_text(refused.at_ns // SECOND * SECOND)}: {where}"
+
+
+command = describe_command(
+    describe,
+    "Show the configuration of a context: what is in force since when, what was rejected and why, and its text.",
+    complete=name_completion.contexts,
+)

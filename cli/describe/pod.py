@@ -1,0 +1,101 @@
+"""`koord describe pod`: what the log has about a pod."""
+
+import time
+from collections.abc import Mapping
+
+from cli.commands.why_pod import explain_pod
+from cli.describe.describe_command import describe_command
+from cli.describe.description import Description, Table, Value
+from cli.scheduling.recorded_state import scheduler_state
+from cli.scheduling.waiting_answers import pending_in
+from cli.terminal import name_completion
+from cli.terminal.amounts import human_amounts
+from cli.terminal.durations import instant_of
+from services.scheduler.explain.explanation_text import Explanation
+from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_pods import waiting_pods
+from shared.domain.qos import qos
+from shared.events.cluster import PodObserved
+from shared.kube.pod import Pod
+from shared.log.admin.newest_events import newest
+from shared.log.reader import LogReader
+
+LAST_STEPS = 15
+
+
+async def describe(log: LogReader, name: str) -> Description:
+    """Describes the newest pod of a name.
+
+    Raises:
+        UnknownPod: the log has no event about it.
+    """
+    explanation = await explain_pod(log, name)
+    view = await scheduler_state(log)
+    record = view.pods.get(explanation.pod_uid)
+    pod = await _object(log, name)
+    found: dict[str, Value] = {
+        "Name": name.partition("/")[2],
+        "Namespace": name.partition("/")[0],
+        "UID": explanation.pod_uid,
+        "Status": f"{explanation.status}: {explanation.summary}",
+        "Node": explanation.node,
+    }
+    if pod is not None:
+        found |= _facts(pod)
+    if record is not None and record.pod_class is not None:
+        found["Requests"] = human_amounts(record.pod_class.request)
+        entry = view.quota.pods.get(record.uid)
+        found["Quota"] = "" if entry is None else f"{entry.quota}, {'charged' if entry.charged else 'not charged'}"
+        found["Gang"] = view.gangs.gang_of.get(record.uid, "")
+        waiting = [each for each in waiting_pods(view, rules_in_force(view), time.time_ns()) if each.record is record]
+        for each in await pending_in(log, view, waiting):
+            found["Waits for"] = each.waits_for
+            found["Since"] = each.since
+            found["Place"] = f"{each.place} in the queue" if each.place else "not in the queue"
+            found["Attempts"] = f"{each.attempts}" + (f", next {each.next_attempt}" if each.next_attempt else "")
+    if pod is not None:
+        rows = [(one.type, one.status, one.reason or "-", one.message or "-") for one in pod.status.conditions]
+        found["Conditions"] = Table(("type", "status", "reason", "message"), rows)
+    return {**found, **_decision(explanation)}
+
+
+def _facts(pod: Pod) -> Mapping[str, Value]:
+    metadata, spec = pod.metadata, pod.spec
+    return {
+        "Created": metadata.creation_timestamp or "",
+        "Labels": [f"{key}={value}" for key, value in sorted((metadata.labels or {}).items())],
+        "Controller": [f"{owner.kind}/{owner.name}" for owner in metadata.owner_references],
+        "Scheduler": spec.scheduler_name,
+        "Priority": str(spec.priority or 0),
+        "QoS": qos(pod).value,
+    }
+
+
+def _decision(explanation: Explanation) -> Mapping[str, Value]:
+    found: dict[str, Value] = {}
+    if (evaluation := explanation.evaluation) is not None:
+        passed = f"{evaluation.feasible} of {evaluation.nodes} nodes passed every filter"
+        found["Last cycle"] = f"{evaluation.event} at {instant_of(evaluation.now_ns)}: {passed}"
+        refused = [(one.plugin, str(one.nodes), one.text) for one in evaluation.rejected]
+        if refused:
+            found["Rejected"] = Table(("plugin", "nodes", "reason"), refused, right=("nodes",))
+        best = [(one.node, str(one.score)) for one in evaluation.best]
+        if best:
+            found["Best nodes"] = Table(("node", "score"), best, right=("score",))
+    steps = [(instant_of(one.at_ns), one.event, one.text) for one in explanation.steps[-LAST_STEPS:]]
+    return {**found, "Events": Table(("at", "event", "what"), steps)}
+
+
+async def _object(log: LogReader, name: str) -> Pod | None:
+    for found in await newest(log.database, "cluster", [PodObserved], key=name):
+        if isinstance(found.record.event, PodObserved):
+            return found.record.event.object
+    return None
+
+
+command = describe_command(
+    describe,
+    "Show a pod: requests, quota, gang, where it is or what it waits for, and its last events.",
+    is_namespaced=True,
+    complete=name_completion.pods,
+)
