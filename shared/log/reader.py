@@ -23,7 +23,10 @@ from shared.log.position import UNKNOWN, LogRewound, Position
 from shared.log.table_names import table_of
 
 PAGE = 5_000
-"""Seqs of one statement."""
+"""Seqs of one statement, at most."""
+
+PAGE_BYTES = 16 * 2**20
+"""Bytes of data after which a page ends: 5,000 objects of a mebibyte would be more than Postgres can return."""
 
 SLICE = 64
 """Seqs that are decoded and folded at a time.
@@ -39,19 +42,29 @@ _UNTIL_SENT = 2  # turns of the event loop after which a query is on its way
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# The digests at the low end and at each slice's end come with the page: the first is compared with the follower's
-# own. One statement sees one
-# state of the log, so nothing can be put back between the comparison and the rows. Numbers come as their bytes, eight a
-# row.
+# The last seq of a page. A range of one slice is not measured: most reads are of a few events.
+_LAST_SQL = """
+least($2::bigint, case when $2 - $1 > {slice} and (
+    select sum(octet_length(data)) from {table} where context = '{context}' and seq > $1 and seq <= $2
+  ) >= {bytes} then (
+    select min(seq) from (select seq, sum(octet_length(data)) over (order by seq) as bytes from {table}
+                          where context = '{context}' and seq > $1 and seq <= $2) sizes where bytes >= {bytes}
+  ) end)"""
+
+# The digests at the low end and at each slice's end come with the page: the first is compared with the follower's own.
+# One statement sees one state of the log, so nothing can be put back between the comparison and the rows. Numbers come
+# as their bytes, eight a row.
 _PAGE_SQL = """
 select count(*) filter (where seq > $1), string_agg(int8send(seq), ''::bytea) filter (where declared),
        string_agg(int8send(octet_length(data)), ''::bytea) filter (where declared),
        string_agg(timestamptz_send(at), ''::bytea) filter (where declared), array_agg(cause) filter (where declared),
        string_agg(data, ','::bytea) filter (where declared),
        (array_agg(digest) filter (where seq = $1))[1],
-       array_agg(digest) filter (where seq = $2 or seq > $1 and (seq - $1) % {slice} = 0)
-from (select seq, at, cause, data, digest, seq > $1 and type = any($3) and seq <> all($4) as declared from {table}
-      where context = '{context}' and seq >= $1 and seq <= $2 order by context, seq) page
+       array_agg(digest) filter (where seq = last or seq > $1 and (seq - $1) % {slice} = 0), max(last)
+from (with page_end as materialized (select {last} as last)
+      select seq, at, cause, data, digest, seq > $1 and type = any($3) and seq <> all($4) as declared,
+             (select last from page_end) as last from {table}
+      where context = '{context}' and seq >= $1 and seq <= (select last from page_end) order by context, seq) page
 """
 _POSTGRES_EPOCH_NS = 946_684_800_000_000_000  # 2000-01-01, where timestamptz_send counts microseconds from
 
@@ -234,7 +247,8 @@ class LogReader:
             Unreadable: a declared type that cannot be read; names the first such event.
             MissingEvents: the range has a hole.
         """
-        sql = _PAGE_SQL.format(table=table_of(context), context=context, slice=SLICE)
+        table = table_of(context)
+        sql = _PAGE_SQL.format(table=table, context=context, slice=SLICE, last=_last_sql(context))
         async with self.database.reading() as connection:
 
             def fetch(start: int) -> asyncio.Future[Any]:
@@ -248,8 +262,8 @@ class LogReader:
             ahead = fetch(after.seq) if after.seq < upto else None
             try:
                 while ahead is not None:
-                    found = await ahead
-                    end = min(upto, after.seq + PAGE)
+                    *found, last = await ahead
+                    end = min(upto, after.seq + PAGE) if last is None else last
                     ahead = fetch(end) if end < upto else None
                     for _ in range(_UNTIL_SENT):
                         await asyncio.sleep(0)
@@ -262,7 +276,7 @@ class LogReader:
                     await asyncio.gather(ahead, return_exceptions=True)
 
     async def _slices(
-        self, context: str, after: Position, upto: int, codec: Codec, found: Any
+        self, context: str, after: Position, upto: int, codec: Codec, found: Sequence[Any]
     ) -> AsyncGenerator[Page, None]:
         """Decodes a fetched page in slices of at most `SLICE` seqs; each is folded before the next is decoded."""
         count, packed_seqs, packed_sizes, packed_ats, causes, data, before, digests = found
@@ -409,10 +423,16 @@ class LogReader:
         sql = f"{query.sql} and seq > ${places + 1} and seq <= ${places + 2} order by seq"
         while start < end:
             async with self.database.reading() as connection:
-                found = await connection.fetch(sql, *query.values, start, min(start + PAGE, end))
+                last = await connection.fetchval(f"select {_last_sql(query.context)}", start, min(start + PAGE, end))
+                found = await connection.fetch(sql, *query.values, start, last)
             for row in found:
                 yield Row(*row)
-            start += PAGE
+            start = last
+
+
+def _last_sql(context: str) -> str:
+    """Returns the expression of the last seq of a page that begins behind $1 and ends at $2 or before."""
+    return _LAST_SQL.format(table=table_of(context), context=context, slice=SLICE, bytes=PAGE_BYTES)
 
 
 class _Rows:

@@ -287,6 +287,7 @@ class MemoryPostgres:
             b",".join(row.data for row in found),
             context.digest_at(after) if after else None,
             ends,
+            upto,
         )
 
     def newest(self, name: str, kinds: list[str], key: str) -> Row | None:
