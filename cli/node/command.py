@@ -109,6 +109,11 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
     )
 
 
+NO_REPORT = """\
+batch and mid resources are what a report leaves unused; this node has no report in force
+    do: run `koord run node-agent` on it, or have koordlet write its NodeMetric"""
+
+
 async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
     if "cluster" in await log.contexts():
         async for row in log.rows(context="cluster", kind="NodeObserved", key=name, newest=1):
@@ -122,14 +127,16 @@ async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
 
 
 def _print(found: NodeExplained) -> None:
-    basis = f"a report of {found.report} ({found.source})" if found.report else "no report"
-    click.echo(f"{found.node}: decided {found.decided} ({found.event}, {found.why}), by {basis}")
+    basis = f"by a report of {found.report} ({found.source})" if found.report else "without a usage report"
+    click.echo(f"{found.node}: decided {found.decided} ({found.event}, {found.why}), {basis}")
+    if not found.report and not found.ignored:
+        click.echo(NO_REPORT)
     if found.ignored:
         click.echo(f"{found.ignored}\n    do: {found.remedy}")
     for resource in found.resources:
         click.echo()
         if not resource.steps:
-            click.echo(f"{resource.resource}: {resource.quantity or 'taken away'}")
+            click.echo(f"{resource.resource}: {resource.quantity or 'none'}")
             continue
         is_memory = resource.resource.endswith("memory")
         rows = [(step.sign, step.name, _amount(step, is_memory=is_memory), step.remark) for step in resource.steps]
