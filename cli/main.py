@@ -4,6 +4,7 @@ Start-up matters: a shell runs this program at every press of Tab. Nothing but c
 is.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -83,6 +84,11 @@ class Koord(LazyGroup):
             return super().invoke(ctx)
         except KoordError as error:
             raise Failed(str(error)) from error
+        except OSError as error:
+            if error.filename is None or isinstance(error, BrokenPipeError):
+                raise
+            remedy = "name another path, or correct its rights"
+            raise Failed(f"{os.fsdecode(error.filename)} cannot be used ({error.strerror}); {remedy}") from error
 
 
 @click.group(cls=Koord, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,5 +1,9 @@
 """Addresses and folders that cannot be meant: one line that says what to give."""
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,3 +24,34 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     printed = CliRunner().invoke(koord, ["up", "--dir", str(tmp_path / "file")])
     assert "cannot be a system's folder (Not a directory); give another --dir" in printed.stderr
+
+
+UNPRIVILEGED = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="takes root to become somebody else")
+@pytest.mark.parametrize("command", [["up", "--dir"], ["events", "--dir"], ["credentials", "init"]])
+def test_a_folder_without_rights(tmp_path: Path, command: list[str]) -> None:
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:  # nobody may pass, but not write
+        if parent.stat().st_uid == os.geteuid() and parent.is_relative_to(tmp_path.parents[2]):
+            parent.chmod(0o755)
+    (tmp_path / "there" / "simulated").mkdir(parents=True)
+    place = tmp_path / ("there" if command == ["events", "--dir"] else "new")
+    run = [*UNPRIVILEGED, sys.executable, "-m", "cli", *command, str(place)]
+    printed = subprocess.run(
+        run, capture_output=True, text=True, check=False, env=os.environ | {"HOME": "/nonexistent"}
+    )
+    assert printed.returncode == 1
+    assert "Traceback" not in printed.stderr
+    assert printed.stderr.startswith("koord: ")
+
+
+def test_a_path_below_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "below"
+    printed = CliRunner().invoke(koord, ["audit", "keygen", "--out", str(path / "key")])
+    assert printed.exit_code == 1
+    assert printed.stderr == (
+        f"koord: {path} cannot be used (Not a directory); name another path, or correct its rights\n"
+    )
