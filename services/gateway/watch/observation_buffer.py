@@ -6,7 +6,6 @@ Observations that arrive while an append runs are merged into one change of the 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from itertools import islice
 
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.intent_types import ObjectRef
@@ -15,15 +14,13 @@ from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from services.gateway.watch.node_metric_self_write_filter import NodeMetricSelfWriteFilter
 from services.gateway.watch.observed_changes import absent, differences
+from services.gateway.watch.pending_observations import PendingObservations
 from services.gateway.watch.short_lists import ListResult, ShortLists
 from services.gateway.watch.unread_resources import Outages
 from shared.events import Draft
 from shared.events.cluster import ShortListFound, WatchResumed
 
 log = logging.getLogger(__name__)
-
-MAX_BATCH = 2_000
-"""Objects compared at a time: the first list of a large cluster must not block the event loop for long."""
 
 
 class ObservationBuffer:
@@ -62,7 +59,7 @@ class ObservationBuffer:
         self.short_lists = short_lists
         self.outages = Outages(lambda: asyncio.get_running_loop().time())
         self._self_writes = NodeMetricSelfWriteFilter()
-        self._pending: dict[ObjectRef, ObservedObject | None] = {}
+        self._pending = PendingObservations()
         self._own_events: list[Draft] = []
 
     def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
@@ -71,18 +68,14 @@ class ObservationBuffer:
         now_s = asyncio.get_running_loop().time()
         for seen in objects:
             ref = ObjectRef(resource, seen.key)
-            # Removed first, because assigning to an existing key would keep its old position in the order of
-            # observation.
-            pending.pop(ref, None)
-            pending[ref] = seen
+            pending.put(ref, seen)
             track(state, ref, seen, now_s)
         self._wake()
 
     def deleted(self, resource: str, key: str) -> None:
         """Buffers the deletion of an object."""
         ref = ObjectRef(resource, key)
-        self._pending.pop(ref, None)
-        self._pending[ref] = None
+        self._pending.put(ref, None)
         self._drift_tracker.deleted(ref)
         self._wake()
 
@@ -149,12 +142,7 @@ class ObservationBuffer:
 
     def take(self) -> list[Draft]:
         """Removes the next batch and returns the events to append for it."""
-        if len(self._pending) <= MAX_BATCH:
-            batch, self._pending = self._pending, {}
-        else:
-            batch = dict(islice(self._pending.items(), MAX_BATCH))
-            for ref in batch:
-                del self._pending[ref]
+        batch = self._pending.take()
         own_events, self._own_events = self._own_events, []
         state = self._state()
         return differences(state, self._self_writes.without_self_writes(state, batch)) + own_events
