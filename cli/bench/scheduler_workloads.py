@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, RESERVATIONS
+from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS
+from shared.domain.gang import POD_GROUP_LABEL
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectObserved, PodObserved
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -36,19 +37,24 @@ EQUAL_MILLI_CORES, EQUAL_MEBIBYTES = 500, 512
 TOO_MANY_CORES = 1_000
 """Cores that pods of refused classes request at least: no node has them."""
 
+NO_LABELS: Mapping[str, str] = {}
+
 _AT = instant_text(NOW_NS)
 _SCHEDULER = "koord-scheduler"
 
 
-def nodes(count: int, numa_count: int = 0) -> Iterator[NodeObserved | NodeMetricObserved | ObjectObserved]:
+def nodes(
+    count: int, numa_count: int = 0, *, racks: int = 0, tiers: int = 0
+) -> Iterator[NodeObserved | NodeMetricObserved | ObjectObserved]:
     """Yields nodes of 32 cores and 256 GiB in ten zones, each with a report of some load.
 
     Args:
         numa_count: how many of them, from the first on, have a NUMA topology policy and report two NUMA nodes.
+        racks, tiers: labels of the network: the rack, and above it tiers of half as many domains each; none with 0.
     """
     for number in range(count):
         name = f"node-{number:06}"
-        yield node(number, has_policy=number < numa_count)
+        yield node(number, has_policy=number < numa_count, network=_network_labels(number, count, racks, tiers))
         if number < numa_count:
             yield _numa_topology(name)
         used = ResourceMap(
@@ -58,13 +64,45 @@ def nodes(count: int, numa_count: int = 0) -> Iterator[NodeObserved | NodeMetric
         yield NodeMetricObserved(node=name, object=NodeMetric(metadata=Metadata(name=name), status=status))
 
 
-def node(number: int, *, has_policy: bool = False, memory_mib: int = MEMORY_MIB) -> NodeObserved:
+def _network_labels(number: int, count: int, racks: int, tiers: int) -> dict[str, str]:
+    rack = number * racks // count
+    return {f"network.example.com/tier-{tier}": f"domain-{rack >> tier}" for tier in range(tiers if racks else 0)}
+
+
+def gang_events(name: str, size: int, cpu_milli: int) -> Iterator[ObjectObserved | PodObserved]:
+    """Yields a PodGroup and its pods."""
+    body = {"metadata": {"name": name, "namespace": "bench"}, "spec": {"minMember": size}}
+    yield ObjectObserved(resource=POD_GROUPS, name=f"bench/{name}", uid=name, object=body)
+    requests = {"cpu": f"{cpu_milli}m", "memory": "1Gi"}
+    spec = PodSpec(
+        scheduler_name=_SCHEDULER,
+        containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
+    )
+    for number in range(size):
+        metadata = Metadata(
+            name=f"{name}-{number}", namespace="bench", uid=f"{name}-{number}", labels={POD_GROUP_LABEL: name}
+        )
+        yield PodObserved(
+            pod=f"bench/{name}-{number}",
+            pod_uid=f"{name}-{number}",
+            object=Pod(metadata=metadata, spec=spec, status=PodStatus(phase="Pending")),
+        )
+
+
+def node(
+    number: int,
+    *,
+    has_policy: bool = False,
+    memory_mib: int = MEMORY_MIB,
+    network: Mapping[str, str] = NO_LABELS,
+) -> NodeObserved:
     """Returns the node of that number."""
     name = f"node-{number:06}"
     labels = {
         "kubernetes.io/hostname": name,
         "topology.kubernetes.io/zone": f"zone-{number % ZONES}",
         "kubernetes.io/arch": "amd64",
+        **network,
         **({"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"} if has_policy else {}),
     }
     allocatable = {"cpu": str(CPUS), "memory": f"{memory_mib}Mi", "pods": "256", "ephemeral-storage": "1Ti"}

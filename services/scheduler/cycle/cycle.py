@@ -18,9 +18,9 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluated_class import EvaluatedClass
 from services.scheduler.cycle.lookahead_placement import BatchLookahead
-from services.scheduler.cycle.plan import CyclePlan, PlacedPod, PlanInProgress, RefusedPod
+from services.scheduler.cycle.plan import CyclePlan, PlanInProgress, RefusedPod
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.cycle.pod_placement import PodPlacement
+from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.unit_placement import UnitPlacement
 from services.scheduler.queue.active_queue import FRESH
 from services.scheduler.queue.queueing_hints import QueueingHints
@@ -28,12 +28,6 @@ from services.scheduler.queue.units import Unit, in_turn, turn
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Draft
-
-MIN_RUN = 4
-"""Minimum number of equal pods behind a placed one that are placed together."""
-
-MAX_FUTILE = 3
-"""Number of fruitless runs of a class after which its pods are placed one by one: they go to the same few nodes."""
 
 MAX_EVALUATED_NODES = 2_000_000
 """Maximum number of nodes that a cycle evaluates, summed over its classes, some 25 ns each: it must not block the
@@ -203,15 +197,8 @@ class _Cycle:
         if end - begin < MIN_RUN or class_.is_prepared:
             return
         pods = [unit.pods[0] for unit in self._line[begin:end]]
-        rows, totals = class_.evaluation.run([name_hash(each.uid) for each in pods])
-        count = self._transaction.place_all(pods[: len(rows)], pod_class, rows) if rows else 0
-        class_.futile += count < MIN_RUN
-        names, placed = self._cache.table.names, pods[:count]
-        self.plan.decisions += [
-            PlacedPod(each, pod_class, names[row], total, class_.recorded_at, {})
-            for each, row, total in zip(placed, rows[:count], totals[:count], strict=True)
-        ]
-        self._placed_ahead.extend(placed)
+        count = self._pods.place_run(pods, pod_class, class_)
+        self._placed_ahead.extend(pods[:count])
 
     def _next_alone(self, pod: PodRecord) -> Iterator[PodRecord]:
         """Yields the pod and those behind it, as long as each is the only one of its class in the cycle and needs no

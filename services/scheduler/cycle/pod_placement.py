@@ -7,12 +7,13 @@ Source: spec/scheduler-core.md 1.5, 1.8, 2.7.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluated_class import EvaluatedClass
@@ -28,6 +29,12 @@ from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
+
+MIN_RUN = 4
+"""Minimum number of equal pods behind a placed one that are placed together."""
+
+MAX_FUTILE = 3
+"""Number of fruitless runs of a class after which its pods are placed one by one: they go to the same few nodes."""
 
 
 class PlacementMark(NamedTuple):
@@ -92,7 +99,7 @@ class PodPlacement:
             evaluation = self.transaction.evaluation(self.profile(pod_class), pod_class)
             class_ = self.classes[pod_class] = EvaluatedClass(evaluation, is_prepared=self.is_prepared(pod_class))
             self.evaluated += 1
-            if self.remaining[pod_class] >= MIN_PODS:
+            if self.remaining[pod_class] >= MIN_PODS and not evaluation.none_feasible():
                 evaluation.look_ahead(self.transaction.snapshot)
         return class_
 
@@ -159,6 +166,20 @@ class PodPlacement:
         node = self._cache.table.names[row]
         self.plan.decisions.append(PlacedPod(pod, pod_class, node, score, class_index, allocation, unit))
         self.transaction.place(pod, pod_class, row, allocation)
+
+    def place_run(
+        self, pods: Sequence[PodRecord], pod_class: PodClass, class_: EvaluatedClass, *, unit: int = 0
+    ) -> int:
+        """Places equal pods as far as predicted, with the result of placing each in its turn; returns how many."""
+        rows, totals = class_.evaluation.run([name_hash(each.uid) for each in pods])
+        count = self.transaction.place_all(pods[: len(rows)], pod_class, rows) if rows else 0
+        class_.futile += count < MIN_RUN
+        names = self._cache.table.names
+        self.plan.decisions += [
+            PlacedPod(each, pod_class, names[row], total, class_.recorded_at, {}, unit)
+            for each, row, total in zip(pods[:count], rows[:count], totals[:count], strict=True)
+        ]
+        return count
 
     def refuse(self, pod: PodRecord, class_: EvaluatedClass, pod_hash: np.uint64) -> None:
         """Refuses a pod that no node admits; others may be evicted for it."""

@@ -4,11 +4,12 @@ Source: docs/adr/0022-units-and-plans.md.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.plan import PlacedPod, RefusedPod
-from services.scheduler.cycle.pod_placement import PodPlacement
+from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.framework.pod_grouping import PodGrouping, Requirement, UnitFailure, all_needed
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
@@ -79,7 +80,11 @@ class UnitPlacement:
         left = Counter(part_of.get(pod.uid, "") for pod in unit.pods)
         placed: Counter[str] = Counter()
         attempt = _Attempt()
-        for pod in unit.pods:
+        ahead = 0  # pods that are placed before their turn
+        for place, pod in enumerate(unit.pods):
+            if ahead:
+                ahead -= 1
+                continue
             part = part_of.get(pod.uid, "")
             left[part] -= 1
             if placed[part] >= needed.get(part, 0) and not requirement.takes_all:
@@ -95,8 +100,21 @@ class UnitPlacement:
             placed[part] += 1
             if found is not None:
                 attempt.prepared.append((pod, found))
+                continue
+            missing = len(unit.pods) if requirement.takes_all else needed.get(part, 0) - placed[part]
+            ahead = self._run_on(pod, _equal_behind(unit, place, part_of, missing))
+            placed[part] += ahead
+            left[part] -= ahead
         attempt.placed = placed.total()
         return attempt
+
+    def _run_on(self, pod: PodRecord, equal: Iterator[PodRecord]) -> int:
+        """Places equal pods behind a placed one, as far as predicted; returns how many."""
+        assert pod.pod_class is not None, "it was placed"
+        class_ = self._pods.class_of(pod.pod_class)
+        if class_.is_prepared or class_.futile >= MAX_FUTILE or len(pods := list(equal)) < MIN_RUN:
+            return 0
+        return self._pods.place_run(pods, pod.pod_class, class_, unit=self._units)
 
     def _annotate(self, unit: Unit, decisions: list[PlacedPod | RefusedPod], first: int) -> None:
         """Adds the annotations that the plugin writes to the pods that are bound together."""
@@ -163,3 +181,13 @@ class UnitPlacement:
         self._pods.plan.decisions += [
             RefusedPod(pod, index, message=words) for pod in unit.pods if pod.uid not in decided
         ]
+
+
+def _equal_behind(unit: Unit, place: int, part_of: Mapping[str, str], most: int) -> Iterator[PodRecord]:
+    """Yields the pods behind one of a unit that are placed like it: of its class and part, and not nominated."""
+    pod = unit.pods[place]
+    for other in islice(unit.pods, place + 1, place + 1 + max(most, 0)):
+        is_equal = other.pod_class is pod.pod_class and part_of.get(other.uid, "") == part_of.get(pod.uid, "")
+        if not is_equal or other.nominated:
+            return
+        yield other

@@ -8,7 +8,7 @@ Upstream reserves the members one after the other, and releases them at Permit; 
 members of a Strict gang never wait with a node. Source: spec/scheduler-workloads.md 2.2, 2.3 (PreEnqueue, Permit).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ class GangGrouping(PodGrouping):
         self.args = args
         self._memberships: dict[str, Membership] = {}  # by gang
         self._stages: dict[str, tuple[str, str]] = {}  # uid of a member that is counted -> its gang, its stage
-        self._counts: dict[str, Counter[str]] = {}  # gang -> its members by stage
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # gang -> its members by stage
         self._in_groups_of: dict[str, dict[str, None]] = {}  # gang -> gangs whose group has it
         self._stale: dict[str, None] = {}
 
@@ -65,12 +65,12 @@ class GangGrouping(PodGrouping):
         gang = self._view.gangs.gang_of.get(uid)
         before = self._stages.pop(uid, None)
         if before is not None:
-            self._counts.setdefault(before[0], Counter())[before[1]] -= 1
+            self._counts[before[0]][before[1]] -= 1
             self.gang_changed(before[0])
         if gang is not None:
             stage = self.stage(uid, self._view.gangs.gangs[gang].members[uid])
             self._stages[uid] = gang, stage
-            self._counts.setdefault(gang, Counter())[stage] += 1
+            self._counts[gang][stage] += 1
             self.gang_changed(gang)
 
     def gang_changed(self, gang: str) -> None:
