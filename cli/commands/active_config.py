@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shared.errors import KoordError
+from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.log.admin.newest_events import newest, writer_of
 from shared.log.database import Database
@@ -105,7 +106,7 @@ async def _status(database: Database, context: str) -> ConfigStatus:
             record.at_ns,
             len(event.text.splitlines()),
             event.settings,
-            _without_effect(event.text) if context == "scheduling" else (),
+            await _without_effect(database, context, event),
         )
     for found in await newest(database, context, [ConfigRejected]):
         record, event = found.record, found.record.event
@@ -115,7 +116,24 @@ async def _status(database: Database, context: str) -> ConfigStatus:
     return ConfigStatus(context, taken, refused)
 
 
-def _without_effect(text: str) -> tuple[str, ...]:
+async def _without_effect(database: Database, context: str, event: ConfigApplied) -> tuple[str, ...]:
+    """Returns the parts of a configuration without effect; of the SLO controller's ConfigMap also keys that nothing reads,
+    which are not part of what was applied.
+    """
+    if context == "scheduling":
+        return _parts_of_profiles(event.text)
+    if context != "slo":
+        return ()
+    from services.slo_controller.config.unknown_fields import unknown_documents, unknown_parts
+    from services.slo_controller.manifest import CONFIG_MAP
+
+    observed = await newest(database, "cluster", [ObjectObserved, ObjectDeleted], key=CONFIG_MAP)
+    maps = [one.record.event for one in observed if isinstance(one.record.event, ObjectObserved)]
+    keys = [key for each in maps if each.resource == "configmaps" for key in each.object.get("data") or {}]
+    return (*unknown_documents(keys), *unknown_parts(event.text))
+
+
+def _parts_of_profiles(text: str) -> tuple[str, ...]:
     """Returns the parts of a scheduler's configuration without effect; none where this release cannot read it."""
     from services.scheduler.framework.config.checked_document import BadConfig, read_document
     from services.scheduler.plugins.registry import REGISTRY

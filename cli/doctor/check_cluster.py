@@ -5,7 +5,7 @@ from itertools import groupby
 
 from cli.commands.active_config import ConfigStatus
 from cli.doctor.check_postgres import clock_finding
-from cli.doctor.finding import Finding
+from cli.doctor.finding import Finding, Severity
 from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.terminal.durations import age
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
@@ -23,6 +23,12 @@ SILENT_AT_LEAST_S = 30.0
 UNREAD_S = 180.0
 NAMED = 5
 """So many objects are named; the others are counted."""
+
+_ABOUT_PARTS = {
+    "scheduling": "docs/plugins.md: what each plugin does, and which are missing",
+    "slo": "correct the names; docs/overcommit.md has the fields",
+}
+"""Where to read on about parts of a configuration without effect, by context."""
 
 _APPLY = "kubectl apply -k k8s/rbac"
 
@@ -147,9 +153,9 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
             yield Finding("ok", "configuration", what)
         if one.in_force and one.in_force.without_effect:
             what = f"{one.context}: of {one.in_force.source}: {'; '.join(one.in_force.without_effect)}"
-            yield Finding(
-                "note", "configuration", what, "docs/plugins.md: what each plugin does, and which are missing"
-            )
+            # A plugin that is passed over is named as upstream has it; an unknown field is a typing error.
+            severity: Severity = "warning" if one.context == "slo" else "note"
+            yield Finding(severity, "configuration", what, _ABOUT_PARTS.get(one.context, ""))
         if one.in_force and (addresses := one.in_force.settings.get("open_ports")):
             yield Finding(
                 "warning",

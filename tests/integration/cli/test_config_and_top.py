@@ -14,6 +14,7 @@ from cli.embedded import EmbeddedNats
 from cli.main import koord
 from cli.processes.free_ports import free_port
 from services.scheduler.plugins.registry import REGISTRY
+from shared.events.cluster import ObjectObserved
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.runtime import health
 from shared.runtime.health import Metrics, Status
@@ -81,6 +82,26 @@ async def test_a_configuration_whose_plugins_are_passed_over_is_in_force_in_part
     assert "file /f (in part)" in table
     assert missing in table
     assert f"NOTE configuration: scheduling: of file /f: {missing}" in (await run(installation, "doctor")).stdout
+
+
+async def test_names_in_slo_controller_config_that_nothing_reads_are_shown_with_the_closest(
+    installation: Installation,
+) -> None:
+    await installation.leads("slo", emits=(WriterStarted, ConfigApplied))
+    name = "koordinator-system/slo-controller-config"
+    data = {"colocation-config": '{"enable":true,"cpuReclaimThresholdPercnt":65}', "cpu-burts-config": "{}"}
+    text = json.dumps({"colocation-config": data["colocation-config"]})
+    observed = ObjectObserved(resource="configmaps", name=name, uid="u", object={"data": data})
+    await installation.append("cluster", observed)
+    await installation.append("slo", ConfigApplied(source=f"ConfigMap {name}", digest="ab" * 32, text=text))
+    unread = (
+        "key cpu-burts-config has no effect; perhaps 'cpu-burst-config' is meant; "
+        "colocation-config: cpuReclaimThresholdPercnt has no effect; perhaps 'cpuReclaimThresholdPercent' is meant"
+    )
+    table = (await run(installation, "get", "configs")).stdout
+    assert f"ConfigMap {name} (in part)" in table
+    assert unread in table
+    assert f"WARNING configuration: slo: of ConfigMap {name}: {unread}" in (await run(installation, "doctor")).stdout
 
 
 async def test_the_text_in_force_is_shown_as_it_was_applied(installation: Installation) -> None:

@@ -1,0 +1,34 @@
+"""Names in the ConfigMap slo-controller-config that nothing reads. They set nothing, so a typing error must be seen."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from shared.admission.slo_config.document_validation import DOCUMENTS
+from shared.closest_name import did_you_mean
+from shared.unknown_fields import unknown_fields
+
+_WITHOUT = "has no effect"
+
+
+def unknown_documents(keys: Iterable[str]) -> Iterator[str]:
+    """Yields a sentence about each key of the ConfigMap that is no document's; keys that begin with `_` are comments."""
+    for key in keys:
+        if key not in DOCUMENTS and not key.startswith("_"):
+            yield f"key {key} {_WITHOUT}{did_you_mean(key, DOCUMENTS)}"
+
+
+def unknown_parts(applied: str) -> Iterator[str]:
+    """Yields a sentence about each unknown field.
+
+    Args:
+        applied: the text of a ConfigApplied: JSON, key -> text of its document.
+    """
+    for key, text in msgspec.json.decode(applied or "{}", type=dict[str, str]).items():
+        try:
+            document = msgspec.json.decode(text or "{}")
+        except msgspec.DecodeError:
+            continue  # of a release that read it
+        for field in unknown_fields(DOCUMENTS.get(key), document) if key in DOCUMENTS else ():
+            path, _, close = field.partition("; ")
+            yield f"{key}: {path} {_WITHOUT}" + (f"; {close}" if close else "")
