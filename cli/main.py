@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from cli.old_forms import present_form
 from cli.terminal.lazy_group import Entry, Failed, LazyGroup
 from shared.errors import KoordError
 
@@ -74,10 +73,6 @@ INTERRUPTED = 130
 class Koord(LazyGroup):
     """The root: an error with a text for people ends any command with that text."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the words; earlier forms are read as the present ones."""
-        return super().parse_args(ctx, present_form(args))
-
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the sub-command."""
         try:
@@ -99,8 +94,8 @@ def koord() -> None:
     `koord up` runs all of it here; `koord why pod NAMESPACE/NAME` explains why a pod is where it is.
 
     \b
-    Exit codes: 0 done; 1 it failed, or what it checked does not hold (the reason is on stderr);
-                2 wrong usage; 130 interrupted.
+    Exit codes: 0 done; 1 it failed, or what it checked does not hold (the
+                reason is on stderr); 2 wrong usage; 130 interrupted.
     """
 
 

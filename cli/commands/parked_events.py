@@ -45,7 +45,10 @@ def parked(*, output: Format, folder: Path) -> None:
         return
     rows = [("parked", one.service, f"{one.context}/{one.seq}", one.error) for one in stopping]
     rows += [("skipped", one.service, f"{one.context}/{one.seq}", f"{one.reason} ({one.by})") for one in passed]
-    show_table(("", "service", "event", "why"), rows)
+    if rows:
+        show_table(("state", "service", "event", "why"), rows)
+    else:
+        click.echo("No event is parked or skipped.", err=True)
 
 
 @click.command()

@@ -39,7 +39,13 @@ directory = click.argument("directory", type=click.Path(file_okay=False, path_ty
 @click.option("--postgres", help="HOST:PORT/DATABASE at which clients reach Postgres.  [default: postgres:5432/koord]")
 @click.option("--mount", help="Where a container finds its folder of `logins`.  [default: /etc/koord; '' for here]")
 @click.option("--shards", type=click.IntRange(1, 256), help="KOORD_METRICS_SHARDS of the installation.  [default: 1]")
-@click.option("--without", multiple=True, type=click.Choice(SERVICES), help="A service that gets no login; repeatable.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="SERVICE",
+    type=click.Choice(SERVICES),
+    help=f"A service that gets no login, of {', '.join(SERVICES)}; repeatable.",
+)
 def init(
     *,
     directory: Path,

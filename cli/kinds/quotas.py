@@ -38,7 +38,7 @@ KIND = Kind(
         Column("resource", attrgetter("resource")),
         *(Column(field, _amount(field), is_right=True) for field in render.AMOUNTS),
         Column("parent", attrgetter("parent"), is_wide=True),
-        Column("tree", attrgetter("tree"), is_wide=True),
+        Column("tree", lambda row: row.tree or "default", is_wide=True),
     ),
     name_of=attrgetter("quota"),
     options=(at_option,),

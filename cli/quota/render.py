@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from cli.terminal.amounts import UNLIMITED, human_amount, human_amounts
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.decide.admission import listed
 from services.quota_ledger.explain.explain_pod import PodExplanation
 from services.quota_ledger.explain.explain_runtime import ChildShare, ExplainedPod, LevelShares, RuntimeExplanation
 from services.quota_ledger.explain.quota_overview import OverviewRow
@@ -11,15 +11,16 @@ from shared.domain.amounts import nonzero, sub
 from shared.kube.quantity_text import amount_text
 
 BAR = 20
-NO_LIMIT = (2**63 - 1) // 5
-"""The max of the system and default groups, and more."""
 
 
 def amount(resource: str, size: int | None) -> str:
-    """An amount as Kubernetes writes it; `-` for no limit."""
-    if size is None or size >= NO_LIMIT:
-        return "-"
-    return amount_text(resource, size)
+    """An amount for people; `-` where there is none."""
+    return "-" if size is None else human_amount(resource, size)
+
+
+def exact(resource: str, size: int) -> str:
+    """An amount of which sums are written out: not rounded."""
+    return "unlimited" if size >= UNLIMITED else amount_text(resource, size)
 
 
 AMOUNTS = ("min", "max", "runtime", "used", "borrowed", "lent", "waiting")
@@ -38,8 +39,8 @@ def rows(lines: Iterable[OverviewRow]) -> Iterator[tuple[str, ...]]:
 
 
 def name(line: OverviewRow) -> str:
-    """The name of a line, indented by its depth."""
-    return "  " * line.depth + line.quota if line.depth else f"all of tree {line.tree}" if line.tree else "all"
+    """The name of a line: of a quota, indented by its depth, or of the tree whose sums it has."""
+    return "  " * line.depth + line.quota if line.depth else f"tree {line.tree}" if line.tree else "default tree"
 
 
 def rejected(projection: LedgerProjection) -> Iterator[str]:
@@ -54,10 +55,10 @@ def bar(line: OverviewRow) -> str:
 
     Cells are rounded up, so that what is not zero is seen.
     """
-    if line.runtime >= NO_LIMIT:
+    if line.runtime >= UNLIMITED:
         return ""
     top = max(line.runtime, line.used)
-    if line.max is not None and line.max < NO_LIMIT:
+    if line.max is not None and line.max < UNLIMITED:
         top = max(top, line.max)
     if not top:
         return ""
@@ -75,22 +76,22 @@ def bar(line: OverviewRow) -> str:
 def explained(found: RuntimeExplanation) -> str:
     """The arithmetic, level by level."""
     over = {name: size for name, size in sub(found.used, found.runtime).items() if size > 0 and name in found.runtime}
-    ending = f", {listed(over)} too much" if over else ""
-    runtime = f"runtime {listed(found.runtime)}" if found.runtime else "not limited"
-    text = [f"{found.quota}: {runtime}, used {listed(found.used)}{ending}"]
+    ending = f", {human_amounts(over)} too much" if over else ""
+    runtime = f"runtime {human_amounts(found.runtime)}" if found.runtime else "not limited"
+    text = [f"{found.quota}: {runtime}, used {human_amounts(found.used)}{ending}"]
     for level in found.levels:
         text += _level(level)
     if found.below:
         text += [
             "",
             "Quotas below:",
-            *(f"  {name}  uses {listed(nonzero(used))}" for name, used in found.below.items()),
+            *(f"  {name}  uses {human_amounts(nonzero(used))}" for name, used in found.below.items()),
         ]
     if found.pods:
         text += ["", "Pods:", *map(_pod, found.pods)]
     if found.more_pods:
         parts = [
-            f"{verb} {listed(sizes)}"
+            f"{verb} {human_amounts(sizes)}"
             for verb, sizes in (("use", found.more_used), ("wait for", found.more_waiting))
             if sizes
         ]
@@ -120,24 +121,24 @@ def changes(found: Mapping[str, Mapping[str, list[int]]]) -> Iterator[tuple[str,
 
 
 def _pod(pod: ExplainedPod) -> str:
-    return f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {listed(pod.request)}  (by {pod.matched_by})"
+    return f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {human_amounts(pod.request)}  (by {pod.matched_by})"
 
 
 def _short(found: PodExplanation) -> Iterator[str]:
     yield found.text
-    yield f"Quota {found.short_of} is short of {listed(found.missing)}."
+    yield f"Quota {found.short_of} is short of {human_amounts(found.missing)}."
     if (holders := found.used_by) is not None:
-        yield from (f"  held by {pod}: {listed(sizes)}" for pod, sizes in holders.pods.items())
+        yield from (f"  held by {pod}: {human_amounts(sizes)}" for pod, sizes in holders.pods.items())
         if holders.more:
-            yield f"  held by {holders.more} more: {listed(holders.more_used)}"
+            yield f"  held by {holders.more} more: {human_amounts(holders.more_used)}"
     if found.bounded_by:
-        yield f"  its {found.bounded_by} is {listed(found.bound)}: only a higher one or pods that end make room"
-    yield from (f"  quota {quota} borrows {listed(sizes)}" for quota, sizes in found.borrowers.items())
+        yield f"  its {found.bounded_by} is {human_amounts(found.bound)}: only a higher one or pods that end make room"
+    yield from (f"  quota {quota} borrows {human_amounts(sizes)}" for quota, sizes in found.borrowers.items())
 
 
 def _level(level: LevelShares) -> Iterator[str]:
     def of(size: int) -> str:
-        return amount(level.resource, size)
+        return exact(level.resource, size)
 
     taken = "".join(f" - {of(size)} that {name} uses" for name, size in level.reserved.items())
     there = f"{of(level.total)}{taken} = {of(level.capacity)}" if taken else of(level.capacity)

@@ -44,8 +44,9 @@ DEFAULT_SCHEDULER = "default-scheduler"
     "--service",
     "chosen",
     multiple=True,
+    metavar="NAME",
     type=click.Choice((*SERVICES, *AGENTS)),
-    help="Run only this one; may be repeated.",
+    help=f"Run only this one of {', '.join((*SERVICES, *AGENTS))}; may be repeated.",
 )
 @click.option("--shadow", is_flag=True, help="Write nothing to the cluster: end every intent as suppressed.")
 @click.option(

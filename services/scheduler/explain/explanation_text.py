@@ -4,6 +4,9 @@ import msgspec
 
 from shared.kube.instants import instant_text
 
+MILLISECOND = 10**6
+"""Nanoseconds in a millisecond."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """One event of the pod's history.
@@ -91,14 +94,14 @@ def render(explanation: Explanation) -> str:
     lines = [f"{explanation.pod or 'unknown pod'} ({explanation.pod_uid or 'no uid'}): {explanation.summary}"]
     if evaluation := explanation.evaluation:
         lines += ["", *_evaluation_lines(evaluation)]
-    lines += ["", *(f"{instant_text(step.at_ns):<27}  {step.event:<22} {step.text}" for step in explanation.steps)]
+    lines += ["", *(f"{_at(step.at_ns):<24}  {step.event:<18} {step.text}" for step in explanation.steps)]
     return "\n".join(lines) + "\n"
 
 
 def _evaluation_lines(evaluation: Evaluation) -> list[str]:
     passed = f"{evaluation.feasible} of {evaluation.nodes} nodes passed every filter"
     title = f"cycle {evaluation.cycle}" if evaluation.cycle else "compared"
-    lines = [f"{title} ({evaluation.event}) at {instant_text(evaluation.now_ns)}: {passed}"]
+    lines = [f"{title} ({evaluation.event}) at {_at(evaluation.now_ns)}: {passed}"]
     if evaluation.equals_before:
         lines.append(
             f"  evaluated before {evaluation.equals_before} equal pods of the same cycle, which took their nodes first"
@@ -114,6 +117,11 @@ def _evaluation_lines(evaluation: Evaluation) -> list[str]:
     if evaluation.node and all(best.node != evaluation.node for best in evaluation.best):
         lines.append(f"  -> {evaluation.node}: {evaluation.score} when this pod's turn came")
     return lines
+
+
+def _at(ns: int) -> str:
+    """Returns an instant to the millisecond."""
+    return instant_text(ns // MILLISECOND * MILLISECOND)
 
 
 def _detail(rejection: Rejection) -> str:

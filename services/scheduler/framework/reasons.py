@@ -45,8 +45,8 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
         "Insufficient quotas of a parent, quotaName: {detail}", "上级配额不足，配额：{detail}"
     ),
     "QuotaRejected": ReasonText(
-        "its quota {detail} is rejected: `koord quota tree` has the reason",
-        "其配额 {detail} 被拒绝：原因见 `koord quota tree`",
+        "its quota {detail} is rejected: `koord get quotas` has the reason",
+        "其配额 {detail} 被拒绝：原因见 `koord get quotas`",
     ),
     "QuotaLedgerUnreachable": ReasonText("the quota ledger does not answer", "配额账本无应答"),
     # Of a node that the scheduler has not observed.

@@ -73,7 +73,7 @@ async def test_the_tree_has_the_amounts_that_the_ledger_would_record(log: Log) -
 async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
     short = await run(log, "explain", "pod", "y", "-n", "ns")
     assert "Insufficient quotas, quotaName: b, runtime: cpu:5" in short.stdout
-    assert "Quota b is short of cpu:1." in short.stdout
+    assert "Quota b is short of cpu 1." in short.stdout
     arithmetic = await run(log, "explain", "quota", "a")
     assert "a: requests 8, min 5, weight 10: 5 = 5" in arithmetic.stdout
     other = await run(log, "whatif", "quota", "--set", "a.min.cpu=3", "-o", "json")

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from cli.bench.command import ENTRIES as BENCHES
 from cli.bench.command import bench
 from cli.main import COMMANDS, koord
-from cli.old_forms import OLD_FORMS
 from cli.terminal.json_path import found_at
 from cli.terminal.lazy_group import LazyGroup
 from shared.errors import KoordError
@@ -120,11 +119,17 @@ def test_no_summary_in_a_help_is_cut_off() -> None:
         assert all(group.get_command(click.Context(group), name) for name in group.list_commands(click.Context(group)))
 
 
-@pytest.mark.parametrize("words", OLD_FORMS)
-def test_an_earlier_form_is_read_as_the_present_one(words: tuple[str, str]) -> None:
-    printed = CliRunner().invoke(koord, [*words, "--help"])
-    assert printed.exit_code == 0
-    assert printed.stdout == CliRunner().invoke(koord, [*OLD_FORMS[words], "--help"]).stdout
+def test_every_help_fits_into_80_columns() -> None:
+    commands = [
+        (*words, *name)
+        for words, group in groups(koord)
+        for name in [(), *((each,) for each in group.list_commands(click.Context(group)))]
+    ]
+    assert ("describe", "pod") in commands
+    for words in commands:
+        printed = CliRunner().invoke(koord, [*words, "--help"], terminal_width=80)
+        assert printed.exit_code == 0, words
+        assert [line for line in printed.stdout.splitlines() if len(line) > 80] == [], words
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_the_whole_of_a_tree_comes_first_and_children_are_indented() -> None:
     whole = OverviewRow("gpu", "koordinator-root-quota", "", 0, "cpu", 9_000, None, 10_000, 0, 0, 0, 0)
     child = OverviewRow("gpu", "web", "koordinator-root-quota", 1, "cpu", 1_000, 5_000, 1_000, 0, 0, 0, 0)
     assert [row[:5] for row in render.rows([whole, child])] == [
-        ("all of tree gpu", "cpu", "9", "-", "10"),
+        ("tree gpu", "cpu", "9", "-", "10"),
         ("  web", "cpu", "1", "5", "1"),
     ]
 

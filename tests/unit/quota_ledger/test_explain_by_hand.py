@@ -217,7 +217,7 @@ def test_the_levels_fit_together_and_pods_add_up_to_requests_and_use(situation: 
             count, cpu, running = PODS[name]
             of_pods = {child.name: child.requests for child in found["cpu", parent or ROOT].children}[name]
             assert of_pods == count * int(cpu) * 1000
-            assert f"used cpu:{running * int(cpu)}" in text or not running
+            assert f"used cpu {running * int(cpu)}" in text or not running
             assert uses_and_waits(text) == (running * int(cpu) * 1000, (count - running) * int(cpu) * 1000)
 
 
@@ -225,7 +225,7 @@ def uses_and_waits(text: str) -> tuple[int, int]:
     """Sums the use and the waiting requests of pods in a printed explanation, in milli-cores."""
     cpu = {
         word: sum(
-            amounts({"cpu": size})["cpu"] for size in re.findall(rf"{word} cpu:(\w+)", text.partition("Pods:")[2])
+            amounts({"cpu": size})["cpu"] for size in re.findall(rf"{word} cpu (\w+)", text.partition("Pods:")[2])
         )
         for word in ("uses?", "waits? for")
     }
@@ -244,10 +244,10 @@ def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -
         assert numbers is not None, text
         runtime, used, request = (amounts({"cpu": size or "0"})["cpu"] for size in numbers.groups())
         assert found.missing == {"cpu": used + request - runtime}
-        holders = sum(amounts({"cpu": size})["cpu"] for size in re.findall(r"held by .*: cpu:(\w+)", text))
+        holders = sum(amounts({"cpu": size})["cpu"] for size in re.findall(r"held by .*: cpu (\w+)", text))
         assert holders == used
         lowered = held.quota == "vision" and situation is max_lowered
-        assert ("its max is cpu:12" in text) == lowered
+        assert ("its max is cpu 12" in text) == lowered
         assert not lowered or not found.borrowers
         borrowed = {line.quota: line.borrowed for line in overview(projection) if line.resource == "cpu"}
         assert all(of == {"cpu": borrowed[name]} for name, of in found.borrowers.items())

@@ -69,7 +69,7 @@ def test_explain_writes_the_arithmetic_out() -> None:
     text = render.explained(explain(projection, "a"))
     assert "a: requests 8, min 5, weight 9: 5 = 5" in text
     assert "surplus 0 + lent 0 = borrowed 0 + idle 0" in text
-    assert "ns/x  uses cpu:8 " in text
+    assert "ns/x  uses cpu 8 " in text
     with pytest.raises(UnknownQuota, match="koord get quotas"):
         explain(projection, "c")
 
@@ -91,7 +91,7 @@ def test_a_pod_that_must_not_be_preempted_is_explained_by_min() -> None:
         stays("y", 2_000),
     )  # fmt: skip
     text = render.why_pod(explain_pod(projection, "y", AdmissionRules()))
-    assert "Quota a is short of cpu:1.\n  held by ns/x: cpu:4\n  its min is cpu:5: only a higher one" in text
+    assert "Quota a is short of cpu 1.\n  held by ns/x: cpu 4\n  its min is cpu 5: only a higher one" in text
     assert "ns/z" not in text
 
 
@@ -102,9 +102,11 @@ def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
     )  # fmt: skip
     text = render.explained(explain(projection, DEFAULT))
     assert text.startswith(
-        f"{DEFAULT}: not limited, used cpu:3\n\ncpu below {ROOT}: 10 - 3 that {DEFAULT} uses = 7 to share"
+        f"{DEFAULT}: not limited, used cpu 3\n\ncpu below {ROOT}: 10 - 3 that {DEFAULT} uses = 7 to share"
     )
-    assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(overview(projection)))
+    assert ("  " + DEFAULT, "cpu", "0", "unlimited", "unlimited", "3", "0", "0", "0") in list(
+        render.rows(overview(projection))
+    )
 
 
 def test_what_if_changes_nothing_but_shows_the_changes() -> None:
@@ -139,7 +141,7 @@ def test_what_if_computes_with_the_settings_in_force(settings: dict[str, bool]) 
 def test_the_tree_shows_what_there_is_and_who_borrows() -> None:
     whole, a, b = found = overview(borrowed())
     rows = list(render.rows(found))
-    assert rows[0] == ("all", "cpu", "10", "-", "10", "8", "0", "0", "6")
+    assert rows[0] == ("default tree", "cpu", "10", "-", "10", "8", "0", "0", "6")
     assert rows[1] == ("  a", "cpu", "5", "9", "5", "8", "0", "0", "0")
     assert (whole.quota, whole.depth) == (ROOT, 0)
     assert (render.bar(a), render.bar(b)) == ("████████████▓▓▓▓▓▓··", "▒▒▒▒▒▒▒▒▒▒▒▒········")
