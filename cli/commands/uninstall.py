@@ -53,12 +53,15 @@ def uninstall(*, kubeconfig: Path, yes: bool, output: Format, folder: Path) -> N
 async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format) -> None:
     settings = GatewaySettings.load("gateway", os.environ)
     async with KubeApi(kubeconfig, timeout_s=settings.timeout_s, read_only=not yes) as api:
-        if yes:
-            await _refuse_beside_gateway(api, settings, folder)
+        runs = await _running_gateway(api, settings, folder)
+        if yes and runs:
+            raise GatewayRuns(runs)
         found = await find_leftovers(api, settings)
         if not yes:
             _print([(one, one.action, one.detail) for one in found], output)
             _summarize(found, output)
+            if runs:
+                click.echo(f"This may change yet, and --yes is refused: {runs}", err=True)
             return
         removals = await remove_leftovers(api, found)
         kept = [(one, DONE["keep"], one.detail) for one in found if one.action == "keep"]
@@ -69,7 +72,8 @@ async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format
         click.echo("What you applied yourself is still there: kubectl delete -k k8s/base (or the overlay)")
 
 
-async def _refuse_beside_gateway(api: KubeApi, settings: GatewaySettings, folder: Path) -> None:
+async def _running_gateway(api: KubeApi, settings: GatewaySettings, folder: Path) -> str:
+    """Returns which gateway still writes to the cluster, and how to end it; empty where none is known."""
     from cli.supervisor.cluster_folder import recorded_clusters
     from cli.supervisor.system_folder import find_running
 
@@ -77,15 +81,14 @@ async def _refuse_beside_gateway(api: KubeApi, settings: GatewaySettings, folder
     clusters = recorded_clusters(folder)
     for system in find_running(folder):
         if (record := clusters.get(system)) and record.cluster == uid:
-            raise GatewayRuns(
-                f"`koord up` runs for this cluster, in {system}: end it first, or it writes all of it again"
-            )
+            return f"`koord up` runs for this cluster, in {system}: end it first, or it writes all of it again"
     if replicas := await deployed_replicas(api, settings):
         namespace = settings.webhook_namespace
-        raise GatewayRuns(
+        return (
             f"the Deployment {namespace}/koordstream-gateway has {replicas} replicas, which write all of it again: first "
             f"kubectl -n {namespace} scale deployment koordstream-gateway --replicas=0"
         )
+    return ""
 
 
 def _outcome(removal: Removal) -> tuple[Leftover, str, str]:

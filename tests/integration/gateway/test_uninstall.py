@@ -21,6 +21,7 @@ from tests.support.pods import written_pod
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 CERTIFICATES = "/api/v1/namespaces/koordinator-system/secrets/koordstream-webhook-certs"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/koordinator-system/deployments"
 WEBHOOKS = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{CONFIGURATION_NAME}"
 BATCH = {"kubernetes.io/batch-cpu": "1000"}
 SPEC = {"min": {"cpu": "8"}, "max": {"cpu": "16"}}
@@ -125,6 +126,21 @@ def test_what_the_system_made_is_removed_and_what_a_user_made_stays(own_cluster:
     assert left(cluster) == planned
     assert "10 objects to change; nothing was written. Add --yes to do it." in uninstall(cluster).stdout
     assert left(cluster) == planned, "a dry run writes nothing"
+
+    labels = {"app": "gateway"}
+    container = {"name": "gateway", "image": "koordstream"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    deployment = {"metadata": {"name": "koordstream-gateway"}, "spec": spec}
+    cluster.api.call("POST", DEPLOYMENTS, deployment)
+    dry = uninstall(cluster)
+    assert "10 objects to change" in dry.stdout
+    scale = "kubectl -n koordinator-system scale deployment koordstream-gateway --replicas=0"
+    assert dry.stderr.startswith("This may change yet, and --yes is refused: the Deployment")
+    assert scale in dry.stderr
+    refused = uninstall(cluster, "--yes")
+    assert (refused.exit_code, scale in refused.stderr, left(cluster) == planned) == (1, True, True)
+    cluster.api.call("DELETE", f"{DEPLOYMENTS}/koordstream-gateway")
 
     done = uninstall(cluster, "--yes")
     assert done.exit_code == 0, done.output
