@@ -62,7 +62,7 @@ def gang_status(view: SchedulerState, rules: QueueRules, gang: str) -> GangStatu
     record = view.gangs.gangs.get(gang)
     if record is None:
         return None
-    grouping = GangGrouping(view, _args_of(view, rules, record))
+    grouping = GangGrouping.of_all(view, _args_of(view, rules, record))
     members = tuple(_members(view, grouping, record))
     settings = record.settings
     if settings is None:

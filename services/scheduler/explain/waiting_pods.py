@@ -86,7 +86,7 @@ class _Queue:
         self._rules = rules
         self._now_ns = now_ns
         self._gate = QuotaGate(view.quota)
-        self._groupings = {name: GangGrouping(view, args) for name, args in rules.schedulers.items() if args}
+        self._groupings = {name: GangGrouping.of_all(view, args) for name, args in rules.schedulers.items() if args}
         self._queued = {name: args for name, args in rules.schedulers.items() if name != rules.shadowed}
 
     def pods(self) -> list[WaitingPod]:

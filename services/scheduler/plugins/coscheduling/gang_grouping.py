@@ -47,6 +47,14 @@ class GangGrouping(PodGrouping):
         self._in_groups_of: dict[str, dict[str, None]] = {}  # gang -> gangs whose group has it
         self._stale: dict[str, None] = {}
 
+    @classmethod
+    def of_all(cls, view: SchedulerState, args: CoschedulingArgs) -> "GangGrouping":
+        """Returns the gangs with all their members counted, for a reader without a cache that notes their changes."""
+        grouping = cls(view, args)
+        for uid in view.gangs.gang_of:
+            grouping.pod_changed(uid)
+        return grouping
+
     # membership
 
     def of(self, pod_record: PodRecord) -> Membership:
