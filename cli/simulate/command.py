@@ -16,12 +16,13 @@ from services.scheduler.in_memory import InMemoryScheduler
 from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.events import Event
-from shared.events.cluster import NodeObserved, PodObserved
+from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import SECOND
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
+from shared.kube.resource_names import POD_GROUPS
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 START_NS = 1_780_000_000 * SECOND
@@ -77,7 +78,7 @@ class Placement(msgspec.Struct, frozen=True):
 @click.option("--nodes", "nodes_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
               help="A trace's nodes (.csv), or Node objects (YAML or JSON).")  # fmt: skip
 @click.option("--pods", "pods_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              help="A trace's pods (.csv), or objects: pods, workloads, which stand for their pods, and Reservations.")  # fmt: skip
+              help="A trace's pods (.csv), or objects: pods, workloads, which stand for their pods, PodGroups and Reservations.")  # fmt: skip
 @click.option("--policy", default="default", show_default=True,
               help=f"{', '.join(POLICIES)}, or a KubeSchedulerConfiguration file.")  # fmt: skip
 @click.option("--arrive-percent", type=click.IntRange(min=1),
@@ -105,6 +106,7 @@ def simulate(
     """
     config = policy_text(policy)
     reserved: list[dict[str, Any]] = []
+    pod_groups: list[dict[str, Any]] = []
     nodes = openb_trace.read_nodes(nodes_file) if nodes_file.suffix == ".csv" else kube_objects.read_nodes(nodes_file)
     if pods_file.suffix == ".csv":
         pods = openb_trace.read_pods(pods_file, SCHEDULER)
@@ -116,9 +118,10 @@ def simulate(
     else:
         pods = kube_objects.read_pods(pods_file, nodes)
         reserved = kube_objects.read_reservations(pods_file)
+        pod_groups = kube_objects.read_pod_groups(pods_file)
     engine = InMemoryScheduler(config, policy)
     began = time.perf_counter()
-    outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods], reserved)
+    outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods], reserved, pod_groups)
     seconds = time.perf_counter() - began
     held = reservations.held(engine)
     if placements:
@@ -156,9 +159,14 @@ def _lines(result: Simulated) -> Iterator[tuple[str, str]]:
 
 
 def run(
-    engine: InMemoryScheduler, nodes: Sequence[Node], pods: Sequence[Pod], reserved: Sequence[Mapping[str, Any]] = ()
+    engine: InMemoryScheduler,
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    reserved: Sequence[Mapping[str, Any]] = (),
+    pod_groups: Sequence[Mapping[str, Any]] = (),
 ) -> list[Placement]:
     """Places the Reservations, then the waiting pods in their order; returns the outcome of each pod."""
+    engine.observe(map(_pod_group, pod_groups), START_NS)
     engine.observe((NodeObserved(node=node.metadata.name, object=node) for node in nodes), START_NS)
     engine.observe((_observed(pod) for pod in pods if pod.spec.node_name), START_NS)
     waiting = {pod.metadata.uid: pod for pod in pods if not pod.spec.node_name}
@@ -169,7 +177,23 @@ def run(
         now_ns = _decide(engine, {}, outcomes, now_ns)
     engine.observe((_observed(pod) for pod in waiting.values()), now_ns)
     _decide(engine, waiting, outcomes, now_ns)
-    return [outcomes.get(uid, Placement(pod=pod.metadata.key, code="NotAttempted")) for uid, pod in waiting.items()]
+    return [outcomes.get(uid) or _not_tried(engine, pod) for uid, pod in waiting.items()]
+
+
+def _not_tried(engine: InMemoryScheduler, pod: Pod) -> Placement:
+    """Returns the outcome of a pod that no cycle tried: the reason for which its gang is kept from the queue, if any."""
+    record = engine.view.pods[pod.metadata.uid]
+    held_back = engine.cache.queue.grouped(record).membership.held_back
+    if held_back is None:
+        return Placement(pod=pod.metadata.key, code="NotAttempted")
+    texts = engine.cache.profiles[pod.spec.scheduler_name].texts
+    return Placement(pod=pod.metadata.key, code=held_back.code, message=texts.text(held_back.code, held_back.detail))
+
+
+def _pod_group(plain: Mapping[str, Any]) -> ObjectObserved:
+    metadata = plain["metadata"]
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    return ObjectObserved(resource=POD_GROUPS, name=name, uid=name, object=dict(plain))
 
 
 def _decide(engine: InMemoryScheduler, waiting: Mapping[str, Pod], outcomes: dict[str, Placement], now_ns: int) -> int:

@@ -12,12 +12,15 @@ import msgspec
 import yaml
 
 from cli.simulate import reservations, workloads
+from shared.domain.gang import settings_of_pod_group
 from shared.errors import KoordError
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 
 T = TypeVar("T", bound=KubeStruct)
+
+POD_GROUP = "PodGroup"
 
 _AMOUNTS = frozenset(("allocatable", "capacity", "limits", "overhead", "requests"))
 """Fields with amounts, which the API accepts as numbers too."""
@@ -58,7 +61,7 @@ def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
         BadObjects: it is not YAML, an object is not as the API has it, or there is no pod.
     """
     found = list(_objects(path))
-    others = [plain for plain in found if plain["kind"] not in (*workloads.KINDS, reservations.KIND)]
+    others = [plain for plain in found if plain["kind"] not in (*workloads.KINDS, reservations.KIND, POD_GROUP)]
     names = [node.metadata.name for node in nodes]
     plain_pods = [pod for plain in found if plain["kind"] in workloads.KINDS for pod in _pods_of(path, plain, names)]
     if not plain_pods and len(others) == len(found):
@@ -86,10 +89,31 @@ def read_reservations(path: Path) -> list[dict[str, Any]]:
     Raises:
         BadObjects: it is not YAML, or one has no name.
     """
-    found = [plain for plain in _objects(path) if plain["kind"] == reservations.KIND]
+    return _named(path, reservations.KIND)
+
+
+def read_pod_groups(path: Path) -> list[dict[str, Any]]:
+    """The PodGroups of a file, as objects, each with its namespace; mostly none.
+
+    Raises:
+        BadObjects: it is not YAML, one has no name, or its settings cannot be read.
+    """
+    found = _named(path, POD_GROUP)
+    for plain in found:
+        metadata = plain["metadata"] = {**plain["metadata"]}
+        metadata["namespace"] = metadata.get("namespace") or "default"
+        gang = f"{metadata['namespace']}/{metadata['name']}"
+        if settings_of_pod_group(gang, plain) is None:
+            minimum = (plain.get("spec") or {}).get("minMember")
+            raise BadObjects(f"{path}: PodGroup {gang}: spec.minMember is {minimum!r}; give a whole number")
+    return found
+
+
+def _named(path: Path, kind: str) -> list[dict[str, Any]]:
+    found = [plain for plain in _objects(path) if plain["kind"] == kind]
     for plain in found:
         if not isinstance(plain.get("metadata"), dict) or not plain["metadata"].get("name"):
-            raise BadObjects(f"{path}: a Reservation has no name; give metadata.name")
+            raise BadObjects(f"{path}: a {kind} has no name; give metadata.name")
     return found
 
 
