@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from services.gateway.effects.intent_types import DesiredState
 from shared.events import RecordedEvent
-from shared.events.cluster import DesiredStateApplied, DesiredStateFailed, DesiredStateSuppressed
+from shared.events.cluster import DesiredStateApplied, DesiredStateFailed, DesiredStateSuppressed, MissingPermission
 
 ENDED, APPLIED, GIVEN_UP = -1, 0, -2
 """Results of a desired state that an outcome records; any other number is the seq of a DesiredStateSuppressed."""
@@ -33,6 +33,6 @@ def result_of(record: RecordedEvent) -> int:
     """Returns the result of a desired state that an outcome records."""
     if isinstance(record.event, DesiredStateSuppressed):
         return record.seq
-    if isinstance(record.event, DesiredStateFailed):
+    if isinstance(record.event, DesiredStateFailed | MissingPermission):
         return GIVEN_UP
     return APPLIED if isinstance(record.event, DesiredStateApplied) else ENDED

@@ -36,7 +36,8 @@ class IntentIndex:
         superseded: desired states without an outcome that a newer one, or the placement of the pod, has replaced.
         newest: the newest desired state of each field group, from when it is read until it has ended.
         applied: the newest desired states that were written; they are written again after drift.
-        given_up: the newest desired states that the API server did not take within the deadline; they stay due.
+        given_up: the newest desired states that the API server did not take within the deadline, or for which a
+            permission is missing; they stay due.
         suppressed: the newest desired states that shadow mode did not write; due again after a start without shadow
             mode.
         refused: the outcomes of intents that their contexts may not carry, until they are recorded.

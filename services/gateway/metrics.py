@@ -30,6 +30,11 @@ class GatewayMetrics:
             ("resource",),
             registry=registry,
         )
+        self._given_up = Gauge(
+            "koord_gateway_desired_states_given_up",
+            "Desired states that are not written, for want of an answer or of a permission, and are tried again",
+            registry=registry,
+        )
         self._short = Gauge(
             "koord_gateway_short_list_missing",
             "Objects that a list lacks which is not believed; effects stop while this is not 0",
@@ -48,6 +53,10 @@ class GatewayMetrics:
             "1 while an operator or the breaker holds all evictions; see koord evictions status",
             registry=registry,
         )
+
+    def watch_given_up(self, given_up: Callable[[], int]) -> None:
+        """Adds the number of desired states that are given up, which is read with the metrics."""
+        self._given_up.set_function(given_up)
 
     def watch_evictions(self, evictions: Callable[[], EvictionRecord]) -> None:
         """Adds the evictions that wait and whether all are held, which are read with the metrics."""

@@ -88,6 +88,7 @@ class Gateway:
         )
         self._metrics.watch_short_lists(self._observations.short_lists)
         self._metrics.watch_outages(self._observations.outages)
+        self._metrics.watch_given_up(lambda: len(self._state.intents.given_up))
         self._metrics.watch_evictions(lambda: self._state.evictions)
 
     @property

@@ -5,7 +5,8 @@ A watch delivers our own writes too, and may deliver an older state late. An obs
 write is ignored; a newer one whose fields differ from the server's response to our write is drift. The response counts,
 not the desired state, because a server may normalise a value (`1000m` to `1`).
 
-A desired state that was given up is written again after growing pauses, however long the API server does not take it.
+A desired state that was given up is written again after growing pauses, however long the API server does not take it
+or the permission is missing.
 
 Kept in memory only: after a restart every object is listed, so drift is detected again, at the price of one write
 without effect for each desired state with a normalised value.

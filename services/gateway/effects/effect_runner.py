@@ -274,18 +274,15 @@ class EffectRunner:
                     raise
                 log.info("a write is retried", extra={"intent": str(cause), "error": str(error)})
                 outcome = await self._retry(cause, intent, state)
-        except (Busy, BlockedByBudget) as error:
-            log.warning("gave up on an intent", extra={"intent": str(cause), "error": str(error)})
+        except (Busy, BlockedByBudget, Forbidden) as error:
             if not isinstance(intent, OneShot):
                 self._drift_tracker.not_written(cause, self._now_s())
             if was_given_up:
-                # The log has this outcome already. It is written again after a pause.
+                # The log has such an outcome already. It is written again after a pause.
+                log.info("a desired state is still not written", extra={"intent": str(cause), "error": str(error)})
                 del self.in_flight[cause]
                 return
-            outcome = outcome_events.failed(intent, str(error))
-        except Forbidden as error:
-            log.warning("permission is missing", extra={"intent": str(cause), "rule": error.rule, "error": str(error)})
-            outcome = outcome_events.missing_permission(intent, error.rule)
+            outcome = _outcome_of(cause, intent, error)
         if isinstance(intent, OneShot):
             outcome = await self._confirmations.outcome(cause, intent, state, outcome)
         failpoints.hit("gateway.after-api-answer")
@@ -342,6 +339,15 @@ class EffectRunner:
             await pod_writes.record_unschedulable_event(self._api, intent, pod, now_ns=self._now_ns())
         except ApiError as error:
             log.warning("no Kubernetes Event was recorded", extra={"pod": intent.pod, "error": str(error)})
+
+
+def _outcome_of(cause: Cause, intent: Intent, error: Busy | BlockedByBudget | Forbidden) -> Event:
+    """Returns the outcome of a write that is given up for now, or, of a one-shot effect, for good."""
+    if isinstance(error, Forbidden):
+        log.warning("permission is missing", extra={"intent": str(cause), "rule": error.rule, "error": str(error)})
+        return outcome_events.missing_permission(intent, error.rule)
+    log.warning("gave up on an intent", extra={"intent": str(cause), "error": str(error)})
+    return outcome_events.failed(intent, str(error))
 
 
 def _retry_pause(error: Exception) -> bool | float:

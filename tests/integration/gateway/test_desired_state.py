@@ -24,7 +24,7 @@ from shared.events.log import ConfigRejected
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from tests.cluster.fixtures import MakeNodes
-from tests.integration.gateway.conftest import MakePod
+from tests.integration.gateway.conftest import ACCOUNT, MakePod
 from tests.integration.gateway.effect_harness import EffectHarness, unschedulable
 from tests.integration.gateway.fault_proxy import FaultProxy
 from tests.support.slo_cluster import Cluster as SloCluster
@@ -141,7 +141,9 @@ async def test_an_unsupported_resource_is_rejected(harness: EffectHarness) -> No
     assert isinstance(outcome, DesiredStateRejected)
 
 
-async def test_without_the_permission_the_outcome_names_the_rule(harness: EffectHarness, cluster: Cluster) -> None:
+async def test_without_the_permission_the_outcome_names_the_rule_and_it_is_written_after_the_grant(
+    harness: EffectHarness, cluster: Cluster
+) -> None:
     """Namespaces may be read, and k8s/rbac grants no patch of them."""
     await harness.carry_out()
     desired = FieldsDesired(
@@ -150,6 +152,23 @@ async def test_without_the_permission_the_outcome_names_the_rule(harness: Effect
     harness.drift_tracker._versions["namespaces"] = {"default": "1"}  # as after a watch event
     (outcome,) = await harness.carry_out(desired)
     assert outcome == MissingPermission(name="default", rule="patch namespaces")
+    assert list(harness.state.intents.given_up) == [harness.cause()]
+    group = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "patch"]}
+    subject = {"kind": "ServiceAccount", "namespace": ACCOUNT[0], "name": ACCOUNT[1]}
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": "granted-later"}
+    roles, bindings = (f"/apis/{group}/v1/{kind}" for kind in ("clusterroles", "clusterrolebindings"))
+    named = {"metadata": {"name": "granted-later"}}
+    cluster.api.call("POST", roles, named | {"rules": [rule]})
+    try:
+        cluster.api.call("POST", bindings, named | {"roleRef": role, "subjects": [subject]})
+        (outcome,) = await harness.run_due(given_up=True)
+        assert isinstance(outcome, DesiredStateApplied)
+        assert cluster.api.call("GET", "/api/v1/namespaces/default")["metadata"]["labels"]["x"] == "y"
+    finally:
+        for collection in (bindings, roles):
+            cluster.api.call("DELETE", f"{collection}/granted-later")
+        cluster.api.call("PATCH", "/api/v1/namespaces/default", {"metadata": {"labels": {"x": None}}})
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

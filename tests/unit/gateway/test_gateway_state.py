@@ -6,18 +6,21 @@ from typing import Any
 import pytest
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef
 from services.gateway.effects.outcome_events import (
     applied,
     bound,
     failed,
+    missing_permission,
     rejected,
     superseded,
     suppressed,
 )
 from services.gateway.effects.outcomes_from_state import refused_outcomes, without_object
 from services.gateway.known_objects import KnownObject, identity_of
+from services.gateway.metrics import GatewayMetrics
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import (
@@ -159,6 +162,21 @@ def test_a_desired_state_that_was_given_up_stays_due_until_it_is_applied() -> No
     log.append("cluster", Draft(applied(batch_cpu(1000)), cause))
     state = state_after(log.in_order([]))
     assert (list(state.intents.given_up), list(state.intents.applied)) == ([], [cause])
+
+
+def test_a_desired_state_without_permission_stays_due_and_is_counted() -> None:
+    log = Log()
+    cause = log.append("slo", batch_cpu(1000))
+    log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
+    log.append("cluster", Draft(missing_permission(batch_cpu(1000), "patch nodes/status"), cause))
+    state = state_after(log.in_order([]))
+    assert list(state.intents.given_up) == [cause]
+    registry = CollectorRegistry()
+    GatewayMetrics(registry).watch_given_up(lambda: len(state.intents.given_up))
+    assert registry.get_sample_value("koord_gateway_desired_states_given_up") == 1
+    log.append("cluster", Draft(applied(batch_cpu(1000)), cause))
+    state = state_after(log.in_order([]))
+    assert registry.get_sample_value("koord_gateway_desired_states_given_up") == 0
 
 
 def test_a_newer_desired_state_replaces_one_that_was_given_up() -> None:
