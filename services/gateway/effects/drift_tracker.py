@@ -58,20 +58,32 @@ class Retry(NamedTuple):
     pause_s: float
 
 
+class Seen(NamedTuple):
+    """An object as it was last seen."""
+
+    version: str
+    uid: str
+
+
 class DriftTracker:
     """Compares observations with our writes. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._versions: dict[str, dict[str, str]] = {}  # resource -> key -> resourceVersion
+        self._versions: dict[str, dict[str, Seen]] = {}  # resource -> key -> the newest one
         self._last_writes: dict[Cause, LastWrite] = {}
         self._retries: dict[Cause, Retry] = {}
         self._next_scan_s = 0.0
         self._drifted: dict[Cause, float] = {}  # desired state -> earliest time of its next write
         self._latest: dict[ObjectRef, ObservedObject] = {}  # of objects with a desired state in flight
 
-    def version(self, ref: ObjectRef) -> str:
-        """Returns the newest known resourceVersion; empty if there is none."""
-        return self._versions.get(ref.resource, {}).get(ref.key, "")
+    def version(self, ref: ObjectRef, uid: str = "") -> str:
+        """Returns the newest known resourceVersion; empty if there is none.
+
+        Args:
+            uid: of the object that is meant, if that is known: the version of another one of its name is not returned.
+        """
+        seen = self._versions.get(ref.resource, {}).get(ref.key)
+        return seen.version if seen is not None and uid in ("", seen.uid) else ""
 
     def drifted(self, now_s: float) -> list[Cause]:
         """Returns the desired states to write again now."""
@@ -101,7 +113,7 @@ class DriftTracker:
 
     def observed(self, state: GatewayState, ref: ObjectRef, seen: ObservedObject, now_s: float) -> bool:
         """Records an observation; returns whether a desired state must be written again because of it."""
-        self._set_version(ref, seen.version)
+        self._set_version(ref, seen)
         groups = state.intents.field_groups.get(ref)
         if not groups:
             return False
@@ -135,7 +147,7 @@ class DriftTracker:
         )
         self._drifted.pop(cause, None)
         self._retries.pop(cause, None)
-        self._set_version(ref, seen.version)
+        self._set_version(ref, seen)
         latest = self._latest.pop(ref, None)
         if latest is not None:
             self._compare(cause, desired, latest, now_s)
@@ -148,15 +160,20 @@ class DriftTracker:
         }
         self._drifted = {cause: at_s for cause, at_s in self._drifted.items() if cause in state.intents.applied}
 
-    def _set_version(self, ref: ObjectRef, version: str) -> None:
+    def _set_version(self, ref: ObjectRef, seen: ObservedObject) -> None:
         versions = self._versions.setdefault(ref.resource, {})
         known = versions.get(ref.key)
-        if known is None or newer(version, known):
-            versions[ref.key] = version
+        if known is None or newer(seen.version, known.version):
+            versions[ref.key] = Seen(seen.version, seen.uid)
 
     def _compare(
         self, cause: Cause, desired: FieldsDesired | ObjectDesired, seen: ObservedObject, now_s: float
     ) -> bool:
+        if isinstance(desired, FieldsDesired) and desired.uid and desired.uid != seen.uid:
+            # Another object of the same name. The API server does not compare the uid in a patch of a custom resource's
+            # status, so that a write would reach it.
+            self._drifted.pop(cause, None)
+            return False
         last = self._last_writes.get(cause)
         if last is not None and not newer(seen.version, last.version):
             return False

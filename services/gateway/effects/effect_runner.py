@@ -323,7 +323,7 @@ class EffectRunner:
                 await self._record_event(intent, pod)
                 return outcome
             case FieldsDesired():
-                version = self._drift_tracker.version(object_ref(intent))
+                version = self._drift_tracker.version(object_ref(intent), intent.uid)
                 outcome, seen = await desired_state_writes.write_fields(api, intent, version)
             case ObjectDesired():
                 ref = object_ref(intent)

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from cli.dev.local_control_plane import Cluster
+from services.gateway.effects.drift_tracker import Seen
 from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.resources import RESOURCES
 from shared.domain.config_rejection import rejection_events
@@ -149,7 +150,7 @@ async def test_without_the_permission_the_outcome_names_the_rule_and_it_is_writt
     desired = FieldsDesired(
         resource="namespaces", name="default", fields="f", patch={"metadata": {"labels": {"x": "y"}}}
     )
-    harness.drift_tracker._versions["namespaces"] = {"default": "1"}  # as after a watch event
+    harness.drift_tracker._versions["namespaces"] = {"default": Seen("1", "")}  # as after a watch event
     (outcome,) = await harness.carry_out(desired)
     assert outcome == MissingPermission(name="default", rule="patch namespaces")
     assert list(harness.state.intents.given_up) == [harness.cause()]

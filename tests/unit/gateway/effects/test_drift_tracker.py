@@ -143,3 +143,17 @@ def test_versions_are_compared_as_numbers() -> None:
     assert newer("1000", "999")
     assert not newer("999", "1000")
     assert newer("abc", "999")
+
+
+def test_another_object_of_the_name_gets_neither_the_fields_nor_its_version() -> None:
+    """The API server does not compare the uid in a patch of a custom resource's status: the write would succeed."""
+    log, desired = Log(), replace(DESIRED, uid="first")
+    cause = log.append("slo", desired)
+    log.append("cluster", Draft(applied(desired), cause))
+    state = state_after(log.in_order([]))
+    drift_tracker = DriftTracker()
+    drift_tracker.wrote(cause, desired, observation("1", 20)._replace(uid="first"), now_s=0)
+    assert not drift_tracker.observed(state, N1, observation("7", 30)._replace(uid="second"), now_s=5)
+    assert drift_tracker.drifted(1000) == []
+    assert (drift_tracker.version(N1), drift_tracker.version(N1, "second")) == ("30", "30")
+    assert drift_tracker.version(N1, "first") == ""
