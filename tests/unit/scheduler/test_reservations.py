@@ -297,3 +297,19 @@ def test_cpus_that_a_reservation_keeps_by_number_are_not_used() -> None:
     world.add_pod(pod("small", cpu="2", labels={"app": "web"}))
     world.read()
     assert placements(world.cycle()) == {"small": "a"}
+
+
+def test_a_host_port_of_a_reservation_is_free_for_its_owners_and_for_one_of_them() -> None:
+    world = world_of(a="8")
+    with_port = {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}
+    body = reservation("web", template=with_port, allocateOnce=False)
+    available(world, body, "a", allocatable={"cpu": "4"})
+    world.add_pod(pod("other", cpu="1", ports=(80,)))
+    world.read()
+    assert "other" in unschedulable(world.cycle())
+    for name in ("first", "second"):
+        world.add_pod(pod(name, cpu="1", ports=(80,), labels={"app": "web"}))
+    world.read()
+    events = world.cycle()
+    assert placements(events) == {"first": "a"}
+    assert "free ports" in unschedulable(events)["second"].message
