@@ -170,7 +170,7 @@ class ClusterFold(SchedulerStateFields):
         there = self.objects.get(RESERVATIONS, {}).pop(event.name, None)
         self._delete_pod(record, event.uid if there is None else there["metadata"].get("uid", ""))
         self._set_identity_owners(event.name, ())
-        self.reservation_statuses.pop(event.name, None)
+        self._forget_status(self.reservation_statuses, event)
         if self.dirty is not None:
             self.dirty.objects[RESERVATIONS, event.name] = None
 
@@ -245,7 +245,7 @@ class ClusterFold(SchedulerStateFields):
             self.objects.get(event.resource, {}).pop(event.name, None)
             if event.resource == POD_GROUPS:
                 self.gangs.lose_pod_group(event.name, record.seq)
-                self.pod_group_statuses.pop(event.name, None)
+                self._forget_status(self.pod_group_statuses, event)
             self._object_changed(record, event)
         elif event.resource in QUOTAS:
             self.quota.lose(f"{event.resource}/{event.name}")

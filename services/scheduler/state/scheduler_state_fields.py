@@ -25,8 +25,10 @@ from services.scheduler.state.pod_record import PodRecord, conditions_checksum, 
 from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.reserve_pods import LastStatus
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
+from services.scheduler.state.watched_resources import POD_GROUPS, RESERVATIONS
 from shared.domain.reservation import Owner
 from shared.domain.reservation_owners import Identity, named_identity
+from shared.events.cluster import ObjectDeleted
 from shared.kube.pod import Pod
 
 
@@ -199,6 +201,22 @@ class SchedulerStateFields:
         pod_class.pods -= 1
         if pod_class.pods == 0:
             del self.pod_classes[pod_class.key]
+
+    def _forget_status(self, statuses: dict[str, LastStatus], deleted: ObjectDeleted) -> None:
+        """Forgets the status of a deleted object; one of the same name that came after it has its own."""
+        last = statuses.get(deleted.name)
+        if last is not None and last.uid == deleted.uid:
+            del statuses[deleted.name]
+
+    def forget_statuses_of_the_gone(self) -> None:
+        """Forgets the statuses of objects that are not there: where a status is folded after its object's deletion, the
+        deletion did not find it.
+        """
+        for resource, statuses in ((RESERVATIONS, self.reservation_statuses), (POD_GROUPS, self.pod_group_statuses)):
+            there = self.objects.get(resource, {})
+            for name, last in list(statuses.items()):
+                if (there.get(name, {}).get("metadata") or {}).get("uid") != last.uid:
+                    del statuses[name]
 
     def _advance_clock(self, at_ns: int) -> None:
         """Notes the time of a record in our own log.

@@ -53,6 +53,7 @@ _decoder = msgspec.msgpack.Decoder(_Kept)
 def encode(view: SchedulerStateFields) -> bytes:
     """Canonical MessagePack: names sorted, no row numbers."""
     view.read()
+    view.forget_statuses_of_the_gone()
     keys = sorted(view.pod_classes)
     numbers = {view.pod_classes[key]: number for number, key in enumerate(keys)}
     kept = _Kept(

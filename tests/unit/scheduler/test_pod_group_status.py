@@ -16,6 +16,7 @@ from shared.kube.instants import SECOND, instant_text
 from shared.kube.resource_names import POD_GROUPS
 from shared.runtime.intent_rights import refusal
 from tests.support.scheduling_world import START_NS, World, node, pod
+from tests.unit.scheduler.interleavings import assert_one_state
 
 NOW = instant_text(START_NS)
 
@@ -138,6 +139,11 @@ def test_a_pod_group_that_is_created_again_gets_a_status_of_its_own() -> None:
     world.body["metadata"]["uid"] = "u2"
     world.observe_group()
     assert [each.uid for each in world.write()] == ["u2"]
+    assert assert_one_state(world).pod_group_statuses["d/job"].uid == "u2"
+    world.observe(ObjectDeleted(resource=POD_GROUPS, name="d/job", uid="u2"))
+    state = assert_one_state(world)
+    state.encode()
+    assert not state.pod_group_statuses
 
 
 def test_a_restarted_scheduler_writes_what_a_lost_one_has_not() -> None:

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.events import RecordedEvent
+from shared.events.cluster import ObjectDeleted
 from shared.events.scheduling import PlacementReleased, PlacementReserved, PodPlaced, ReservationUnschedulable
 from shared.kube.instants import SECOND, instant_text
 from tests.support.reservations import available, live, observe, reservation, status_of
@@ -220,6 +222,24 @@ def test_an_expired_reservation_frees_its_capacity_and_is_deleted_a_day_later_al
     world.wait(2 * 86_400)
     live(world)
     assert not world.view.objects["reservations.scheduling.koordinator.sh"]
+
+
+def test_a_status_and_the_end_of_its_reservation_are_folded_in_any_order() -> None:
+    world = world_of(a="4")
+    observe(world, reservation("web", "3", uid="first"))
+    world.read()
+    world.cycle()
+    live(world)
+    world.observe(ObjectDeleted(resource=RESERVATIONS, name="web", uid="first"))
+    world.read()
+    state = assert_one_state(world)
+    state.encode()
+    assert not state.reservation_statuses
+    observe(world, reservation("web", "5", uid="second"))
+    world.read()
+    world.cycle()
+    live(world)
+    assert assert_one_state(world).reservation_statuses["web"].uid == "second"
 
 
 def test_a_lost_node_ends_its_reservation() -> None:
