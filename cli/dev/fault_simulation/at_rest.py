@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cli.dev.fault_simulation import what_holds
-from cli.dev.fault_simulation.invariants import requested
+from cli.dev.fault_simulation.held_capacity import requested
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.replica import Replica
+from cli.dev.fault_simulation.waiting_at_rest import waiting
 from services.gateway.effects.desired_state_comparison import desired_patch, fields_named
 from services.gateway.effects.intent_types import FieldGroup, field_group
 from services.quota_ledger.accounting.verify import holds
@@ -30,9 +31,6 @@ _COPY = CarriedForward.type_name()
 
 BATCH_CPU = "kubernetes.io/batch-cpu"
 MILLI = NANO // 1000
-
-CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
-"""Kinds of pods whose node can be found by comparing requests with what is free."""
 
 
 def folded(replica: Replica, contexts: dict[str, Context]) -> State:
@@ -108,7 +106,7 @@ def undone(world: "World") -> Iterator[str]:
     yield from _gateway(world)
     yield from _unwritten(world)
     yield from _ledger(world)
-    yield from _waiting(world)
+    yield from waiting(world)
     yield from _overcommitted(world)
 
 
@@ -174,25 +172,6 @@ def _ledger(world: "World") -> Iterator[str]:
             yield f"the ledger charges {charged} m of cpu to {name}, its bound pods request {bound // 10**6} m"
 
 
-def _waiting(world: "World") -> Iterator[str]:
-    """No pod waits that has a node and room in its quota."""
-    pods = world.invariants.live_pods()
-    for pod in pods:
-        if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
-            continue
-        if world.kinds.get(pod["metadata"]["name"]) not in CERTAIN_KINDS or not _has_quota(world, pod):
-            continue
-        for name, node in world.api.objects["nodes"].items():
-            there = [other for other in pods if other["spec"].get("nodeName") == name]
-            amounts = node["status"]["allocatable"]
-            if all(
-                requested(pod, kind) + sum(requested(other, kind) for other in there) <= nanos(amounts[kind])
-                for kind in ("cpu", "memory")
-            ):
-                yield f"{pod['metadata']['name']} waits, although {name} has room for it"
-                break
-
-
 def _overcommitted(world: "World") -> Iterator[str]:
     """No node has batch-cpu for a further pod that its high-priority pods have requested already."""
     pods = world.invariants.live_pods()
@@ -203,22 +182,3 @@ def _overcommitted(world: "World") -> Iterator[str]:
         high = sum(requested(pod, "cpu") for pod in there)
         if batch > taken and batch // 1000 + high > capacity:
             yield f"{name} has {batch // NANO} m of batch-cpu beside {high // MILLI} m of requests, and {capacity // MILLI} m of cpu"
-
-
-def _has_quota(world: "World", pod: dict[str, object]) -> bool:
-    labels = pod["metadata"].get("labels", {})  # type: ignore[attr-defined]
-    name = labels.get(QUOTA_NAME)
-    if not name:
-        return True
-    pods, nodes = world.invariants.live_pods(), world.api.objects["nodes"].values()
-    if sum(requested(each, "cpu") for each in pods) > sum(
-        nanos(node["status"]["allocatable"]["cpu"]) for node in nodes
-    ):
-        return False  # quotas share what the others leave: less than their max
-    quota = next(each for each in world.api.objects[resource_names.QUOTAS].values() if each["metadata"]["name"] == name)
-    used = sum(
-        requested(other, "cpu")
-        for other in pods
-        if other["spec"].get("nodeName") and other["metadata"].get("labels", {}).get(QUOTA_NAME) == name
-    )
-    return used + requested(pod, "cpu") <= nanos(quota["spec"]["max"]["cpu"])

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cli.dev.fault_simulation import cluster_objects
+from cli.dev.fault_simulation import cluster_objects, gangs_and_reservations
 from cli.dev.fault_simulation.api_transport import ApiFault
 from cli.dev.fault_simulation.forged_announcements import any_bound_pod, forge
+from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER
 from cli.dev.fault_simulation.invariants import STATUS
 from cli.dev.fault_simulation.memory_api import Refused, key_of
 from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
@@ -42,7 +43,25 @@ def carry_out(world: "World", step: Step) -> None:
 def _create_pod(world: "World", step: Step) -> None:
     key = f"{cluster_objects.NAMESPACE}/{step.target}"
     if key not in world.api.objects["pods"]:
-        world.api.create("pods", cluster_objects.pod(step.target, step.what, step.number))
+        is_grouped = step.what in (*MEMBERS, OWNER)
+        body = gangs_and_reservations.grouped_pod if is_grouped else cluster_objects.pod
+        world.api.create("pods", body(step.target, step.what, step.number))
+
+
+def _create_gang(world: "World", step: Step) -> None:
+    world.api.create(resource_names.POD_GROUPS, gangs_and_reservations.pod_group(step.target, step.number))
+
+
+def _create_reservation(world: "World", step: Step) -> None:
+    if step.target not in world.api.objects[resource_names.RESERVATIONS]:
+        is_once = step.what == "once"
+        body = gangs_and_reservations.reservation(step.target, step.number, once=is_once, ttl_s=step.for_s)
+        world.api.create(resource_names.RESERVATIONS, body)
+
+
+def _delete_reservation(world: "World", step: Step) -> None:
+    if step.target in world.api.objects[resource_names.RESERVATIONS]:
+        world.api.delete(resource_names.RESERVATIONS, step.target)
 
 
 def _delete_pod(world: "World", step: Step) -> None:
@@ -287,6 +306,9 @@ def _expire_watches(world: "World", _step: Step) -> None:
 
 STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "create-pod": _create_pod,
+    "create-gang": _create_gang,
+    "create-reservation": _create_reservation,
+    "delete-reservation": _delete_reservation,
     "delete-pod": _delete_pod,
     "request-eviction": _request_eviction,
     "evict-all": _evict_all,

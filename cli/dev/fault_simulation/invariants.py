@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from cli.dev.fault_simulation.gang_invariant import GangInvariant
+from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, HeldCapacity, requested
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import BEGINS_US, Row
 from services.gateway.effects.eviction_budget import Limits
@@ -33,7 +35,6 @@ from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.quantity import nanos
 
 STATUS = "scheduling.koordinator.sh/resource-status"
-ENDED = ("Succeeded", "Failed")
 
 _PLACED = PodPlaced.type_name()
 _EVICTION = EvictionRequested.type_name()
@@ -61,12 +62,15 @@ class Invariants:
         one_shots: cause -> uid, of intents with a one-shot effect.
         outcomes: cause -> the type of its outcome.
         gateway_stops: when a gateway was stopped, and for how long; seconds.
+        held: the capacity that Reservations hold.
     """
 
     def __init__(self, api: ApiServer, report: Callable[[str], None], oldest_effect_s: float, budgets: Limits) -> None:
         self.one_shots: dict[str, str] = {}
         self.outcomes: dict[str, str] = {}
         self.gateway_stops: list[tuple[float, float]] = []
+        self.held = HeldCapacity(api, self.live_pods, self._check_node)
+        self._gangs = GangInvariant(api, report)
         self._api = api
         self._report = report
         self._oldest_effect_s = oldest_effect_s
@@ -83,6 +87,8 @@ class Invariants:
 
     def appended(self, context: str, rows: list[Row]) -> None:
         """Checks the rows of a commit."""
+        self._gangs.appended(context, rows)
+        self.held.appended(rows)
         for row in rows:
             cause = f"{context}/{row.seq}"
             if row.type == _PLACED:
@@ -133,8 +139,11 @@ class Invariants:
         """Checks a change of an object."""
         if resource == "nodes":
             self._check_overcommitted(key, before, after)
+        if resource == resource_names.RESERVATIONS and after is not None:
+            self.held.changed(after)
         if resource != "pods" or after is None:
             return
+        self._gangs.pod_changed(after)
         uid, node = after["metadata"]["uid"], after["spec"].get("nodeName")
         if node and (before is None or not before["spec"].get("nodeName")):
             self._check_binding(key, uid, node)
@@ -165,10 +174,17 @@ class Invariants:
             return
         pods = [pod for pod in self.live_pods() if pod["spec"].get("nodeName") == name]
         allocatable = node["status"]["allocatable"]
-        for kind in ("cpu", "memory"):
-            used = sum(requested(pod, kind) for pod in pods)
+        held = self.held.on(name)
+        for kind in KINDS:
+            used, kept = sum(requested(pod, kind) for pod in pods), sum(each.left[kind] for each in held)
             if used > nanos(allocatable[kind]):
                 self._report(f"{name} has {allocatable[kind]} of {kind}, its pods request {used / 1e9:g}")
+            elif used + kept > nanos(allocatable[kind]):
+                names = ", ".join(each.name for each in held)
+                self._report(
+                    f"{name} has {allocatable[kind]} of {kind}, its pods request {used / 1e9:g} beside {kept / 1e9:g} "
+                    f"that Reservations hold: {names}"
+                )
         if len(pods) > int(allocatable["pods"]):
             self._report(f"{name} has {len(pods)} pods")
         taken: dict[int, str] = {}
@@ -214,6 +230,10 @@ class Invariants:
         if age_s > self._oldest_effect_s:
             self._report(f"{key}: an effect that was decided {age_s:.1f} s ago")
 
+    def is_satisfied(self, gang: str) -> bool:
+        """Reports whether a member of a gang has been bound."""
+        return self._gangs.is_satisfied(gang)
+
     def live_pods(self) -> list[Body]:
         """Returns the server's pods that have not ended."""
         return [pod for pod in self._api.objects["pods"].values() if pod["status"].get("phase") not in ENDED]
@@ -222,15 +242,6 @@ class Invariants:
 def _recorded_s(row: Row) -> float:
     """Returns when an event was recorded; by its writer's clock if that is ahead, since it is all that others know."""
     return max(asyncio.get_running_loop().time(), (row.at_us - BEGINS_US) / 1e6)
-
-
-def requested(pod: Body, kind: str) -> int:
-    """Returns a pod's request in nanos."""
-    return sum(
-        nanos(container["resources"]["requests"].get(kind, "0"))
-        for container in pod["spec"]["containers"]
-        if container.get("resources")
-    )
 
 
 def _cpus(pod: Body) -> Any:

@@ -29,6 +29,8 @@ INSTALLED = frozenset(
         resource_names.QUOTAS,
         resource_names.NODE_TOPOLOGIES,
         resource_names.BUDGETS,
+        resource_names.POD_GROUPS,
+        resource_names.RESERVATIONS,
     }
 )
 """Resources that are served; a list of any other is answered by 404."""

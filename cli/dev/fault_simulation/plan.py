@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cli.dev.fault_simulation.cluster_objects import KINDS, QUOTAS
+from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER
 from cli.dev.fault_simulation.replica import SERVICES
 from shared.errors import KoordError
 
@@ -85,7 +86,8 @@ def drawn(seed: int) -> Plan:
     draw = random.Random(f"plan of {seed}")  # noqa: S311
     # Drawn apart, so that the other seeds have the histories that they had before.
     apart = random.Random(f"mistakes of {seed}")  # noqa: S311
-    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart)]
+    grouped = random.Random(f"gangs and reservations of {seed}")  # noqa: S311
+    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *_gangs(grouped), *_reservations(grouped)]
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 
@@ -114,6 +116,43 @@ def _workload(draw: random.Random) -> list[Step]:
         steps.append(Step(_instant(draw), "raise-quota", draw.choice(tuple(QUOTAS)), number=draw.randint(7, 9)))
     if draw.random() < 0.3:
         steps.append(Step(_instant(draw), "add-node", "node-3"))
+    return steps
+
+
+def _gangs(draw: random.Random) -> list[Step]:
+    """Draws gangs whose members come at once or one by one, and of which some are deleted and come again."""
+    steps = []
+    for gang in ("gang-0", "gang-1")[: draw.choice((0, 0, 1, 1, 2))]:
+        minimum, kind, cores, at_s = draw.randint(2, 4), draw.choice(MEMBERS), draw.randint(1, 2), _instant(draw, 0.5)
+        spread_s = draw.choice((0.1, 0.1, FAULTS_END_S - at_s))
+        steps.append(Step(round(at_s + draw.random() * 0.2, 3), "create-gang", gang, number=minimum))
+        for number in range(minimum + draw.choice((0, 0, 1))):
+            name, comes_s = f"{gang}-{number}", round(at_s + draw.random() * spread_s, 3)
+            steps.append(Step(comes_s, "create-pod", name, kind, cores))
+            if draw.random() < 0.3:
+                gone_s = _instant(draw, comes_s) if draw.random() < 0.3 else round(comes_s + draw.random() * 0.5, 3)
+                steps.append(Step(gone_s, draw.choice(("delete-pod", "request-eviction")), name))
+                steps.append(Step(round(gone_s + draw.random() * 2, 3), "create-pod", name, kind, cores))
+    return steps
+
+
+def _reservations(draw: random.Random) -> list[Step]:
+    """Draws Reservations with pods that own them; some expire, are deleted, or come again under their name."""
+    steps = []
+    for name in ("reserved-0", "reserved-1", "reserved-2")[: draw.choice((0, 0, 1, 2, 3))]:
+        at_s, cores, kind = _instant(draw), draw.randint(2, 6), draw.choice(("once", "shared"))
+        ttl_s = draw.choice((0.0, float(draw.randint(2, 10))))
+        steps.append(Step(at_s, "create-reservation", name, kind, cores, for_s=ttl_s))
+        for number in range(draw.randint(0, 3)):
+            owner, comes_s = f"{name}-{number}", _instant(draw, at_s)
+            steps.append(Step(comes_s, "create-pod", owner, OWNER, draw.randint(1, 3)))
+            if draw.random() < 0.3:
+                steps.append(Step(_instant(draw, comes_s), "delete-pod", owner))
+        if draw.random() < 0.3:
+            gone_s = _instant(draw, at_s)
+            steps.append(Step(gone_s, "delete-reservation", name))
+            if draw.random() < 0.5:
+                steps.append(Step(_instant(draw, gone_s), "create-reservation", name, kind, cores, for_s=ttl_s))
     return steps
 
 

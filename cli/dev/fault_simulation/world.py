@@ -54,7 +54,7 @@ class World:
         self.loop = VirtualLoop(seed, self._after_step)  # type: ignore[abstract]  # what a world does not use
         self.postgres = MemoryPostgres(seed + 1, dict.fromkeys(contexts(1), PARTITION_ROWS))
         self.broker = Broker(seed + 2)
-        self.api = ApiServer(seed + 3, lambda: BEGINS_US * 1000 + int(self.loop.time() * 1e9))
+        self.api = ApiServer(seed + 3, self.now_ns)
         self.transport = ApiTransport(self.api, seed + 4)
         self.invariants = Invariants(self.api, self.report, ONE_SHOT_MAX_AGE_S + SLACK_S, limits_of(GATEWAY))
         self.agents: dict[str, NodeAgent] = {}
@@ -84,6 +84,10 @@ class World:
         """Records a broken invariant."""
         if len(self.violations) < MOST_VIOLATIONS:
             self.violations.append(f"{self.loop.time():.3f} s: {text}")
+
+    def now_ns(self) -> int:
+        """Returns the right time."""
+        return BEGINS_US * 1000 + int(self.loop.time() * 1e9)
 
     # -- what steps use
 
@@ -118,7 +122,7 @@ class World:
 
     def connect_to_a_copy(self, for_s: float) -> None:
         """Starts the gateways anew with the kubeconfig of a copy of the cluster, until someone corrects it."""
-        copy = ApiServer(self._seed + 6, lambda: BEGINS_US * 1000 + int(self.loop.time() * 1e9))
+        copy = ApiServer(self._seed + 6, self.now_ns)
         for resource, objects in self.api.objects.items():
             for body in objects.values():
                 copy.create(resource, cluster_objects.copied(body))

@@ -1,0 +1,50 @@
+"""The objects of gangs and Reservations: PodGroups with their members, and Reservations with the pods that own them.
+
+The pod `NAME-NUMBER` of a kind in `MEMBERS` belongs to the PodGroup NAME, that of the kind `owner` to the Reservation
+NAME.
+"""
+
+from cli.dev.fault_simulation.cluster_objects import NAMESPACE, QUOTAS, SCHEDULER, Body, pod
+from shared.domain.gang import POD_GROUP_LABEL
+
+MEMBERS = ("member", "member-of-team-a")
+"""Kinds of members of gangs: without a quota, and of a quota, which is charged for all of them or for none."""
+
+OWNER = "owner"
+OWNER_LABEL = "apps/reservation"
+LONG_TTL_S = 3600
+
+
+def pod_group(name: str, minimum: int) -> Body:
+    """Returns a PodGroup whose gang is Strict and once satisfied."""
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"minMember": minimum},
+    }
+
+
+def reservation(name: str, cores: int, *, once: bool, ttl_s: float) -> Body:
+    """Returns a Reservation; ttl_s of 0 is one that a world does not see expire."""
+    amounts = {"cpu": str(cores), "memory": "256Mi"}
+    container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+        "spec": {
+            "allocateOnce": once,
+            "ttl": f"{ttl_s or LONG_TTL_S:g}s",
+            "owners": [{"labelSelector": {"matchLabels": {OWNER_LABEL: name}}}],
+            "template": {"spec": {"schedulerName": SCHEDULER, "priority": 9_000, "containers": [container]}},
+        },
+    }
+
+
+def grouped_pod(name: str, kind: str, cores: int) -> Body:
+    """Returns a member of a gang, or an owner of a Reservation."""
+    quota = next((each for each in QUOTAS if kind.endswith(each)), "plain")
+    body, belongs_to = pod(name, quota, cores), name.rpartition("-")[0]
+    body["metadata"]["labels"][OWNER_LABEL if kind == OWNER else POD_GROUP_LABEL] = belongs_to
+    return body

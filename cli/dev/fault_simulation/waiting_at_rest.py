@@ -1,0 +1,126 @@
+"""Pods and Reservations that wait in a world at rest, although there is room for them."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING
+
+from cli.dev.fault_simulation.cluster_objects import Body
+from cli.dev.fault_simulation.gang_invariant import gang_of
+from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
+from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, requested
+from shared.kube import resource_names
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.instants import SECOND, duration_ns, instant_ns
+from shared.kube.quantity import nanos
+
+if TYPE_CHECKING:
+    from cli.dev.fault_simulation.world import World
+
+CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
+"""Kinds of pods whose node can be found by comparing requests with what is free."""
+
+EXPIRES_WITHIN_NS = 3 * SECOND
+"""The time of creation is cut to seconds, the life cycle runs once a second, and its decision is then written."""
+
+_Free = dict[str, dict[str, int]]
+"""Node -> resource -> nanos that neither pods nor Reservations have."""
+
+
+def waiting(world: "World") -> Iterator[str]:
+    """Yields what waits without need."""
+    free = _free(world)
+    gangs: dict[str, list[Body]] = {}
+    for pod in world.invariants.live_pods():
+        if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
+            continue
+        name = pod["metadata"]["name"]
+        kind = world.kinds.get(name)
+        if kind in MEMBERS:
+            gangs.setdefault(gang_of(pod), []).append(pod)
+        elif (kind in CERTAIN_KINDS or kind == OWNER) and _has_quota(world, [pod]):
+            node = next(iter(_nodes_for([pod], free)), None) or (_reserved_for(world, pod) if kind == OWNER else None)
+            if node is not None:
+                yield f"{name} waits, although {node} has room for it"
+    for gang, pods in gangs.items():
+        yield from _waiting_members(world, gang, pods, free)
+    yield from _reservations(world, free)
+
+
+def _waiting_members(world: "World", gang: str, pods: list[Body], free: _Free) -> Iterator[str]:
+    """Yields a gang of which no pod has a node although so many as it needs have room, or a member of one that has."""
+    pod_group = world.api.objects[resource_names.POD_GROUPS].get(gang)
+    if pod_group is None:
+        return
+    needed = 1 if world.invariants.is_satisfied(gang) else pod_group["spec"]["minMember"]
+    members = pods[:needed]
+    if len(members) == needed and _has_quota(world, members) and (nodes := _nodes_for(members, free)):
+        yield f"{needed} members of {gang} wait, although {', '.join(nodes)} have room for them"
+
+
+def _reservations(world: "World", free: _Free) -> Iterator[str]:
+    """Yields a Reservation that waits although a node has room for it, and one that has not ended at its time."""
+    now_ns = world.now_ns()
+    for name, body in world.api.objects[resource_names.RESERVATIONS].items():
+        status = body.get("status", {})
+        if status.get("nodeName"):
+            expires_ns = instant_ns(body["metadata"]["creationTimestamp"]) + duration_ns(body["spec"]["ttl"])
+            if status["phase"] not in ENDED and now_ns > expires_ns + EXPIRES_WITHIN_NS:
+                yield f"{name} is {status['phase']}, {(now_ns - expires_ns) / SECOND:.1f} s after it has expired"
+        elif nodes := _nodes_for([body["spec"]["template"]], free):
+            yield f"{name} waits, although {nodes[0]} has room for it"
+
+
+def _reserved_for(world: "World", pod: Body) -> str | None:
+    """Returns the node of a Reservation that a pod owns and fits into."""
+    name = pod["metadata"]["labels"][OWNER_LABEL]
+    for node in world.api.objects["nodes"]:
+        for held in world.invariants.held.on(node):
+            is_open = held.name == name and not (held.once and held.owners)
+            if is_open and all(requested(pod, kind) <= held.left[kind] for kind in KINDS):
+                return f"{name} on {node}"
+    return None
+
+
+def _free(world: "World") -> _Free:
+    pods, free = world.invariants.live_pods(), _Free()
+    for name, node in world.api.objects["nodes"].items():
+        there = [pod for pod in pods if pod["spec"].get("nodeName") == name]
+        held = world.invariants.held.on(name)
+        free[name] = {
+            kind: nanos(node["status"]["allocatable"][kind])
+            - sum(requested(pod, kind) for pod in there)
+            - sum(each.left[kind] for each in held)
+            for kind in KINDS
+        }
+    return free
+
+
+def _nodes_for(pods: list[Body], free: _Free) -> tuple[str, ...]:
+    """Returns nodes that have room for all of these pods at once, one for each; none where there are none."""
+    for nodes in product(free, repeat=len(pods)):
+        if all(_fit([pod for pod, at in zip(pods, nodes, strict=True) if at == node], free[node]) for node in nodes):
+            return nodes
+    return ()
+
+
+def _fit(pods: list[Body], free: Mapping[str, int]) -> bool:
+    return all(sum(requested(pod, kind) for pod in pods) <= free[kind] for kind in KINDS)
+
+
+def _has_quota(world: "World", waiting_pods: list[Body]) -> bool:
+    """Reports whether the quota of these pods, which have one, has room for all of them."""
+    name = waiting_pods[0]["metadata"].get("labels", {}).get(QUOTA_NAME)
+    if not name:
+        return True
+    pods, nodes = world.invariants.live_pods(), world.api.objects["nodes"].values()
+    if sum(requested(each, "cpu") for each in pods) > sum(
+        nanos(node["status"]["allocatable"]["cpu"]) for node in nodes
+    ):
+        return False  # quotas share what the others leave: less than their max
+    quota = next(each for each in world.api.objects[resource_names.QUOTAS].values() if each["metadata"]["name"] == name)
+    used = sum(
+        requested(other, "cpu")
+        for other in pods
+        if other["spec"].get("nodeName") and other["metadata"].get("labels", {}).get(QUOTA_NAME) == name
+    )
+    return used + sum(requested(pod, "cpu") for pod in waiting_pods) <= nanos(quota["spec"]["max"]["cpu"])
