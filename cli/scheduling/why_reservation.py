@@ -177,13 +177,13 @@ def _explanation(
         phase=status.phase or PENDING,
         summary=_summary(found, pending, problem),
         node=status.node_name,
-        holds=_amounts(held),
-        used=_amounts(status.allocated or {}),
+        holds=amounts_of(held),
+        used=amounts_of(status.allocated or {}),
         used_by=tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
         waiting=() if found.is_ended else waiting,
         allocate_once=found.allocates_once,
         policy=found.policy or "Default",
-        expires=_expires(found),
+        expires=expires_at(found),
         place=pending.place if pending else 0,
         since=pending.since if pending else "",
         attempts=pending.attempts if pending else 0,
@@ -193,7 +193,8 @@ def _explanation(
     )
 
 
-def _amounts(texts: Mapping[str, str]) -> dict[str, int]:
+def amounts_of(texts: Mapping[str, str]) -> dict[str, int]:
+    """Returns resource -> amount of quantities that can be read, cpu in milli-cores and memory in bytes."""
     return {name: amount(name, nanos(text)) for name, text in sorted(texts.items())}
 
 
@@ -215,7 +216,7 @@ def _pods(count: int) -> str:
     return {0: "no pod", 1: "one pod"}.get(count, f"{count} pods")
 
 
-def _expires(found: Reservation) -> str:
+def expires_at(found: Reservation) -> str:
     """Returns when it expires; the earlier of its two times."""
     spec, times = found.spec, []
     try:

@@ -16,6 +16,10 @@ Format = str
 """`table`, `wide`, `name`, `json`, `yaml`, or `jsonpath=EXPRESSION`."""
 
 
+WHOLE = 40
+"""Characters up to which a table's cells are not broken."""
+
+
 def show(value: object, output: Format) -> None:
     """Prints one value for a program, on stdout."""
     plain = msgspec.to_builtins(value)
@@ -67,10 +71,13 @@ def show_table(
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
-        for column in columns:
-            table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
-        for row in rows:
-            table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+        for number, column in enumerate(columns):
+            # Names and instants stay whole: the room that is missing is taken from columns of sentences.
+            is_short = all(len(row[number]) <= WHOLE for row in cells)
+            table.add_column(column.upper(), justify="right" if column in right else "left", no_wrap=is_short)
+        for row in cells:
+            table.add_row(*row)
         Console().print(table)
         return
     for line in table_lines(columns, rows, header=header, right=right):

@@ -11,8 +11,24 @@ KINDS = {
         "get",
         "Show the configuration in force of each context, and the rejected one with its reason.",
     ),
+    "gangs": Entry(
+        "cli.kinds.gangs", "get", "List gangs: the pods of each, bound, placed and pending, against its minimum."
+    ),
+    "nodes": Entry(
+        "cli.kinds.nodes", "get", "List nodes: status, pods, and the requests of these against what is allocatable."
+    ),
+    "pods": Entry(
+        "cli.kinds.pods",
+        "get",
+        "List pods: where each is, its quota, gang and requests. `koord pending` has those that wait.",
+    ),
     "quotas": Entry(
         "cli.kinds.quotas", "get", "Show each quota in each resource: min, max, runtime, used, borrowed, lent, waiting."
+    ),
+    "reservations": Entry(
+        "cli.kinds.reservations",
+        "get",
+        "List Reservations: where each is, what it holds, who uses it, and when it expires.",
     ),
 }
 

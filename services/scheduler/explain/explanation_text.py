@@ -103,9 +103,11 @@ def _evaluation_lines(evaluation: Evaluation) -> list[str]:
     title = f"cycle {evaluation.cycle}" if evaluation.cycle else "compared"
     lines = [f"{title} ({evaluation.event}) at {_at(evaluation.now_ns)}: {passed}"]
     if evaluation.equals_before:
-        lines.append(
-            f"  evaluated before {evaluation.equals_before} equal pods of the same cycle, which took their nodes first"
-        )
+        before = evaluation.equals_before
+        equals = "an equal pod of the same cycle, which took its node first"
+        if before > 1:
+            equals = f"{before} equal pods of the same cycle, which took their nodes first"
+        lines.append(f"  evaluated before {equals}")
     lines += [
         f"  {rejection.nodes:>6}  {rejection.plugin}: {rejection.text}{_detail(rejection)}"
         for rejection in evaluation.rejected

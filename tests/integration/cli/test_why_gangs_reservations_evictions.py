@@ -5,6 +5,7 @@ import json
 import time
 
 import pytest
+from click.testing import Result
 
 from shared.domain import gang
 from shared.events import Cause, Draft
@@ -146,3 +147,24 @@ async def test_a_gang_and_a_reservation_are_described(log: Log) -> None:
     assert web.exit_code == 0, web.stderr
     assert "Holds:           cpu 2\n" in web.stdout, web.stdout
     assert "Waiting owners:  d/owner\n" in web.stdout
+
+
+async def test_gangs_reservations_pods_and_nodes_are_listed(log: Log) -> None:
+    def lines(result: Result) -> list[list[str]]:
+        assert result.exit_code == 0, result.stderr
+        return [line.split() for line in result.stdout.splitlines()]
+
+    assert lines(await run(log, "get", "gangs", "-n", "d")) == [
+        ["NAME", "STATE", "MINIMUM", "EXISTS", "BOUND", "PLACED", "PENDING"],
+        ["short", "incomplete", "3", "2", "0", "0", "2"],
+        ["train", "waiting", "3", "3", "0", "0", "3"],
+    ]
+    _, huge, web = lines(await run(log, "get", "reservations"))
+    assert huge[:6] == ["huge", "Pending", "-", "cpu", "100", "-"]
+    assert web[:5] == ["web", "Available", "n", "cpu", "2"]
+    assert (await run(log, "get", "pods", "-n", "d", "-o", "name")).stdout.splitlines()[0] == "pod/d/owner"
+    victim = json.loads((await run(log, "get", "pod", "victim", "-n", "d", "-o", "json")).stdout)
+    assert (victim["status"], victim["node"], victim["requests"]["cpu"]) == ("bound", "n", 1000)
+    assert lines(await run(log, "get", "nodes"))[1][:6] == ["n", "Unknown", "2", "3", "of", "8"]
+    absent = await run(log, "get", "gang", "d/nosuch")
+    assert absent.stderr == "koord: there is no gang 'd/nosuch'; `koord get gangs -A` shows those there are\n"

@@ -129,7 +129,7 @@ def test_the_explanation_of_a_pod_counts_equal_pods_placed_before_it() -> None:
     evaluation = explain(history_of(world, "p-b")).evaluation
     assert evaluation is not None
     assert evaluation.equals_before == 1
-    assert "evaluated before 1 equal pods" in render(explain(history_of(world, "p-b")))
+    assert "evaluated before an equal pod of the same cycle" in render(explain(history_of(world, "p-b")))
 
 
 def test_pods_that_were_never_tried_say_what_they_wait_for() -> None:

@@ -1,0 +1,96 @@
+"""Nodes: what each has and what its pods request."""
+
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
+
+import msgspec
+
+from cli.kinds.kind import Column, Kind, get_command
+from cli.scheduling.recorded_state import scheduler_state
+from cli.terminal import name_completion
+from cli.terminal.amounts import human_amount
+from shared.domain.amounts import total
+from shared.kube.node import Node
+from shared.kube.quantity import BadQuantity, amount, nanos
+from shared.log.admin.session import reading
+
+
+class NodeListed(msgspec.Struct, frozen=True):
+    """A node.
+
+    Attributes:
+        status: `Ready`, `NotReady` or `Unknown`, and whether it is unschedulable.
+        pods: number of pods that are on it, or placed there.
+        allocatable, requested: resource -> amount, cpu in milli-cores, memory in bytes; unreadable ones are
+            left out.
+    """
+
+    name: str
+    status: str
+    pods: int
+    allocatable: dict[str, int]
+    requested: dict[str, int]
+    taints: tuple[str, ...]
+
+
+async def read(postgres: str) -> Sequence[NodeListed]:
+    """Reads all nodes, by name."""
+    async with reading(postgres) as log:
+        view = await scheduler_state(log)
+    requests: dict[str, list[dict[str, int]]] = {}
+    for record in view.pods.values():
+        node = record.node or (record.placed_node if record.is_placed() else "")
+        if node and not record.ended and record.pod_class is not None:
+            requests.setdefault(node, []).append(dict(record.pod_class.request))
+    counts = Counter({name: len(found) for name, found in requests.items()})
+    return [
+        NodeListed(
+            name,
+            _status(view.nodes[name].node),
+            counts[name],
+            _allocatable(view.nodes[name].node),
+            total(requests.get(name, ())),
+            tuple(f"{taint.key}:{taint.effect}" for taint in view.nodes[name].node.spec.taints),
+        )
+        for name in sorted(view.nodes)
+    ]
+
+
+def _status(node: Node) -> str:
+    ready = next((each.status for each in node.status.conditions if each.type == "Ready"), "Unknown")
+    status = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")
+    return f"{status},SchedulingDisabled" if node.spec.unschedulable else status
+
+
+def _allocatable(node: Node) -> dict[str, int]:
+    found = {}
+    for name, text in (node.status.allocatable or {}).items():
+        try:
+            found[name] = amount(name, nanos(text))
+        except BadQuantity:
+            continue
+    return found
+
+
+def _used(resource: str, item: NodeListed) -> str:
+    there = human_amount(resource, item.allocatable[resource]) if resource in item.allocatable else "-"
+    return f"{human_amount(resource, item.requested.get(resource, 0))} of {there}"
+
+
+KIND = Kind(
+    "node",
+    "nodes",
+    read,
+    (
+        Column("name", attrgetter("name")),
+        Column("status", attrgetter("status")),
+        Column("pods", attrgetter("pods"), is_right=True),
+        Column("cpu requested", lambda item: _used("cpu", item), is_right=True),
+        Column("memory requested", lambda item: _used("memory", item), is_right=True),
+        Column("taints", lambda item: ", ".join(item.taints) or "-", is_wide=True),
+    ),
+    complete=name_completion.nodes,
+)
+
+get = get_command(KIND, "List nodes: status, pods, and the requests of these against what is allocatable.")

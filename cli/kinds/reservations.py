@@ -1,0 +1,76 @@
+"""Reservations: where each is, what it holds and who uses it."""
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from cli.kinds.kind import Column, Kind, get_command
+from cli.scheduling.recorded_state import scheduler_state
+from cli.scheduling.why_reservation import amounts_of, expires_at
+from cli.terminal.amounts import human_amounts
+from services.scheduler.state.watched_resources import RESERVATIONS
+from shared.domain.reservation import PENDING, problem_of, read_reservation, requests_text
+from shared.log.admin.session import reading
+
+
+class ReservationListed(msgspec.Struct, frozen=True):
+    """A Reservation.
+
+    Attributes:
+        holds, used: resource -> amount, cpu in milli-cores, memory in bytes.
+        problem: why it cannot be placed; empty for a valid one.
+    """
+
+    name: str
+    phase: str
+    node: str
+    holds: dict[str, int]
+    used: dict[str, int]
+    used_by: tuple[str, ...]
+    expires: str
+    problem: str
+
+
+async def read(postgres: str) -> Sequence[ReservationListed]:
+    """Reads all Reservations, by name."""
+    async with reading(postgres) as log:
+        view = await scheduler_state(log)
+    return [_listed(name, body) for name, body in sorted(view.objects.get(RESERVATIONS, {}).items())]
+
+
+def _listed(name: str, body: Mapping[str, Any]) -> ReservationListed:
+    try:
+        found = read_reservation(body)
+    except msgspec.ValidationError as error:
+        return ReservationListed(name, "", "", {}, {}, (), "", f"the object cannot be read: {error}")
+    status, problem = found.status, problem_of(found)
+    return ReservationListed(
+        name,
+        status.phase or PENDING,
+        status.node_name,
+        amounts_of(status.allocatable or ({} if problem else requests_text(found))),
+        amounts_of(status.allocated or {}),
+        tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
+        expires_at(found),
+        problem,
+    )
+
+
+KIND = Kind(
+    "reservation",
+    "reservations",
+    read,
+    (
+        Column("name", attrgetter("name")),
+        Column("phase", attrgetter("phase")),
+        Column("node", lambda item: item.node or "-"),
+        Column("holds", lambda item: human_amounts(item.holds)),
+        Column("used by", lambda item: ", ".join(item.used_by) or "-"),
+        Column("expires", lambda item: item.expires or "-"),
+        Column("problem", lambda item: item.problem or "-", is_wide=True),
+    ),
+)
+
+get = get_command(KIND, "List Reservations: where each is, what it holds, who uses it, and when it expires.")
