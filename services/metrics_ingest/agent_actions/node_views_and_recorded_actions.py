@@ -108,7 +108,7 @@ class ActionIngestState:
         topologies: node -> digest of the newest topology that its agent reported.
     """
 
-    SCHEMA: ClassVar[int] = 6
+    SCHEMA: ClassVar[int] = 7
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -173,6 +173,9 @@ class ActionIngestState:
             self._pod_removed(record, uid)
             return
         node = pod.spec.node_name
+        if (before := self.pods.get(uid)) is not None and before.node != node:
+            # The uid of a static pod's mirror is an annotation, so another node's pod may have it.
+            self._pod_removed(record, uid)
         self.pods[uid] = PodOnNode(key, node, uid != api_uid)
         seen = _with_allocations(agent_pod(pod, uid), self.allocations.get(api_uid, {}))
         for claim in claims_of(seen):

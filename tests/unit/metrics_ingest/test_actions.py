@@ -113,6 +113,14 @@ def test_a_pod_that_has_ended_is_on_no_node() -> None:
         events(fold(ActionIngestState, logs.contexts["cluster"]), EvictionRequested("uid-p", "because"))
 
 
+def test_a_static_pod_whose_uid_appears_on_another_node_is_in_the_view_of_that_node_alone() -> None:
+    logs = Logs()
+    for node in ("a", "b"):
+        logs.append("cluster", observed(pod(f"static-{node}", node, mirror="hash")))
+    views = fold(ActionIngestState, logs.contexts["cluster"]).node_views
+    assert {node: list(view.pods) for node, view in views.items()} == {"b": ["hash"]}
+
+
 @given(st.lists(st.integers(1, 600), max_size=700))
 def test_each_action_is_recorded_once_in_any_order(numbers: list[int]) -> None:
     seen = None
