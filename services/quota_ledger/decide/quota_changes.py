@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
-from shared.admission.quota.quota_topology import Topology, checked_place
+from shared.admission.quota.quota_topology import Topology, check_cycle, checked_place
 from shared.admission.quota.quota_validation import check_namespaces
 from shared.admission.rejection import AdmissionRejected
 from shared.events import Event
@@ -49,32 +49,15 @@ def quota_events(state: LedgerState, settings: LedgerSettings) -> Iterator[Event
             yield QuotaUpdated(quota=name, declared=quota, tree=tree)
 
 
-def parent_cycle(topology: Topology, quota: DeclaredQuota) -> list[str] | None:
-    """Returns the names from a quota up to itself where it would be its own ancestor; None where it would not."""
-    chain, above = [quota.name], quota.parent
-    while above != quota.name:
-        chain.append(above)
-        parent = topology.quotas.get(above)
-        if parent is None:
-            return None
-        above = parent.parent
-    return [*chain, quota.name]
-
-
 def _refused(
     topology: Topology, quota: DeclaredQuota, before: DeclaredQuota | None, settings: LedgerSettings
 ) -> AdmissionRejected | None:
     """Returns the rule among several quotas that a declaration breaks."""
-    if (cycle := parent_cycle(topology, quota)) is not None:
-        # Never in the log, whatever the settings: sums and runtimes follow the path to the root, which a cycle lacks.
-        parents = ", ".join(cycle)
-        return AdmissionRejected(
-            "parentCycle",
-            f"quota {quota.name}: its parents form a cycle ({parents}); choose a parent that is not below it",
-        )
-    if quota.name in RESERVED or not settings.check_quotas:
-        return None
     try:
+        # Never in the log, whatever the settings: sums and runtimes follow the path to the root, which a cycle lacks.
+        check_cycle(topology, quota)
+        if quota.name in RESERVED or not settings.check_quotas:
+            return None
         check_namespaces(topology, quota)
         checked_place(topology, quota, before, settings.guarantees, settings.keys_may_differ)
     except AdmissionRejected as error:

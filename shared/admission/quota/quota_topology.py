@@ -61,6 +61,25 @@ def listed(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {amount_text(name, size)}" for name, size in sorted(amounts.items())) or "nothing"
 
 
+def check_cycle(topology: Topology, quota: DeclaredQuota) -> None:
+    """Checks that a quota would not be its own ancestor.
+
+    Raises:
+        AdmissionRejected: `parentCycle`.
+    """
+    chain, above = [quota.name], quota.parent
+    while above != quota.name:
+        chain.append(above)
+        parent = topology.quotas.get(above)
+        if parent is None:
+            return
+        above = parent.parent
+    parents = ", ".join([*chain, quota.name])
+    raise AdmissionRejected(
+        "parentCycle", f"quota {quota.name}: its parents form a cycle ({parents}); choose a parent that is not below it"
+    )
+
+
 def checked_place(
     topology: Topology,
     quota: DeclaredQuota,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.quota.quota_topology import Topology, checked_place
+from shared.admission.quota.quota_topology import Topology, check_cycle, checked_place
 from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import exceeding
 from shared.kube.elastic_quota import (
@@ -37,10 +37,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         guarantees: ElasticQuotaGuaranteeUsage.
         keys_may_differ: ElasticQuotaEnableUpdateResourceKey: a child may have fewer resources than its parent.
+        parents_may_cycle: as upstream: a quota may be its own ancestor where minima allow it; see docs/compat.md.
     """
 
     guarantees: bool = False
     keys_may_differ: bool = False
+    parents_may_cycle: bool = False
 
 
 class PodsOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +98,8 @@ def check_create(topology: Topology, raw: Raw, rules: Rules) -> DeclaredQuota:
     check_namespaces(topology, quota)
     check_self(raw, quota)
     checked_place(topology, quota, None, rules.guarantees, rules.keys_may_differ, raw)
+    if not rules.parents_may_cycle:
+        check_cycle(topology, quota)
     return quota
 
 
@@ -118,6 +122,8 @@ def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Ru
     check_self(raw, quota)
     _check_kind(topology, before, quota, pods)
     checked_place(topology, quota, before, rules.guarantees, rules.keys_may_differ, raw)
+    if not rules.parents_may_cycle:
+        check_cycle(topology, quota)
     return quota
 
 

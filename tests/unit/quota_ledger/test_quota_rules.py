@@ -64,6 +64,19 @@ def test_each_rule_refuses_alone_and_its_text_names_the_quota(code: str) -> None
     assert REFUSED[code]["metadata"]["name"] in str(refused.value)
 
 
+def test_a_parent_below_the_quota_itself_is_rejected_also_where_all_minima_are_zero() -> None:
+    parents = {"a": ROOT, "b": "a", "c": "b"}
+    chain = [raw(name, labels={"parent": above, "is_parent": "true"}) for name, above in parents.items()]
+    topology = Topology(map(declared, chain))
+    moved = raw("a", labels={"parent": "c", "is_parent": "true"})
+    with pytest.raises(AdmissionRejected, match=r"a, c, b, a") as rejected:
+        check_update(topology, chain[0], moved, PodsOf(), Rules())
+    assert rejected.value.code == "parentCycle"
+    topology.drop("a")
+    with pytest.raises(AdmissionRejected, match=r"a, c, b, a"):
+        check_create(topology, moved, Rules())
+
+
 def test_what_obeys_is_declared() -> None:
     quota = check_create(TREE, raw("x", labels=UNDER, min={"cpu": "3"}), Rules())
     assert (quota.parent, quota.min, quota.weight) == ("org", {"cpu": 3_000}, {"cpu": 10_000})

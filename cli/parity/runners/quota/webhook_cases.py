@@ -15,6 +15,7 @@ def answer(given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the outcome of each step; accepted ones change the tree."""
     gates = {name for name, on in given["gates"].items() if on}
     rules = Rules(
+        parents_may_cycle=True,
         guarantees="ElasticQuotaGuaranteeUsage" in gates,
         keys_may_differ="ElasticQuotaEnableUpdateResourceKey" in gates,
     )
