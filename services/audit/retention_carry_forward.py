@@ -4,7 +4,7 @@ it.
 
 from collections.abc import Hashable
 
-from services.audit.checkpoint_state import AuditState
+from services.audit.last_signed_checkpoint_state import AuditState
 from shared.events import RecordedEvent
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired

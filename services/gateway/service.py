@@ -7,7 +7,7 @@ from collections.abc import Callable
 import stamina.instrumentation
 
 from services.gateway.cluster_identity import confirm_cluster
-from services.gateway.effects import outcome_events, outcomes_from_state
+from services.gateway.effects import outcome_events, outcomes_without_api_request
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.effects.eviction_control import EvictionControl
@@ -208,7 +208,7 @@ class Gateway:
         ended, self._outcomes = self._outcomes, []
         drafts += ended
         if self._listed.is_set() and self._state.intents.superseded:
-            drafts += outcomes_from_state.superseded_outcomes(self._state, self._effect_runner.in_flight)
+            drafts += outcomes_without_api_request.superseded_outcomes(self._state, self._effect_runner.in_flight)
         if self._listed.is_set() and self._state.intents.refused:
             drafts += self._refused_outcomes()
         if not drafts:
@@ -219,7 +219,7 @@ class Gateway:
         self._effect_runner.appended(ended)
 
     def _refused_outcomes(self) -> list[Draft]:
-        drafts = outcomes_from_state.refused_outcomes(self._state)
+        drafts = outcomes_without_api_request.refused_outcomes(self._state)
         for cause, outcome in self._state.intents.refused.items():
             self._metrics.refused(cause.context, outcome.intent)
             log.error("refused an intent", extra={"intent": str(cause), "reason": outcome.reason})
@@ -243,7 +243,7 @@ class Gateway:
         await self._listed.wait()
         while True:
             self._drift_tracker.forget_ended(self._state)
-            missing = outcomes_from_state.without_object(self._state, names)
+            missing = outcomes_without_api_request.without_object(self._state, names)
             for cause in sorted(missing & before):
                 desired = self._state.intents.in_force(cause)
                 self._append_later(outcome_events.outcome_draft(cause, desired, outcome_events.superseded(desired)))

@@ -9,7 +9,7 @@ from functools import partial
 from services.simulator.api import request_execution
 from services.simulator.api.api_errors import ApiError
 from services.simulator.api.request_execution import Request
-from services.simulator.api.request_queue import RequestQueue
+from services.simulator.api.requests_waiting_for_step import RequestQueue
 from services.simulator.clock import Clock
 from services.simulator.decide import DueObjects, Step, decide, is_begun, next_arrival_ns
 from services.simulator.kubelet.timers import Timers

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.audit.decide_checkpoint import checkpoint_drafts
+from services.audit.decide_signed_checkpoint import checkpoint_drafts
 from services.audit.service import SERVICE as AUDIT
 from services.gateway.effects import outcome_events as outcomes
 from services.gateway.effects.intent_types import OneShot

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import stamina
 
-from services.gateway.effects import desired_state_writes, outcome_events, outcomes_from_state, pod_writes
+from services.gateway.effects import field_and_object_writes, outcome_events, outcomes_without_api_request, pod_writes
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef, OneShot, object_ref
 from services.gateway.effects.paused_evictions import EvictionPauses, limits_of
@@ -109,7 +109,9 @@ class EffectRunner:
             else:
                 # A drifted desired state has an outcome already: only the write is repeated.
                 outcome = (
-                    None if cause in state.intents.applied else outcomes_from_state.outcome_from_state(state, intent)
+                    None
+                    if cause in state.intents.applied
+                    else outcomes_without_api_request.outcome_from_state(state, intent)
                 ) or self._too_old(state, cause, intent)
             if outcome is None:
                 self._run_in_task(cause, intent, state)
@@ -197,7 +199,7 @@ class EffectRunner:
             return False
         if self._pauses.is_paused(state, cause):
             return True
-        if outcomes_from_state.outcome_from_state(state, intent) is not None:
+        if outcomes_without_api_request.outcome_from_state(state, intent) is not None:
             return False
         if self._age_s(state, cause) > self._settings.one_shot_max_age_s:
             return False
@@ -324,12 +326,12 @@ class EffectRunner:
                 return outcome
             case FieldsDesired():
                 version = self._drift_tracker.version(object_ref(intent), intent.uid)
-                outcome, seen = await desired_state_writes.write_fields(api, intent, version)
+                outcome, seen = await field_and_object_writes.write_fields(api, intent, version)
             case ObjectDesired():
                 ref = object_ref(intent)
                 known = state.known.get(ref.resource, {}).get(ref.key)
                 version, uid = self._drift_tracker.version(ref), known.uid if known else ""
-                outcome, seen = await desired_state_writes.write_object(api, intent, version, uid)
+                outcome, seen = await field_and_object_writes.write_object(api, intent, version, uid)
         if seen is not None:
             self._drift_tracker.wrote(cause, intent, seen, self._now_s())
         return outcome

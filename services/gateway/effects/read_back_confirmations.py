@@ -11,7 +11,7 @@ import random
 
 from services.gateway.effects import pod_writes
 from services.gateway.effects.intent_types import OneShot
-from services.gateway.effects.outcomes_from_state import outcome_observed
+from services.gateway.effects.outcomes_without_api_request import outcome_observed
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings

@@ -6,7 +6,7 @@ from services.node_agent.cgroup.executor import Executor
 from services.node_agent.cgroup.pod_cgroups import PodCgroups
 from services.node_agent.collectors.metric_series import MetricSeries
 from services.node_agent.collectors.usage_samples import UsageSnapshot
-from services.node_agent.qos_manager.strategies import cpu_evict, requests_over_limit
+from services.node_agent.qos_manager.strategies import class_requests_and_excess, cpu_evict
 from services.node_agent.qos_manager.strategies.cpu_evict import BATCH_CPU, BestEffort, Window
 from services.node_agent.qos_manager.strategies.eviction_strategies import Load
 from services.node_agent.states_informer.annotations import cpus
@@ -99,7 +99,7 @@ class BestEffortLimits:
         """Returns the batch cpu that best-effort pods request; milli-cores."""
         if self._request[0] is not node_pods:
             requests = (
-                requests_over_limit.request_of(pod, BATCH_CPU) for pod in node_pods.pods if raw_qos(pod) is QoS.BE
+                class_requests_and_excess.request_of(pod, BATCH_CPU) for pod in node_pods.pods if raw_qos(pod) is QoS.BE
             )
             self._request = (node_pods, sum(requests))
         return self._request[1]

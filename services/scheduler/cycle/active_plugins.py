@@ -12,9 +12,9 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.kernel_filter_and_score_terms import FitTerm, ScoreTerm
-from services.scheduler.framework.plugin import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.framework.profile import Profile
-from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.state.pod_equivalence_class import PodClass, variant_key

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.queue.scheduling_queue import SchedulingQueue

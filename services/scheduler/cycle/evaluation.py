@@ -19,8 +19,8 @@ from services.scheduler.cycle.fused_scoring import FusedScoring, RowScores
 from services.scheduler.cycle.predicted_evaluation import PredictedEvaluation, predict_evaluation
 from services.scheduler.cycle.rejection_summary import BEST, rejections
 from services.scheduler.cycle.row_changes import RowChanges
-from services.scheduler.framework.plugin import Plugin, normalized
-from services.scheduler.framework.spec import Normalize
+from services.scheduler.framework.plugin_base import Plugin, normalized
+from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.kernels.merge_and_select_nodes import (
     AS_IT_IS,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.kernels.merge_and_select_nodes import NO_NODE, tally

@@ -22,7 +22,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.row_changes import RowChange, RowChanges
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.post_filter import Mark
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.writes_before_binding import Preparation

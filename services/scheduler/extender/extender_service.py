@@ -15,8 +15,8 @@ from services.scheduler.cycle.plan import CyclePlan, PlacedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.extender_verbs import cheapest, feasible_candidates, names_of
 from services.scheduler.extender.pending_evictions import PendingEvictions
-from services.scheduler.extender.verbs import cheapest, feasible_candidates, names_of
 from services.scheduler.extender.victim_rules import fault_of, may_preempt
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.state.pod_record import PodRecord

@@ -23,7 +23,7 @@ from services.scheduler.extender.api_types import (
 )
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
 from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.verbs import filter_result, names_of, priorities
+from services.scheduler.extender.extender_verbs import filter_result, names_of, priorities
 from services.scheduler.settings import SchedulerSettings
 from shared.errors import KoordError
 from shared.kube.pod import Pod

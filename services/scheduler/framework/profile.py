@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import FRAMEWORK_REASONS, UNIT_NOT_PLACED, ReasonTexts
 from services.scheduler.state.cluster_event import ClusterEvent

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import FRAMEWORK_REASONS, ReasonTexts
-from services.scheduler.framework.spec import PluginSpec
 
 ArgsCheck = Callable[[Mapping[str, Any], str], None]
 """Raises a KoordError where arguments cannot be used; the second argument is their path in the configuration."""

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-from services.gateway.effects import outcomes_from_state
+from services.gateway.effects import outcomes_without_api_request
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.effects.intent_types import ObjectRef
@@ -69,7 +69,9 @@ class EffectHarness:
             )
             while True:
                 began_any = await effect_runner.start(self.state)
-                self._fold("cluster", *outcomes_from_state.superseded_outcomes(self.state, effect_runner.in_flight))
+                self._fold(
+                    "cluster", *outcomes_without_api_request.superseded_outcomes(self.state, effect_runner.in_flight)
+                )
                 effect_runner.appended(self._folded())
                 intents = self.state.intents
                 due = intents.one_shots or intents.desired or (given_up and intents.given_up)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from cli.dev.fake_nodes import TOPOLOGIES, create_nodes, node_object, topology_object
 from cli.dev.local_control_plane import Cluster
 from cli.main import koord
-from services.gateway.effects.desired_state_writes import write_fields, write_object
+from services.gateway.effects.field_and_object_writes import write_fields, write_object
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.raw_object_requests import put_object
 from services.gateway.needed_rbac_rules import CONFIGURATION_NAME

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.service_list import SERVICES, manifest
-from services.audit.checkpoint_state import AuditState
-from services.audit.decide_checkpoint import checkpoint_drafts, next_checkpoint_ns
+from services.audit.decide_signed_checkpoint import checkpoint_drafts, next_checkpoint_ns
+from services.audit.last_signed_checkpoint_state import AuditState
 from services.audit.manifest import CONTEXTS, MANIFEST
 from shared.events import RecordedEvent
 from shared.events.audit import CheckpointSigned

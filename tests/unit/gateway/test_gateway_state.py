@@ -18,7 +18,7 @@ from services.gateway.effects.outcome_events import (
     superseded,
     suppressed,
 )
-from services.gateway.effects.outcomes_from_state import refused_outcomes, without_object
+from services.gateway.effects.outcomes_without_api_request import refused_outcomes, without_object
 from services.gateway.known_objects import KnownObject, identity_of
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.state import GatewayState

@@ -17,9 +17,9 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.plugin import MAX_SCORE
+from services.scheduler.framework.plugin_base import MAX_SCORE
+from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.framework.profile import Profile
-from services.scheduler.framework.spec import Normalize
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, NO_NODE
 from services.scheduler.plugins.default_preemption import preemption
 from services.scheduler.state.pod_equivalence_class import PodClass

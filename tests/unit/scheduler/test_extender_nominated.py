@@ -10,7 +10,7 @@ import pytest
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaPod, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.verbs import filter_result
+from services.scheduler.extender.extender_verbs import filter_result
 from services.scheduler.quota.charge_client import ChargeClient
 from shared.events import Draft, RecordedEvent
 from shared.events.intents import EvictionRequested

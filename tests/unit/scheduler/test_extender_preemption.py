@@ -10,7 +10,7 @@ import pytest
 
 from services.scheduler.extender.api_types import ExtenderArgs, MetaPod, MetaVictims
 from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.verbs import filter_result
+from services.scheduler.extender.extender_verbs import filter_result
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import EvictionRejected
 from shared.events.intents import EvictionRequested

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from services.scheduler.extender.api_types import MetaPod, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
-from services.scheduler.extender.verbs import cheapest, feasible_candidates
+from services.scheduler.extender.extender_verbs import cheapest, feasible_candidates
 from shared.kube.meta import OwnerReference
 from shared.kube.node import Taint
 from shared.kube.pod import Pod

@@ -7,7 +7,7 @@ import pytest
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.framework.plugin import Plugin, make_plugin, normalized
+from services.scheduler.framework.plugin_base import Plugin, make_plugin, normalized
 from services.scheduler.plugins.helper.tolerations import tolerates
 from services.scheduler.plugins.node_ports.plugin import collides
 from services.scheduler.plugins.registry import REGISTRY

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.framework.plugin import Plugin, make_plugin
+from services.scheduler.framework.plugin_base import Plugin, make_plugin
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.framework.registry import Registry
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.plugins.registry import PLUGINS, REGISTRY
 from services.scheduler.state.pod_equivalence_class import ALLOCATION_ANNOTATIONS
 from services.scheduler.state.watched_resources import WATCHED

@@ -17,8 +17,8 @@ from services.scheduler.configuration import config_of, read_config
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.plugin import MAX_SCORE
-from services.scheduler.framework.spec import Normalize
+from services.scheduler.framework.plugin_base import MAX_SCORE
+from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause
 from shared.events.scheduling import CycleDecided, PodPlaced

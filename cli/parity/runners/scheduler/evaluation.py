@@ -16,7 +16,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.request_variant_placement import VariantBatch
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.plugin import Plugin, normalized
+from services.scheduler.framework.plugin_base import Plugin, normalized
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.kernels.evaluated_rows import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE

@@ -23,7 +23,7 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
     RESOURCE_SPEC,
     allocation_of,
 )
-from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
+from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions, Zone
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts

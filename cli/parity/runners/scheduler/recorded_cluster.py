@@ -15,7 +15,7 @@ import msgspec
 from cli.parity.runners.scheduler.evaluation import Decided, Evaluation
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.checked_document import API_VERSION
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.in_memory import InMemoryScheduler
 from services.scheduler.state.pod_equivalence_class import PodClass

@@ -15,7 +15,7 @@ import msgspec
 from cli.parity.runners.scheduler.evaluation import Evaluation, Scores, agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.plugins.node_affinity.plugin import NodeAffinity
 from services.scheduler.plugins.node_ports.plugin import NodePorts
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from services.scheduler.framework.config.checked_document import BadConfig, CheckedProfile, at_point, read_document
 from services.scheduler.framework.config.config_schema import PluginSet
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.plugin import Plugin, make_plugin
+from services.scheduler.framework.plugin_base import Plugin, make_plugin
+from services.scheduler.framework.plugin_spec import Point
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.framework.registry import Registry
-from services.scheduler.framework.spec import Point
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.errors import KoordError
 

@@ -1,7 +1,7 @@
 """Coscheduling: the pods of a gang, or of a group of gangs, are placed together or not at all."""
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.plugins.coscheduling.args import UNUSED, read_coscheduling_args
 from shared.domain.gang import BIND_COUNT, BIND_GROUP
 from shared.kube import resource_names

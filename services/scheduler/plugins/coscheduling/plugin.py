@@ -5,9 +5,9 @@ from typing import ClassVar
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.pod_grouping import PodGrouping
-from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.plugins.coscheduling import SPEC
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping

@@ -1,6 +1,6 @@
 """DefaultPreemption: pods of lower priority are evicted for a pod that fits nowhere."""
 
-from services.scheduler.framework.spec import PluginSpec, Point
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.plugins.default_preemption.args import read_preemption_args
 from shared.kube import resource_names
 

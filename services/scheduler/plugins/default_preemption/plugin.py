@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilterPlugin
-from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.plugins.default_preemption import SPEC
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.plugins.default_preemption.preemption import NodePreemption

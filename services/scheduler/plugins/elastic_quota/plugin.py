@@ -6,8 +6,8 @@ profile.
 
 from typing import ClassVar
 
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilterPlugin
-from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.plugins.elastic_quota import SPEC
 from services.scheduler.plugins.elastic_quota.args import ElasticQuotaArgs
 from services.scheduler.plugins.elastic_quota.preemption import QuotaPreemption

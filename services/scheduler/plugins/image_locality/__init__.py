@@ -1,6 +1,6 @@
 """ImageLocality: prefers nodes that already have the images of a pod."""
 
-from services.scheduler.framework.spec import PluginSpec, Point
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 
 SPEC = PluginSpec(
     name="ImageLocality",

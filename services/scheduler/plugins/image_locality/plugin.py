@@ -15,8 +15,8 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.spec import PluginSpec
+from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.plugins.image_locality import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass

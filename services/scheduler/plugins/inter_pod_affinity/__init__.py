@@ -1,7 +1,7 @@
 """InterPodAffinity: affinity and anti-affinity between pods, by the domains of a topology key."""
 
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import Normalize, PluginSpec, Point
 from services.scheduler.plugins.inter_pod_affinity.args import read_inter_pod_args
 from services.scheduler.state.cluster_event import ClusterEvent
 

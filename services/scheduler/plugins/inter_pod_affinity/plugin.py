@@ -24,9 +24,9 @@ from services.scheduler.cache.cycle_pod_changes import CyclePodChanges, PodChang
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.framework.plugin import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.plugins.inter_pod_affinity import SPEC
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex

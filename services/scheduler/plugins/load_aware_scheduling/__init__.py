@@ -8,8 +8,8 @@ copy for one cycle. `estimate_window` decides which pods count, and until when.
 Source: spec/scheduler-core.md 3; upstream pkg/scheduler/plugins/loadaware.
 """
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.plugins.load_aware_scheduling.args import read_args
 from services.scheduler.state.cluster_event import ClusterEvent
 

@@ -1,7 +1,7 @@
 """NodeAffinity: node selectors and node affinity of a pod."""
 
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import Normalize, PluginSpec, Point
 from services.scheduler.plugins.node_affinity.args import read_affinity_args
 from services.scheduler.state.cluster_event import ClusterEvent
 

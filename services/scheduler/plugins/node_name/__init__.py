@@ -1,7 +1,7 @@
 """NodeName: a pod that names its node goes to that node only."""
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.state.cluster_event import ClusterEvent
 
 SPEC = PluginSpec(

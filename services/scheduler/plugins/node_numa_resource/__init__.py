@@ -1,7 +1,7 @@
 """NodeNUMAResource: allocates CPUs and NUMA zones of nodes to pods, and scores by what is left of them."""
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.plugins.helper.scheduling_hint_annotation import UNREADABLE_ANNOTATION
 from services.scheduler.plugins.node_numa_resource.args import read_numa_args
 from services.scheduler.state.cluster_event import ClusterEvent

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
-from services.scheduler.plugins.node_numa_resource.node_admission import NodeAdmission
+from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
 from services.scheduler.plugins.node_numa_resource.pod_class_requirements import PodClassRequirements

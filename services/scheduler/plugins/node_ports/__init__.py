@@ -1,7 +1,7 @@
 """NodePorts: host ports are used by one pod of a node."""
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.state.cluster_event import ClusterEvent
 
 SPEC = PluginSpec(

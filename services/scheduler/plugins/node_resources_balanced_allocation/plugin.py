@@ -18,8 +18,8 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.kernel_filter_and_score_terms import BalanceTerm
-from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.spec import PluginSpec
+from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import balance_scores
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED

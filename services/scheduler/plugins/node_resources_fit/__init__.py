@@ -1,7 +1,7 @@
 """NodeResourcesFit: requests must fit into the free resources of a node; scores by allocation."""
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.plugins.node_resources_fit.args import read_fit_args
 from services.scheduler.state.cluster_event import ClusterEvent
 

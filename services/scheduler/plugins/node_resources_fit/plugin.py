@@ -12,9 +12,9 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, FitTerm, ScoreTerm
-from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_base import Plugin
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores, capacity_ratio_scores, fit_results
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED, LEAST, MOST, RATIO

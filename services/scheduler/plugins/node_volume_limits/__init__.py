@@ -1,7 +1,7 @@
 """NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node."""
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.watched_resources import STORAGE
 

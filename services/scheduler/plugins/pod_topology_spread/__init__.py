@@ -1,7 +1,7 @@
 """PodTopologySpread: spreads the pods of a selector evenly over the domains of a topology key."""
 
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import Normalize, PluginSpec, Point
 from services.scheduler.plugins.pod_topology_spread.args import read_spread_args
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.watched_resources import OWNERS, SERVICES

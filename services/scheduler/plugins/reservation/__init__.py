@@ -1,7 +1,7 @@
 """Reservation: pods use capacity that Reservations hold for them, and Reservations are placed like pods."""
 
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import Normalize, PluginSpec, Point
 from services.scheduler.plugins.reservation.args import UNUSED_ARGS, read_reservation_args
 from services.scheduler.state.cluster_event import ClusterEvent
 

@@ -1,6 +1,6 @@
 """ScarceResourceAvoidance: keeps pods that need no scarce resource away from the nodes that have it."""
 
-from services.scheduler.framework.spec import PluginSpec, Point
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.plugins.scarce_resource_avoidance.args import read_scarce_args
 
 SPEC = PluginSpec(

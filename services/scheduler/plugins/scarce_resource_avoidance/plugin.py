@@ -15,8 +15,8 @@ from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.framework.plugin import MAX_SCORE, Plugin
-from services.scheduler.framework.spec import PluginSpec
+from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
+from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64, Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.scarce_resource_avoidance import SPEC

@@ -1,7 +1,7 @@
 """SchedulingHint: restricts and orders the nodes of a pod by its scheduling hint annotation."""
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.plugins.helper.scheduling_hint_annotation import UNREADABLE_ANNOTATION
 from services.scheduler.plugins.scheduling_hint.args import read_hint_args
 

@@ -1,7 +1,7 @@
 """TaintToleration: a taint keeps pods away that do not tolerate it."""
 
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import Normalize, PluginSpec, Point
 from services.scheduler.state.cluster_event import ClusterEvent
 
 SPEC = PluginSpec(

@@ -1,7 +1,7 @@
 """VolumeRestrictions: disks written by one node at a time, and claims used by one pod at a time."""
 
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import Normalize, PluginSpec, Point
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.watched_resources import STORAGE
 

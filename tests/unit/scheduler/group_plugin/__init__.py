@@ -1,6 +1,6 @@
 """An out-of-tree plugin: pods with the same value of a label are placed as a whole or not at all."""
 
-from services.scheduler.framework.spec import PluginSpec, Point
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 
 GROUP = "example.com/group"
 

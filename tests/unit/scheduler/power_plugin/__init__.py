@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
-from services.scheduler.framework.spec import PluginSpec, Point
 from services.scheduler.state.cluster_event import ClusterEvent
 from shared.errors import KoordError
 

@@ -1,6 +1,6 @@
 """Outcomes that follow from the State without a request: of placements, evictions, conditions and desired fields."""
 
-from services.gateway.effects import outcome_events, outcomes_from_state
+from services.gateway.effects import outcome_events, outcomes_without_api_request
 from shared.events import Cause, Draft
 from shared.events.cluster import (
     BindRejected,
@@ -19,37 +19,37 @@ EVICTION = EvictionRequested(pod="shop/web-0", pod_uid="uid-of-web-0", reason="h
 
 
 def test_a_pod_observed_on_its_node_is_bound() -> None:
-    assert outcomes_from_state.outcome_from_state(known(pod(node="n1")), PLACED) == PodBound(
+    assert outcomes_without_api_request.outcome_from_state(known(pod(node="n1")), PLACED) == PodBound(
         pod="shop/web-0", pod_uid="uid-of-web-0", node="n1"
     )
 
 
 def test_a_pod_observed_on_another_node_or_deleted_is_not_bound() -> None:
-    on_other_node = outcomes_from_state.outcome_from_state(known(pod(node="n2")), PLACED)
+    on_other_node = outcomes_without_api_request.outcome_from_state(known(pod(node="n2")), PLACED)
     assert isinstance(on_other_node, BindRejected)
     assert "n2 already" in on_other_node.reason
-    deleted = outcomes_from_state.outcome_from_state(known(), PLACED)
+    deleted = outcomes_without_api_request.outcome_from_state(known(), PLACED)
     assert isinstance(deleted, BindRejected)
     assert "is gone" in deleted.reason
 
 
 def test_a_placement_on_a_missing_node_is_rejected_because_the_api_server_would_accept_it() -> None:
-    refused = outcomes_from_state.outcome_from_state(known(pod(), nodes=()), PLACED)
+    refused = outcomes_without_api_request.outcome_from_state(known(pod(), nodes=()), PLACED)
     assert isinstance(refused, BindRejected)
     assert "there is no node n1" in refused.reason
 
 
 def test_a_waiting_pod_needs_a_request() -> None:
     state = known(pod())
-    assert outcomes_from_state.outcome_from_state(state, PLACED) is None
-    assert outcomes_from_state.outcome_from_state(state, CONDITION) is None
-    assert outcomes_from_state.outcome_from_state(state, EVICTION) is None
+    assert outcomes_without_api_request.outcome_from_state(state, PLACED) is None
+    assert outcomes_without_api_request.outcome_from_state(state, CONDITION) is None
+    assert outcomes_without_api_request.outcome_from_state(state, EVICTION) is None
 
 
 def test_a_condition_of_a_pod_that_was_bound_or_deleted_is_superseded() -> None:
     outcome = DesiredStateSuperseded(resource="pods", name="shop/web-0", fields="PodScheduled")
-    assert outcomes_from_state.outcome_from_state(known(pod(node="n1")), CONDITION) == outcome
-    assert outcomes_from_state.outcome_from_state(known(), CONDITION) == outcome
+    assert outcomes_without_api_request.outcome_from_state(known(pod(node="n1")), CONDITION) == outcome
+    assert outcomes_without_api_request.outcome_from_state(known(), CONDITION) == outcome
 
 
 def test_a_terminating_or_deleted_pod_counts_as_evicted() -> None:
@@ -60,13 +60,13 @@ def test_a_terminating_or_deleted_pod_counts_as_evicted() -> None:
     ]
     gone = PodEvicted(pod="shop/web-0", pod_uid="uid-of-web-0")
     spends = PodEvicted(pod="shop/web-0", pod_uid="uid-of-web-0", node="n1", workload="ReplicaSet/web")
-    assert outcomes_from_state.outcome_from_state(known(terminating), EVICTION) == spends
-    assert outcomes_from_state.outcome_from_state(known(), EVICTION) == gone
+    assert outcomes_without_api_request.outcome_from_state(known(terminating), EVICTION) == spends
+    assert outcomes_without_api_request.outcome_from_state(known(), EVICTION) == gone
 
 
 def test_desired_fields_of_another_uid_are_superseded() -> None:
     desired = FieldsDesired(resource="pods", name="shop/web-0", fields="device", patch={}, uid="older")
-    assert isinstance(outcomes_from_state.outcome_from_state(known(pod()), desired), DesiredStateSuperseded)
+    assert isinstance(outcomes_without_api_request.outcome_from_state(known(pod()), desired), DesiredStateSuperseded)
 
 
 # -- desired state
@@ -77,8 +77,8 @@ def test_a_desired_state_in_flight_is_not_superseded_yet() -> None:
     older = log.append("scheduling", CONDITION)
     log.append("scheduling", CONDITION)
     state = state_after(log.in_order([]))
-    assert outcomes_from_state.superseded_outcomes(state, {older}) == []
-    (draft,) = outcomes_from_state.superseded_outcomes(state, {})
+    assert outcomes_without_api_request.superseded_outcomes(state, {older}) == []
+    (draft,) = outcomes_without_api_request.superseded_outcomes(state, {})
     assert draft.cause == older
     assert draft.correlation == "uid-of-web-0"
 
@@ -88,9 +88,9 @@ def test_desired_states_of_deleted_objects_are_found() -> None:
     desired = FieldsDesired(resource="nodes", name="n1", fields="batch", patch={})
     cause = log.append("slo", desired)
     log.append("cluster", Draft(outcome_events.applied(desired), cause))
-    assert outcomes_from_state.without_object(state_after(log.in_order([])), {"nodes"}) == {cause}
+    assert outcomes_without_api_request.without_object(state_after(log.in_order([])), {"nodes"}) == {cause}
     log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
-    assert outcomes_from_state.without_object(state_after(log.in_order([])), {"nodes"}) == set()
+    assert outcomes_without_api_request.without_object(state_after(log.in_order([])), {"nodes"}) == set()
 
 
 def test_an_outcome_names_its_intent_and_the_pod() -> None:

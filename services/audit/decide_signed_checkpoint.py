@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.audit.checkpoint_state import AuditState
+from services.audit.last_signed_checkpoint_state import AuditState
 from services.audit.manifest import CHECKPOINT_FILE
 from shared.events import Draft
 from shared.events.audit import CheckpointSigned

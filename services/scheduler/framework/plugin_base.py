@@ -19,10 +19,10 @@ import numpy as np
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec
 from services.scheduler.framework.pod_grouping import PodGrouping
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.spec import Normalize, PluginSpec
 from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.scheduler_state import SchedulerState
