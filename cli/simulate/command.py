@@ -17,7 +17,7 @@ from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
-from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.events.scheduling import PlacementReserved, PodPlaced, PodUnschedulable
 from shared.kube.instants import SECOND
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -253,6 +253,9 @@ def _outcome(event: Event) -> list[tuple[str, Placement]]:
             used = event.annotations.get(RESERVATION_ALLOCATED)
             name = msgspec.json.decode(used, type=_Used).name if used else ""
             return [(event.pod_uid, Placement(pod=event.pod, node=event.node, reservation=name))]
+        case PlacementReserved(kind="Pod"):
+            message = f"node {event.node} is held for it until the other pods of {event.unit} have one"
+            return [(event.holder_uid, Placement(pod=event.holder, code="NodeHeld", message=message))]
         case PodUnschedulable():
             return [(event.pod_uid, Placement(pod=event.pod, code=event.code, message=event.message))]
         case _:

@@ -179,7 +179,7 @@ def _status_drafts(cache: CycleInputs, now_ns: int) -> tuple[Draft, ...]:
 
 def _wait_s(cache: CycleInputs, now_ns: int) -> float:
     """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where objects wait for a status."""
-    next_ns = cache.queue.next_at_ns()
+    next_ns = cache.next_at_ns()
     has_objects = cache.view.explanations or cache.view.objects.get(RESERVATIONS) or cache.changed_gangs
     longest_s = EXPLANATIONS_INTERVAL_S if has_objects else LONGEST_WAIT_S
     if next_ns is None:

@@ -58,6 +58,9 @@ def plan_cycle(cache: CycleInputs, now_ns: int, batch_size: int) -> CyclePlan:
     cache.settle()
     cache.queue.advance(now_ns)
     number = cache.view.cycle + 1
+    if released := cache.expired_holds(now_ns):
+        # The next cycle has their capacity.
+        return PlanInProgress().finished(number, cache.profiles)._replace(released=tuple(released))
     if not cache.queue:
         return PlanInProgress().finished(number, cache.profiles)
     cycle = _Cycle(cache, now_ns)
@@ -142,7 +145,7 @@ class _Cycle:
 
     def schedule(self, unit: Unit) -> None:
         """Places all pods of the unit, each on its best node; or refuses all of them."""
-        if len(unit.pods) > 1:
+        if unit.group is not None:
             self._units.schedule(unit)
         elif self._placed_ahead and self._placed_ahead[0] is unit.pods[0]:
             self._placed_ahead.popleft()
@@ -209,7 +212,7 @@ class _Cycle:
             other = unit.pods[0]
             pod_class = other.pod_class
             if (
-                len(unit.pods) > 1
+                unit.group is not None
                 or pod_class is None
                 or pod_class.fault
                 or other.nominated
@@ -224,4 +227,4 @@ class _Cycle:
 def _is_plain(unit: Unit, pod_class: PodClass) -> bool:
     """Returns True for a fresh pod of the class that is a unit of its own and is not nominated."""
     pod = unit.pods[0]
-    return pod.pod_class is pod_class and unit.order[2] == FRESH and not pod.nominated and len(unit.pods) == 1
+    return pod.pod_class is pod_class and unit.order[2] == FRESH and not pod.nominated and unit.group is None

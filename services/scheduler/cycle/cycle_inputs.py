@@ -76,6 +76,15 @@ class CycleInputs(ClusterCache):
             checks_reports=checks_reports,
         )
 
+    def expired_holds(self, now_ns: int) -> list[PodRecord]:
+        """Returns the pods that waited too long with a node for others of their unit."""
+        return [pod for grouping in self._groupings for pod in grouping.expired(now_ns)]
+
+    def next_at_ns(self) -> int | None:
+        """Returns the next time at which a pod moves in the queue, or loses a held node, without an event."""
+        times = (self.queue.next_at_ns(), *(grouping.next_expiry_ns() for grouping in self._groupings))
+        return min((each for each in times if each is not None), default=None)
+
     def _settle_gang(self, gang: str) -> None:
         self.changed_gangs[gang] = None
         for grouping in self._groupings:

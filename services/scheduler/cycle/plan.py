@@ -22,6 +22,7 @@ class PlacedPod(NamedTuple):
         class_index: index of the evaluation of its class in the plan.
         allocation: annotations of what is reserved for it below the node.
         unit: number of its unit, if that has several pods; 0 for a pod that is a unit of its own.
+        held_for: name of the unit for whose other pods its node is held; empty for one that is bound.
     """
 
     pod: PodRecord
@@ -31,6 +32,7 @@ class PlacedPod(NamedTuple):
     class_index: int
     allocation: Mapping[str, str]
     unit: int = 0
+    held_for: str = ""
 
 
 class RefusedPod(NamedTuple):
@@ -64,6 +66,7 @@ class CyclePlan(NamedTuple):
         nominations: those that follow from the charge.
         by: as in CycleDecided.
         charged_at: `quota` seq of the ledger's response; 0 without one.
+        released: pods that waited too long with a node for others of their unit, and lose it.
         left_out: number of a unit that was placed -> its pods beyond those that it needs, which were not tried.
     """
 
@@ -75,6 +78,7 @@ class CyclePlan(NamedTuple):
     by: str = ""
     charged_at: int = 0
     left_out: Mapping[int, tuple[PodRecord, ...]] = NOTHING_LEFT_OUT
+    released: tuple[PodRecord, ...] = ()
 
     def placed(self) -> Iterator[PlacedPod]:
         """Yields the placements."""

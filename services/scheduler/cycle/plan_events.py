@@ -6,11 +6,13 @@ from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_scheduled_condition import main_code, message
 from services.scheduler.framework.preemption_nominations import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
+from services.scheduler.state.pod_decisions import FOR_UNIT
 from services.scheduler.state.pod_record import PodRecord
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import (
     CycleDecided,
+    PlacementReleased,
     PlacementReserved,
     PodNominated,
     PodOutcome,
@@ -25,7 +27,7 @@ NOMINATED_NODE = "nominated-node"
 
 def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     """Returns the events of a plan; none when it decides about no pod."""
-    if not plan.decisions:
+    if not plan.decisions and not plan.released:
         return ()
     outcomes: list[PodOutcome] = []
     drafts: list[Draft] = []
@@ -41,6 +43,7 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     for nomination in plan.nominations:
         pod = nomination.pod
         drafts += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in _nominated(plan, nomination)]
+    drafts += [Draft(_released(pod), Cause("cluster", pod.since), pod.uid) for pod in plan.released]
     decided = CycleDecided(
         cycle=plan.cycle,
         pods=tuple(outcomes),
@@ -51,15 +54,24 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     return (Draft(decided), *drafts)
 
 
+def _released(pod: PodRecord) -> PlacementReleased:
+    unit = pod.hold.unit if pod.hold is not None else ""
+    reason = f"it waited too long for the other pods of {unit}"
+    return PlacementReleased(
+        holder_uid=pod.uid, holder=pod.name, kind="Pod", node=pod.placed_node, reason=reason, unit=unit
+    )
+
+
 def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved:
-    if placed.pod_class.reserves:
+    if placed.pod_class.reserves or placed.held_for:
         return PlacementReserved(
             holder_uid=placed.pod.uid,
             holder=placed.pod.name,
-            kind="Reservation",
+            kind="Pod" if placed.held_for else "Reservation",
             node=placed.node,
             cycle=plan.cycle,
-            waits_for="owners",
+            waits_for=FOR_UNIT if placed.held_for else "owners",
+            unit=placed.held_for,
             request=placed.pod_class.request,
             score=placed.score,
             annotations=dict(placed.allocation),

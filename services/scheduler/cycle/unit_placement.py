@@ -52,17 +52,33 @@ class UnitPlacement:
         """Places as many pods of a unit as it needs, and undoes all of it when there are too few nodes for these, or
         when one of them has to be prepared. Such pods preempt none: victims of one pod would be evicted in vain where
         another has no node.
+
+        Where the plugin holds the nodes of placed pods instead, nothing is undone when others have none; the unit that
+        is complete at last is bound with the held ones.
         """
         requirement = unit.requirement or all_needed(unit.pods)
         mark = self._pods.mark()
         self._units += 1
-        attempt = self._attempt(unit, requirement)
+        grouping = self._grouping(unit)
+        key = unit.group.key if unit.group is not None else ""
+        holds = grouping is not None and grouping.holds(key)
+        attempt = self._attempt(unit, requirement, keeps_on=holds)
         decisions = self._pods.plan.decisions
         if attempt.is_complete and not attempt.prepared:
             if attempt.undecided:
                 self._pods.plan.left_out[self._units] = tuple(attempt.undecided)
+            self._bind_held(grouping.held(key) if grouping is not None else ())
             decisions += [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
             self._annotate(unit, decisions, mark.plan.decisions)
+            return
+        if holds and attempt.placed and not attempt.prepared:
+            for place in range(mark.plan.decisions, len(decisions)):
+                each = decisions[place]
+                assert isinstance(each, PlacedPod), "the others are refused below"
+                decisions[place] = each._replace(held_for=key)
+            refused = [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
+            decisions += refused
+            self._refuse_others(unit, decisions[mark.plan.decisions :], cause=refused[0].pod)
             return
         self._pods.undo(mark, unit.pods)
         words = ""
@@ -72,10 +88,25 @@ class UnitPlacement:
             pod, found = attempt.failed[-1]
             decisions.append(RefusedPod(pod, self._pods.plan.evaluated(found)))
             words = self._message(unit, attempt)
-        self._refuse_others(unit, decisions[mark.plan.decisions :], words)
+        made = decisions[mark.plan.decisions :]
+        self._refuse_others(unit, made, words, cause=made[0].pod)
 
-    def _attempt(self, unit: Unit, requirement: Requirement) -> _Attempt:
-        """Places pods of a unit until the requirement is met, or can no longer be met."""
+    def _bind_held(self, held: Sequence[PodRecord]) -> None:
+        """Places pods on the nodes that are held for them, where they count already."""
+        for pod in held:
+            assert pod.pod_class is not None, "it was placed"
+            index = self._pods.plan.evaluated(ClassEvaluated(nodes=self._pods.alive(), feasible=1))
+            allocation = pod.decisions.placed_allocation if pod.decisions is not None else None
+            self._pods.plan.decisions.append(
+                PlacedPod(pod, pod.pod_class, pod.placed_node, 0, index, allocation or {}, self._units)
+            )
+
+    def _attempt(self, unit: Unit, requirement: Requirement, *, keeps_on: bool) -> _Attempt:
+        """Places pods of a unit until the requirement is met, or can no longer be met.
+
+        Args:
+            keeps_on: all pods that are needed are tried although it cannot be met.
+        """
         needed, part_of = requirement.needed, requirement.part_of
         left = Counter(part_of.get(pod.uid, "") for pod in unit.pods)
         placed: Counter[str] = Counter()
@@ -95,7 +126,8 @@ class UnitPlacement:
                 attempt.failed.append((pod, found))
                 if placed[part] + left[part] < needed.get(part, 0):
                     attempt.is_complete = False
-                    break
+                    if not keeps_on:
+                        break
                 continue
             placed[part] += 1
             if found is not None:
@@ -171,9 +203,10 @@ class UnitPlacement:
             if preparation is not None:
                 self._pods.wait_for(pod, preparation)
 
-    def _refuse_others(self, unit: Unit, decisions: Sequence[PlacedPod | RefusedPod], words: str = "") -> None:
-        """Refuses the pods of a unit about which there is no decision: they wait for the first one that there is."""
-        cause = decisions[0].pod
+    def _refuse_others(
+        self, unit: Unit, decisions: Sequence[PlacedPod | RefusedPod], words: str = "", *, cause: PodRecord
+    ) -> None:
+        """Refuses the pods of a unit about which there is no decision: they wait for the one that is the cause."""
         decided = {each.pod.uid for each in decisions}
         nodes, plugin = self._pods.alive(), unit.group.plugin if unit.group else ""
         rejected = Rejections(plugin=plugin, code=UNIT_NOT_PLACED, nodes=nodes, detail=cause.name)

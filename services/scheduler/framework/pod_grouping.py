@@ -18,11 +18,14 @@ class Membership(NamedTuple):
         group: key of the pods with which it is placed as a whole or not at all; empty for a unit of its own.
         held_back: the reason for which it is not tried at present; None for a pod that may be tried.
         changed_seq: `cluster` seq of the last change of its group: a pod that was refused before it is tried again.
+        released_seq: `scheduling` seq of the last release of a node that was held for a pod of its group: it is no
+            reason to try the group again.
     """
 
     group: str = ""
     held_back: Reason | None = None
     changed_seq: int = 0
+    released_seq: int = 0
 
 
 ALONE = Membership()
@@ -86,6 +89,22 @@ class PodGrouping:
     def message(self, group: str, failure: UnitFailure) -> str:  # noqa: ARG002
         """Returns the message of the pods that were refused with their unit; empty for that of their reason."""
         return ""
+
+    def holds(self, group: str) -> bool:  # noqa: ARG002
+        """Returns True for a group whose placed pods are held on their nodes until the others have one."""
+        return False
+
+    def held(self, group: str) -> Sequence[PodRecord]:  # noqa: ARG002
+        """Returns the pods of a group whose nodes are held, in the order of their uids."""
+        return ()
+
+    def expired(self, now_ns: int) -> Iterable[PodRecord]:  # noqa: ARG002
+        """Returns the pods whose hold has ended: they waited too long, or their node is gone."""
+        return ()
+
+    def next_expiry_ns(self) -> int | None:
+        """Returns the next time at which a hold ends; None without any."""
+        return None
 
     def annotations(self, group: str, count: int) -> Mapping[str, str]:  # noqa: ARG002
         """Returns the annotations that each pod of a unit gets with its binding.

@@ -119,7 +119,7 @@ class SchedulingQueue:
             return
         changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
         is_changed = bool(pod_record.attempts) and (has_changed(pod_record, config_seq) or changed_at > pod_record.saw)
-        inputs = _inputs_of(pod_record, pod_record.pod_class, grouped.group, has_changed=is_changed)
+        inputs = _inputs_of(pod_record, pod_record.pod_class, grouped, has_changed=is_changed)
         if self._inputs.get(uid) == inputs:
             return  # the change does not affect its place: heaps must not grow with every update of a pod
         if uid in self._pods:
@@ -265,7 +265,7 @@ class SchedulingQueue:
             return Unit((self._pods[order[-1]],), is_due, order)
         members = sorted((self._pods[uid] for uid in self._groups.members(group)), key=self._member_order)
         requirement = self._groups.requirement(group, members)
-        if requirement is not None and len(members) == 1:
+        if requirement is not None and len(members) == 1 and not self._groups.has_held(group):
             group = requirement = None  # it is placed like any pod
         return Unit(tuple(members), is_due, order, group, requirement)
 
@@ -313,7 +313,8 @@ class SchedulingQueue:
                 pod_class.scheduler
             ].queueing_hints(pod_record.reasons)
         saw_reports = tuple(sorted(pod_record.saw_reports.items())) if reads_reports else None
-        return BinKey(*group, pod_record.saw, pod_record.attempt.saw_released, saw_reports)
+        saw_released = max(pod_record.attempt.saw_released, self._inputs[pod_record.uid].released_seq)
+        return BinKey(*group, pod_record.saw, saw_released, saw_reports)
 
 
 class _Pool:
@@ -361,10 +362,11 @@ class _PlaceInputs(NamedTuple):
     refusals: int
     placed_ns: int
     group: Group | None
+    released_seq: int
     has_changed: bool
 
 
-def _inputs_of(pod_record: PodRecord, pod_class: PodClass, group: Group | None, *, has_changed: bool) -> _PlaceInputs:
+def _inputs_of(pod_record: PodRecord, pod_class: PodClass, grouped: Grouped, *, has_changed: bool) -> _PlaceInputs:
     attempt = pod_record.attempt
     return _PlaceInputs(
         pod_class,
@@ -376,6 +378,7 @@ def _inputs_of(pod_record: PodRecord, pod_class: PodClass, group: Group | None, 
         attempt.reasons,
         pod_record.refusals,
         pod_record.placed_ns,
-        group,
+        grouped.group,
+        grouped.membership.released_seq,
         has_changed,
     )

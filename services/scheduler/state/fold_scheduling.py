@@ -5,7 +5,7 @@ from sys import intern
 from typing import Any, ClassVar
 
 from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
-from services.scheduler.state.pod_decisions import Attempt, Hold, PluginReason
+from services.scheduler.state.pod_decisions import FOR_UNIT, TIMED_OUT, Attempt, Hold, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
@@ -86,6 +86,10 @@ class SchedulingFold(SchedulerStateFields):
         self.hold_released_seq = record.seq
         pod_record = self._seen_by_cycle(event.holder_uid, event)
         if pod_record is not None and pod_record.hold is not None:
+            if pod_record.hold.waits_for == FOR_UNIT:
+                attempt = Attempt(record.at_ns, record.seq, self.cycle_saw, 0, {}, (TIMED_OUT,), record.seq)
+                pod_record.attempts = 1
+                pod_record.note_decision(attempt=attempt)
             pod_record.note_decision(released_seq=record.seq)
             if self.dirty is not None:
                 self.dirty.pods[event.holder_uid] = None

@@ -9,6 +9,13 @@ PluginReason = tuple[str, str]
 """(plugin, reason code)."""
 
 
+FOR_UNIT = "unit"
+"""What a hold waits for whose unit has pods without a node."""
+
+TIMED_OUT: PluginReason = ("Coscheduling", "GangTimedOut")
+"""The reason of a pod whose node was held for others of its gang, and was released."""
+
+
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """A cycle that found no node for pods of a class; all of them share it.
 

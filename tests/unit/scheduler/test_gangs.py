@@ -212,7 +212,7 @@ def test_a_member_whose_held_node_was_released_is_pending_again() -> None:
     assert world.cycles() == []
     world.release("p0", "a")
     world.release("p1", "a")
-    world.wait(2)
+    world.wait(301)
     assert placements(world.cycles()).keys() == {"p0", "p1"}
 
 

@@ -18,8 +18,12 @@ SPEC = PluginSpec(
             "Gang {detail} 没有可读取的最小成员数；请创建 PodGroup 或在 Pod 上设置 min-available",
         ),
         "GangIncomplete": ReasonText("it waits for pods of its gang: {detail}", "等待同一 Gang 的 Pod：{detail}"),
+        "GangTimedOut": ReasonText(
+            "the node that was held for it was released: other pods of its gang found none in time",
+            "为其保留的节点已被释放：同一 Gang 的其他 Pod 未能及时找到节点",
+        ),
     },
-    queueing_hints=dict.fromkeys(("GangUnknown", "GangIncomplete"), frozenset()),
+    queueing_hints=dict.fromkeys(("GangUnknown", "GangIncomplete", "GangTimedOut"), frozenset()),
     groups_pods=True,
     reads=(resource_names.POD_GROUPS,),
     annotations=(*BIND_GROUP, *BIND_COUNT),

@@ -5,7 +5,8 @@ are placed and not yet bound, `waiting-and-running` by these and bound ones. Pod
 placed one by one. All others are one unit, which is tried once each gang of the group has enough pods.
 
 Upstream reserves the members one after the other, and releases them at Permit; here all are placed in one cycle, so
-members of a Strict gang never wait with a node. Source: spec/scheduler-workloads.md 2.2, 2.3 (PreEnqueue, Permit).
+members of a Strict gang never wait with a node. Those of a NonStrict gang hold theirs for the waiting time. Source:
+spec/scheduler-workloads.md 2.2, 2.3 (PreEnqueue, Permit).
 """
 
 from collections import Counter, defaultdict
@@ -16,6 +17,7 @@ from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrou
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from services.scheduler.state.gang_records import GangRecord, Member
+from services.scheduler.state.pod_decisions import FOR_UNIT
 from services.scheduler.state.pod_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import BIND_COUNT, BIND_GROUP, ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
@@ -44,6 +46,8 @@ class GangGrouping(PodGrouping):
         self._memberships: dict[str, Membership] = {}  # by gang
         self._stages: dict[str, tuple[str, str]] = {}  # uid of a member that is counted -> its gang, its stage
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # gang -> its members by stage
+        self._held: dict[str, set[str]] = {}  # gang -> uids of the members whose node is held
+        self._released: dict[str, int] = {}  # gang -> seq of the last release of a held node
         self._in_groups_of: dict[str, dict[str, None]] = {}  # gang -> gangs whose group has it
         self._stale: dict[str, None] = {}
 
@@ -73,12 +77,22 @@ class GangGrouping(PodGrouping):
         gang = self._view.gangs.gang_of.get(uid)
         before = self._stages.pop(uid, None)
         if before is not None:
+            held = self._held.get(before[0], set())
+            held.discard(uid)
+            if not held:
+                self._held.pop(before[0], None)
             self._counts[before[0]][before[1]] -= 1
             self.gang_changed(before[0])
         if gang is not None:
             stage = self.stage(uid, self._view.gangs.gangs[gang].members[uid])
             self._stages[uid] = gang, stage
             self._counts[gang][stage] += 1
+            pod = self._view.pods[uid]
+            if pod.decisions is not None and pod.decisions.released_seq > self._released.get(gang, 0):
+                self._released[gang] = pod.decisions.released_seq
+            hold = pod.hold
+            if hold is not None and hold.waits_for == FOR_UNIT and stage == "placed":
+                self._held.setdefault(gang, set()).add(uid)
             self.gang_changed(gang)
 
     def gang_changed(self, gang: str) -> None:
@@ -94,6 +108,7 @@ class GangGrouping(PodGrouping):
             before = self._memberships.pop(gang, None)
             if gang not in gangs:
                 self._counts.pop(gang, None)
+                self._released.pop(gang, None)
                 continue
             after = self._memberships[gang] = self._membership(gang)
             if before != after:
@@ -113,6 +128,7 @@ class GangGrouping(PodGrouping):
         changed_seq = max((each.changed_seq for each in (record, *present)), default=0)
         if self.is_satisfied_for_good(gang):
             return Membership(changed_seq=changed_seq)
+        released_seq = max((self._released.get(other, 0) for other in settings.groups), default=0)
         missing = list(self.missing(settings.groups))
         if missing:
             return Membership("", Reason("GangIncomplete", "; ".join(missing)), changed_seq)
@@ -125,7 +141,7 @@ class GangGrouping(PodGrouping):
             if (pending := self.counts(other).pending) < count
         ]
         held_back = Reason("GangIncomplete", "; ".join(short)) if short else None
-        return Membership("" if short else ",".join(settings.groups), held_back, changed_seq)
+        return Membership("" if short else ",".join(settings.groups), held_back, changed_seq, released_seq)
 
     def missing(self, groups: Sequence[str]) -> Iterable[str]:
         """Yields the gangs of a group that have too few pods to be tried."""
@@ -217,6 +233,33 @@ class GangGrouping(PodGrouping):
         groups, gang_of = group.split(","), self._view.gangs.gang_of
         takes_all = any(self.policy(self._view.gangs.gangs[gang]) == ONLY_WAITING for gang in groups)
         return Requirement(self.needed(groups), {pod.uid: gang_of[pod.uid] for pod in pods}, takes_all)
+
+    # holds
+
+    def holds(self, group: str) -> bool:
+        """Returns True for a group of NonStrict gangs."""
+        return not any(map(self.is_strict, group.split(",")))
+
+    def held(self, group: str) -> list[PodRecord]:
+        """Returns the members whose nodes are held, in the order of their uids."""
+        uids = {uid for gang in group.split(",") for uid in self._held.get(gang, ())}
+        return [self._view.pods[uid] for uid in sorted(uids)]
+
+    def expired(self, now_ns: int) -> list[PodRecord]:
+        """Returns the members whose waiting time is over, or whose node is gone, in the order of their uids."""
+        nodes = self._view.nodes
+        return [pod for pod, end_ns in self._ends() if end_ns <= now_ns or pod.placed_node not in nodes]
+
+    def next_expiry_ns(self) -> int | None:
+        """Returns the next time at which a waiting time is over; None without any."""
+        return min((end_ns for _, end_ns in self._ends()), default=None)
+
+    def _ends(self) -> Iterable[tuple[PodRecord, int]]:
+        for gang, uids in sorted(self._held.items()):
+            waiting_ns = self.waiting_ns(self._view.gangs.gangs[gang])
+            for uid in sorted(uids):
+                pod = self._view.pods[uid]
+                yield pod, pod.placed_ns + waiting_ns
 
     def message(self, group: str, failure: UnitFailure) -> str:
         """Returns upstream's message of the members of a gang that could not be placed."""
