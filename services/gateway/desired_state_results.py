@@ -4,7 +4,13 @@ from typing import NamedTuple
 
 from services.gateway.effects.intent_types import DesiredState
 from shared.events import RecordedEvent
-from shared.events.cluster import DesiredStateApplied, DesiredStateFailed, DesiredStateSuppressed, MissingPermission
+from shared.events.cluster import (
+    DesiredStateApplied,
+    DesiredStateFailed,
+    DesiredStateSuppressed,
+    IntentRefused,
+    MissingPermission,
+)
 
 ENDED, APPLIED, GIVEN_UP = -1, 0, -2
 """Results of a desired state that an outcome records; any other number is the seq of a DesiredStateSuppressed."""
@@ -33,6 +39,7 @@ def result_of(record: RecordedEvent) -> int:
     """Returns the result of a desired state that an outcome records."""
     if isinstance(record.event, DesiredStateSuppressed):
         return record.seq
-    if isinstance(record.event, DesiredStateFailed | MissingPermission):
+    # A refused one is folded again as a declared one once a release declares it: it is then due like one given up.
+    if isinstance(record.event, DesiredStateFailed | MissingPermission | IntentRefused):
         return GIVEN_UP
     return APPLIED if isinstance(record.event, DesiredStateApplied) else ENDED

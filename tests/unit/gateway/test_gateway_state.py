@@ -1,6 +1,7 @@
 """The gateway's State: due intents, in any order of the contexts."""
 
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.runtime.declared_intents import DECLARED
 from tests.support.gateway_objects import Log, kept, node, pod, state_after
 from tests.support.intents import anything
 
@@ -397,6 +399,29 @@ def test_a_refused_intent_has_one_outcome_whichever_context_is_read_first(order:
     log.append("cluster", Draft(draft.event, cause))
     state = declared_state_after(log.in_order(order))
     assert not any((state.intents.refused, state.intents.early_outcomes))
+
+
+@pytest.mark.parametrize("order", [["cluster"], ["metrics-0"]])
+def test_a_desired_state_that_was_refused_is_due_once_a_release_declares_it(order: list[str]) -> None:
+    log = Log()
+    cordon = FieldsDesired(resource="nodes", name="n1", fields="x", patch={"spec": {"unschedulable": True}})
+    refused = [
+        log.append("metrics-0", event)
+        for event in (cordon, EvictionRequested(pod="shop/a", pod_uid="uid-of-a", reason="undeclared"))
+    ]
+    for draft in refused_outcomes(declared_state_after(log.in_order([]))):
+        log.append("cluster", draft)
+    upgraded = state_after(log.in_order(order))
+    assert list(upgraded.intents.given_up) == refused[:1], "an eviction is decided anew"
+    assert not any((upgraded.intents.one_shots, upgraded.intents.early_outcomes))
+    newer = log.append("metrics-0", cordon)
+    upgraded = state_after(log.in_order(order))
+    assert (list(upgraded.intents.given_up), list(upgraded.intents.desired)) == ([], [newer])
+
+
+def test_other_declarations_raise_the_schema_so_that_snapshots_are_folded_again() -> None:
+    digest = sha256(repr(sorted(DECLARED.items())).encode()).hexdigest()[:16]
+    assert (GatewayState.SCHEMA, digest) == (17, "280c73b2518891b7"), "raise the SCHEMA, and write both here"
 
 
 def declared_state_after(records: Iterable[RecordedEvent]) -> GatewayState:
