@@ -41,11 +41,12 @@ from shared.kube.short_lists import SHORT_LISTS
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
 from shared.log.admin.newest_events import Found, newest, newest_by_key, writer_of
-from shared.log.admin.session import DatabaseUnreachable, opened
+from shared.log.admin.session import opened
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.log.database import Database, DatabaseDenied
 from shared.log.disk_space import free_share, free_share_at
 from shared.log.reader import LogReader
+from shared.log.unusable_database import DatabaseUnreachable
 from shared.runtime.service import Environment
 
 LISTENED_S = 3.2

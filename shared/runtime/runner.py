@@ -16,6 +16,7 @@ from shared.errors import KoordError
 from shared.log.database import FAILURES
 from shared.log.position import LogRewound, Position
 from shared.log.snapshot import SnapshotFailed
+from shared.log.unusable_database import unusable
 from shared.runtime import health, json_logging, tracing
 from shared.runtime.rebuild import watch_rebuilds
 from shared.runtime.retention import watch_disk, watch_retention
@@ -94,7 +95,10 @@ async def serve(runtime: Runtime) -> None:
 
 async def _follow_and_lead(runtime: Runtime) -> None:
     service, follower, writer = runtime.service, runtime.follower, runtime.writer
-    await runtime.store.check_readers(service.writes, [kind.type_name() for kind in service.emits])
+    try:
+        await runtime.store.check_readers(service.writes, [kind.type_name() for kind in service.emits])
+    except FAILURES as error:  # of the first statement: the address may be wrong
+        raise unusable(runtime.environment.postgres, error) from error
     runtime.phase = "following"
     gc.disable()
     try:

@@ -3,39 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from asyncpg import PostgresError
-
-from shared.errors import KoordError
-from shared.log.database import Database, sqlstate, without_password
+from shared.log.database import FAILURES, Database
 from shared.log.reader import LogReader
-
-
-class DatabaseUnreachable(KoordError):
-    """No server responds there.
-
-    Attributes:
-        what: without the remedy.
-    """
-
-    def __init__(self, dsn: str, error: object) -> None:
-        self.what = f"Postgres at {without_password(dsn)} cannot be reached: {error}"
-        super().__init__(f"{self.what}; start it, or correct KOORD_POSTGRES")
-
-
-class DatabaseRefused(KoordError):
-    """The server responds, but not as a migrated database of Koordstream would."""
-
-
-_NO_TABLES = "`koord migrate` makes the tables"
-_REMEDIES = {
-    "3D000": "name another database in KOORD_POSTGRES, or create this one: `createdb`, then `koord migrate`",
-    "3F000": _NO_TABLES,  # no such schema
-    "42P01": _NO_TABLES,
-    "42703": _NO_TABLES,  # no such column
-    "42883": _NO_TABLES,  # no such function
-    "53300": "too many connections: raise max_connections, or end some clients",
-}
-"""By the name that Postgres gives an error."""
+from shared.log.unusable_database import unusable
 
 
 @asynccontextmanager
@@ -51,12 +21,10 @@ async def opened(dsn: str) -> AsyncIterator[Database]:
         yield database
     except BrokenPipeError:  # of the command's own output: its reader has closed the pipe
         raise
-    except (OSError, TimeoutError) as error:
-        raise DatabaseUnreachable(dsn, error) from error
-    except PostgresError as error:
-        reason = str(error).partition("\n")[0]
-        remedy = _REMEDIES.get(sqlstate(error), "the server's log may say more")
-        raise DatabaseRefused(f"Postgres at {without_password(dsn)} refused: {reason}; {remedy}") from error
+    except FAILURES as error:
+        if isinstance(error, OSError) and error.filename is not None:  # a file of the command's own
+            raise
+        raise unusable(dsn, error) from error
     finally:
         await database.close()
 

@@ -1,5 +1,6 @@
 """Addresses and folders that cannot be meant: one line that says what to give."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -45,6 +46,18 @@ def test_a_folder_without_rights(tmp_path: Path, command: list[str]) -> None:
     assert printed.returncode == 1
     assert "Traceback" not in printed.stderr
     assert printed.stderr.startswith("koord: ")
+
+
+def test_a_service_whose_database_is_away_ends_with_one_sentence() -> None:
+    env = os.environ | {"KOORD_POSTGRES": "postgresql://ada:secret@127.0.0.1:1/x", "KOORD_NATS": "nats://127.0.0.1:1"}
+    run = [sys.executable, "-m", "cli", "run", "audit"]
+    printed = subprocess.run(run, capture_output=True, text=True, check=False, env=env)
+    assert printed.returncode == 1
+    assert "Traceback" not in printed.stderr
+    assert "secret" not in printed.stderr
+    last = json.loads(printed.stderr.splitlines()[-1])["message"]
+    assert last.startswith("Postgres at postgresql://ada:***@127.0.0.1:1/x cannot be reached: ")
+    assert last.endswith("; start it, or correct KOORD_POSTGRES")
 
 
 def test_a_path_below_a_file_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shared.log.admin.session import DatabaseUnreachable, opened
+from shared.log.admin.session import opened
+from shared.log.unusable_database import DatabaseUnreachable
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 
@@ -17,3 +18,9 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(DatabaseUnreachable, match=r"127\.0\.0\.1:1/none cannot be reached"):
         async with opened(NOWHERE) as database, database.reading():
             pass
+
+
+async def test_a_file_that_a_command_cannot_write_is_not_the_servers_fault() -> None:
+    with pytest.raises(FileNotFoundError, match="/nowhere"):
+        async with opened("postgresql://127.0.0.1:1/none"):
+            raise FileNotFoundError(2, "No such file or directory", "/nowhere")

@@ -1,0 +1,41 @@
+"""Errors of a database at its first use, with what a person can do about each: no server there, or one that refuses."""
+
+from shared.errors import KoordError
+from shared.log.database import UNREACHABLE, sqlstate, without_password
+
+_NO_TABLES = "`koord migrate` makes the tables"
+_REMEDIES = {
+    "3D000": "name another database in KOORD_POSTGRES, or create this one: `createdb`, then `koord migrate`",
+    "3F000": _NO_TABLES,  # no such schema
+    "42P01": _NO_TABLES,
+    "42703": _NO_TABLES,  # no such column
+    "42883": _NO_TABLES,  # no such function
+    "53300": "too many connections: raise max_connections, or end some clients",
+}
+"""By the name that Postgres gives an error."""
+
+
+class DatabaseUnreachable(KoordError):
+    """No server responds there.
+
+    Attributes:
+        what: without the remedy.
+    """
+
+    def __init__(self, dsn: str, error: object) -> None:
+        self.what = f"Postgres at {without_password(dsn)} cannot be reached: {error}"
+        super().__init__(f"{self.what}; start it, or correct KOORD_POSTGRES")
+
+
+class DatabaseRefused(KoordError):
+    """The server responds, but not as a migrated database of Koordstream would."""
+
+    def __init__(self, dsn: str, error: BaseException) -> None:
+        reason = str(error).partition("\n")[0]
+        remedy = _REMEDIES.get(sqlstate(error), "the server's log may say more")
+        super().__init__(f"Postgres at {without_password(dsn)} refused: {reason}; {remedy}")
+
+
+def unusable(dsn: str, error: BaseException) -> DatabaseUnreachable | DatabaseRefused:
+    """Returns the error that stands for one of `FAILURES`."""
+    return DatabaseUnreachable(dsn, error) if isinstance(error, UNREACHABLE) else DatabaseRefused(dsn, error)
