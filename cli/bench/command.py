@@ -10,7 +10,11 @@ ENTRIES = {
     ),
     "answers": Entry("cli.bench.answers", "answers", "Measure how long each reading command takes with a long log."),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
-    "gangs": Entry("cli.bench.gangs", "gangs", "Measure gangs in the scheduler's engine alone: no servers."),
+    "gangs": Entry(
+        "cli.bench.gangs",
+        "gangs",
+        "Measure gangs in the scheduler's engine alone: no servers, every node considered and scored.",
+    ),
     "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure the cost of a fleet's reports for metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
     "memory": Entry("cli.bench.memory", "memory", "Measure the memory of each service's State for one pod."),
