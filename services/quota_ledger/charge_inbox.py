@@ -1,7 +1,7 @@
 """Charge requests that wait until the ledger has read the positions that they rest on."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -9,13 +9,11 @@ from msgspec.structs import replace
 from services.quota_ledger.state.ledger_state import FOLDED
 from shared.bus import Request
 from shared.domain.quota_charge import BadChargeMessage, ChargeRequest, ChargeResponse, decode_request, encode
-from shared.kube.instants import SECOND
-from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
 DROPPED_AFTER_S = 5
-"""Longer than a scheduler waits: it has given up, or has repeated the request."""
+"""Longer than a scheduler waits: it has given up, or has repeated the request. Of a clock that nobody sets."""
 
 MAX_PODS = 4_096
 """Pods of the requests that are decided in one append, unless the first request has more."""
@@ -26,14 +24,20 @@ class PendingCharge(NamedTuple):
 
     request: ChargeRequest
     message: Request
-    at_ns: int
+    at_s: float
 
 
 class ChargeInbox:
     """Receives charge requests from the bus and hands out those that can be decided."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, wake: Callable[[], None], now_s: Callable[[], float]) -> None:
+        """Starts empty.
+
+        Args:
+            wake: called for each request.
+            now_s: a monotonic clock, such as the event loop's.
+        """
+        self._wake, self._now_s = wake, now_s
         self._waiting: list[PendingCharge] = []
         self._unreadable = 0
 
@@ -51,8 +55,8 @@ class ChargeInbox:
                     "a charge request cannot be read", extra={"error": str(error), "unreadable": self._unreadable}
                 )
             return
-        self._waiting.append(PendingCharge(request, message, self._runtime.now_ns()))
-        self._runtime.follower.wake()
+        self._waiting.append(PendingCharge(request, message, self._now_s()))
+        self._wake()
 
     def ready(self, read: Mapping[str, int]) -> list[PendingCharge]:
         """Removes and returns the requests that can be decided, oldest first.
@@ -60,7 +64,7 @@ class ChargeInbox:
         Args:
             read: positions up to which the ledger's log is up to date.
         """
-        oldest_ns = self._runtime.now_ns() - DROPPED_AFTER_S * SECOND
+        oldest_s = self._now_s() - DROPPED_AFTER_S
         found: list[PendingCharge] = []
         left: list[PendingCharge] = []
         pods = 0
@@ -70,7 +74,7 @@ class ChargeInbox:
             if has_read and (not found or pods + count <= MAX_PODS):
                 found.append(each)
                 pods += count
-            elif each.at_ns >= oldest_ns:
+            elif each.at_s >= oldest_s:
                 left.append(each)
         self._waiting = left
         return found

@@ -42,7 +42,7 @@ class Leader:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._settings: LedgerSettings = runtime.settings
-        self._inbox = ChargeInbox(runtime)
+        self._inbox = ChargeInbox(runtime.follower.wake, asyncio.get_running_loop().time)
         self._next_check_ns = 0
         self._parts = 0
         registry = runtime.metrics.registry
