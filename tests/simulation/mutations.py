@@ -25,6 +25,7 @@ from shared.log.follower import Follower
 from shared.log.position import Position
 from shared.log.retention_carry_forward import Candidate, copies
 from shared.runtime import declared_intents, retention
+from tests.simulation.effect_mutations import EFFECT_MUTATIONS
 from tests.simulation.gang_and_reservation_mutations import GANG_AND_RESERVATION_MUTATIONS
 from tests.simulation.log_mutations import LOG_MUTATIONS
 from tests.simulation.overcommit_mutations import OVERCOMMIT_MUTATIONS
@@ -228,6 +229,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         _any_cluster_is_the_cluster_of_the_log,
         *LOG_MUTATIONS,
         *OVERCOMMIT_MUTATIONS,
+        *EFFECT_MUTATIONS,
         *GANG_AND_RESERVATION_MUTATIONS,
     )
 }

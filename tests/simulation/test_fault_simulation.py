@@ -20,6 +20,11 @@ SEEDS_OF_A_MUTATION = 120
 """Each fault that is put back is found within so many seeds; most of them within ten."""
 
 FINDS_IT = {
+    "given_up_for_good": 11,
+    "members_are_placed_one_by_one": 0,
+    "a_refused_charge_takes_one_member_alone": 0,
+    "reservations_hold_nothing": 4,
+    "statuses_outlast_their_objects": 3,
     "nothing_is_carried_forward": 2,
     "outcomes_leave_before_their_intents": 2,
     "placements_hold_no_room": 1,
@@ -45,6 +50,12 @@ FINDS_IT = {
 """The first seed that found each of them when it was added: tried first, for the sake of time alone. A change to what
 seeds draw makes these obsolete; the test then searches.
 """
+
+DIRECTED = {
+    "failed_without_a_read": "bindings_hang_until_the_deadline",
+    "conditions_are_written_whatever_the_version": "a_condition_is_written_after_the_binding",
+}
+"""The kept plans that find a fault which needs a certain order of events."""
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 
@@ -83,6 +94,9 @@ def test_a_seed_has_one_history_in_every_process() -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_fault_that_is_put_back_is_found(name: str) -> None:
     with MUTATIONS[name]():
+        if name in DIRECTED:
+            assert _simulate_kept(DIRECTED[name])
+            return
         for seed in (FINDS_IT.get(name, 0), *range(SEEDS_OF_A_MUTATION)):
             violations = simulate(seed, drawn(seed)).violations
             settle_memory()
@@ -93,8 +107,13 @@ def test_a_fault_that_is_put_back_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.stem)
 def test_a_kept_failure_does_not_come_back(kept: Path) -> None:
-    failure = msgspec.json.decode(kept.read_bytes(), type=Failure)
-    assert simulate(failure.seed, failure.plan).violations == ()
+    assert _simulate_kept(kept.stem) == ()
+
+
+def _simulate_kept(name: str) -> tuple[str, ...]:
+    file = Path(__file__).parent / "kept" / f"{name}.json"
+    failure = msgspec.json.decode(file.read_bytes(), type=Failure)
+    return simulate(failure.seed, failure.plan).violations
 
 
 def test_a_failure_is_shrunk_to_the_steps_that_it_needs() -> None:

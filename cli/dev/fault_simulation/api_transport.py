@@ -1,11 +1,14 @@
 """The way of the gateway's requests to the API server in memory: what `KubeApi` uses of its connections.
 
 A request takes a drawn time there and back. A plan may have it refused before it is executed (409, 429, 5xx), or lose
-the answer of one that was executed (504, a cut connection, a hang until the client's time-out).
+the answer of one that was executed (504, a cut connection, a hang until the client's time-out). Such a request may be
+executed late, up to a time-out after the client has ended it: behind newer ones, or after a crash of the client.
 """
 
 import asyncio
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs
 
@@ -22,7 +25,10 @@ from services.gateway.kube_api.resources import ESSENTIAL
 BEFORE = ("409", "429", "500", "503", "refused")
 """Faults of a request that is not executed."""
 AFTER = ("504", "504-on-reads", "cut", "hang")
-"""Faults of a request whose answer is lost; it is executed, or it is not."""
+"""Faults of a request whose answer is lost; it is executed at once or late, or it is not."""
+
+NEVER, LATE = 0.35, 0.3
+"""Shares of the writes without an answer that are not executed, and that are executed late."""
 
 
 WRITES_ONLY = frozenset({"409", "504"})
@@ -79,9 +85,18 @@ class ApiTransport:
                 return fault.kind
         return ""
 
-    def half(self) -> bool:
-        """Draws one of two outcomes."""
-        return self._random.random() < 0.5
+    def without_answer(self, kind: str, timeout_s: float, write: Callable[[], object]) -> None:
+        """Executes a write that gets no answer: at once, late, or not at all.
+
+        Args:
+            timeout_s: the client's; the server executes nothing that the client has ended so long ago.
+        """
+        drawn = self._random.random()
+        if drawn < LATE:
+            ends_s = timeout_s if kind == "hang" else 0.0
+            self.server.later(ends_s + self._random.random() * timeout_s, write)
+        elif drawn >= LATE + NEVER:
+            write()
 
     def execute(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> tuple[int, bytes]:
         """Executes a request; returns status and body."""
@@ -187,11 +202,12 @@ class MemoryPool:
             if fault == "refused":
                 raise NeverSent("connection refused")
             return int(fault), b'{"message":"injected"}'
-        lost = transport.drawn(AFTER, writes=writes)
-        if lost and not (writes and transport.half()):
-            answer = (0, b"")
-        else:
-            answer = transport.execute(method, path, headers, body)
+        lost, answer = transport.drawn(AFTER, writes=writes), (0, b"")
+        execute = partial(transport.execute, method, path, headers, body)
+        if not lost:
+            answer = execute()
+        elif writes:
+            transport.without_answer(lost, timeout_s, execute)
         if lost == "hang" or self._process in transport.cut:
             await asyncio.sleep(timeout_s)
             raise TimeoutError("no answer")

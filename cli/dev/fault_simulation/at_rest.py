@@ -107,6 +107,7 @@ def undone(world: "World") -> Iterator[str]:
     yield from _unwritten(world)
     yield from _ledger(world)
     yield from waiting(world)
+    yield from _conditions(world)
     yield from _overcommitted(world)
 
 
@@ -170,6 +171,14 @@ def _ledger(world: "World") -> Iterator[str]:
         charged = info.used.get("cpu", 0) if info is not None else 0
         if charged != bound // 10**6:
             yield f"the ledger charges {charged} m of cpu to {name}, its bound pods request {bound // 10**6} m"
+
+
+def _conditions(world: "World") -> Iterator[str]:
+    """A bound pod has no condition that it is unschedulable."""
+    for pod in world.invariants.live_pods():
+        conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions", [])}
+        if pod["spec"].get("nodeName") and conditions.get("PodScheduled") != "True":
+            yield f"{pod['metadata']['name']} is bound, and its condition PodScheduled is not True: {conditions}"
 
 
 def _overcommitted(world: "World") -> Iterator[str]:

@@ -351,6 +351,10 @@ class ApiServer:
             delay_s = after_s * (0.5 + self._random.random())
             asyncio.get_running_loop().call_later(delay_s, then, key, uid, context=self._process.context)
 
+    def later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        """Does something by itself after a while, whichever clients live then."""
+        asyncio.get_running_loop().call_later(delay_s, callback, context=self._process.context)
+
     def _stopped(self, key: str, uid: str) -> None:
         pod = self.objects["pods"].get(key)
         if pod is not None and pod["metadata"]["uid"] == uid:

@@ -321,7 +321,10 @@ class EffectRunner:
                     raise
             case PodUnschedulable():
                 pod = state.pod(intent.pod, intent.pod_uid) or _UNKNOWN
-                outcome = await pod_writes.write_unschedulable_condition(api, intent, pod, now_ns=self._now_ns())
+                version = self._drift_tracker.version(object_ref(intent), intent.pod_uid)
+                outcome = await pod_writes.write_unschedulable_condition(
+                    api, intent, pod, version, now_ns=self._now_ns()
+                )
                 await self._record_event(intent, pod)
                 return outcome
             case FieldsDesired():

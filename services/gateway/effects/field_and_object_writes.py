@@ -6,7 +6,7 @@ The table of responses and outcomes is in pod_writes.py.
 from typing import Any
 
 from services.gateway.effects import desired_state_comparison, outcome_events
-from services.gateway.effects.pod_writes import REFUSALS
+from services.gateway.effects.pod_writes import REFUSALS, WRITES_ON_CONFLICT
 from services.gateway.kube_api.api_errors import (
     Ambiguous,
     Busy,
@@ -20,9 +20,6 @@ from services.gateway.kube_api.resources import RESOURCES, Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from shared.events import Event
 from shared.events.intents import FieldsDesired, ObjectDesired
-
-WRITES_ON_CONFLICT = 4
-"""Reads and writes of a desired state within one try, when other clients write the object at the same time."""
 
 
 async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tuple[Event, ObservedObject | None]:

@@ -45,6 +45,9 @@ from shared.kube.pod import Pod
 REFUSALS = (NotFound, NamespaceTerminating, Rejected)
 """Errors for which a retry is of no use."""
 
+WRITES_ON_CONFLICT = 4
+"""Reads and writes of a desired state within one try, when other clients write the object at the same time."""
+
 
 async def carry_out(api: KubeApi, intent: OneShot) -> Event:
     """Binds or evicts the pod.
@@ -131,11 +134,15 @@ async def _outcome_without_answer(api: KubeApi, intent: OneShot, error: Ambiguou
 
 
 async def write_unschedulable_condition(
-    api: KubeApi, intent: PodUnschedulable, pod: ObservedPod, *, now_ns: int
+    api: KubeApi, intent: PodUnschedulable, pod: ObservedPod, version: str, *, now_ns: int
 ) -> Event:
     """Writes the pod's condition PodScheduled=False.
 
-    Twice is harmless: the condition is the same. The uid is a precondition.
+    Twice is harmless: the condition is the same. The uid is a precondition, and so is the version: the server may
+    execute a request that got no answer after the pod's binding, whose condition would be overwritten.
+
+    Args:
+        version: the pod's newest known resourceVersion; if empty it is read first.
 
     Raises:
         Busy: not done, and worth a retry.
@@ -151,21 +158,32 @@ async def write_unschedulable_condition(
     # lastTransitionTime changes with the status, not with the message.
     if not pod.unschedulable:
         condition["lastTransitionTime"] = instant_text(now_ns // 10**9 * 10**9)
-    body = {"metadata": {"uid": intent.pod_uid}, "status": {"conditions": [condition]}}
-    try:
-        await api.patch(PODS, intent.pod, body, subresource="status", how=STRATEGIC)
-    except (*REFUSALS, Conflict) as error:
-        # A patch with another uid is answered by 409 or 422, which do not distinguish it from other errors.
-        there = await api.find(PODS, intent.pod)
-        if there is None or there.uid != intent.pod_uid:
-            return outcome_events.superseded(intent)
-        return outcome_events.rejected(intent, str(error))
-    except Ambiguous as error:
-        pod_now = _pod(await api.find(PODS, intent.pod))
-        condition_now = pod_now.condition("PodScheduled") if pod_now else None
-        if condition_now is None or condition_now.message != intent.message:
-            raise Busy(str(error)) from error
-    return outcome_events.applied(intent)
+    for _ in range(WRITES_ON_CONFLICT):
+        if not version:
+            there = await api.find(PODS, intent.pod)
+            if there is None or there.uid != intent.pod_uid or (found := _pod(there)) is None or found.spec.node_name:
+                return outcome_events.superseded(intent)
+            version = there.version
+        metadata = {"uid": intent.pod_uid, "resourceVersion": version}
+        body = {"metadata": metadata, "status": {"conditions": [condition]}}
+        try:
+            await api.patch(PODS, intent.pod, body, subresource="status", how=STRATEGIC)
+        except Conflict:
+            version = ""
+            continue
+        except REFUSALS as error:
+            # A patch with another uid is answered by 409 or 422, which do not distinguish it from other errors.
+            there = await api.find(PODS, intent.pod)
+            if there is None or there.uid != intent.pod_uid:
+                return outcome_events.superseded(intent)
+            return outcome_events.rejected(intent, str(error))
+        except Ambiguous as error:
+            pod_now = _pod(await api.find(PODS, intent.pod))
+            condition_now = pod_now.condition("PodScheduled") if pod_now else None
+            if condition_now is None or condition_now.message != intent.message:
+                raise Busy(str(error)) from error
+        return outcome_events.applied(intent)
+    raise Busy(f"pod {intent.pod} is being written by others")
 
 
 async def record_unschedulable_event(api: KubeApi, intent: PodUnschedulable, pod: ObservedPod, *, now_ns: int) -> None:

@@ -1,0 +1,40 @@
+"""Faults of effects: what the gateway gives up stays undone, and what it calls failed may have been done."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from services.gateway.effects.drift_tracker import DriftTracker
+from services.gateway.effects.read_back_confirmations import Confirmations
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.resources import PODS
+
+
+def given_up_for_good() -> AbstractContextManager[Any]:
+    """A desired state that the API server did not take within the deadline is never due again."""
+    return patch.object(DriftTracker, "to_retry", lambda *_: iter(()))
+
+
+def failed_without_a_read() -> AbstractContextManager[Any]:
+    """A binding or an eviction whose requests got no answer counts as failed at once."""
+
+    async def outcome(_self: Any, _cause: Any, _intent: Any, _state: Any, found: Any) -> Any:
+        return found
+
+    return patch.object(Confirmations, "outcome", outcome)
+
+
+def conditions_are_written_whatever_the_version() -> AbstractContextManager[Any]:
+    """A condition whose request got no answer is written late, over that of the pod's binding."""
+    patched = KubeApi.patch
+
+    async def without_version(self: Any, resource: Any, key: str, body: Any, **how: Any) -> Any:
+        if resource is PODS:
+            metadata = {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}
+            body = {**body, "metadata": metadata}
+        return await patched(self, resource, key, body, **how)
+
+    return patch.object(KubeApi, "patch", without_version)
+
+
+EFFECT_MUTATIONS = (given_up_for_good, failed_without_a_read, conditions_are_written_whatever_the_version)
