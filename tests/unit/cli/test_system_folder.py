@@ -35,7 +35,7 @@ async def test_a_kubeconfig_that_cannot_be_read_ends_the_start_with_its_reason(t
     system = tmp_path / "system"
     with taken(system):
         for root in (tmp_path, system):
-            with pytest.raises(KoordError, match=r"kubeconfig cannot be used: .* line 2.*koord up --kubeconfig"):
+            with pytest.raises(KoordError, match=r"kubeconfig cannot be used: .* line 2.*with `--kubeconfig`"):
                 await folder_of(root, kubeconfig)
 
 
