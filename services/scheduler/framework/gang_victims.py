@@ -34,10 +34,6 @@ class GangVictims:
         self._gangs = cache.view.gangs
         self._preemptions = preemptions
 
-    def __bool__(self) -> bool:
-        """Returns False while no pod belongs to a gang."""
-        return bool(self._gangs.gang_of)
-
     def options(self, potential: Iterable[str], preemptor: str, priority: int) -> Iterator[list[Lot]]:
         """Yields the ways to form lots of potential victims, the one that ends no gang first.
 

@@ -39,7 +39,8 @@ class NodePreemption(PostFilter):
         self._cache = cycle.cache
         self._placed = cycle.placed
         self._cycle = cycle.preemptions
-        self._gangs = GangVictims(cycle.cache, cycle.preemptions)
+        has_gangs = bool(cycle.cache.view.gangs.gang_of)
+        self._gangs = GangVictims(cycle.cache, cycle.preemptions) if has_gangs else None
         self._lowest: int | None = None  # lowest priority of all assigned pods
         self._unresolvable: set[PodClass] = set()  # classes for which no eviction helps
 
@@ -149,7 +150,7 @@ class NodePreemption(PostFilter):
         own: PreemptorQuota | None,
     ) -> Candidate | None:
         """Returns the victims of a node that end no gang, else those that do."""
-        if not self._gangs:
+        if self._gangs is None:
             return self._candidate(refused, row, potential, leaving, own)
         for lots in self._gangs.options(potential, refused.pod.uid, refused.pod_class.priority):
             candidate = self._candidate(refused, row, potential, leaving, own, lots)

@@ -39,7 +39,8 @@ class QuotaPreemption(PostFilter):
         self._placed = cycle.placed
         self._nominated_before = cycle.nominated
         self._cycle = cycle.preemptions
-        self._gangs = GangVictims(cycle.cache, cycle.preemptions)
+        has_gangs = bool(cycle.cache.view.gangs.gang_of)
+        self._gangs = GangVictims(cycle.cache, cycle.preemptions) if has_gangs else None
         self._view = cycle.cache.view.quota
         self._planned: tuple[dict[str, Amounts], dict[str, Amounts]] | None = None  # all, non-preemptible
         self._nominated: dict[str, NominatedEntry] = {}
@@ -101,7 +102,7 @@ class QuotaPreemption(PostFilter):
 
     def _options(self, ordered: list[QuotaVictim], preemptor: str, priority: int) -> Iterator[list[QuotaVictim]]:
         """Yields the candidates as they may be evicted: those of gangs beyond their minimum, then whole gangs."""
-        if not self._gangs:
+        if self._gangs is None:
             yield ordered
             return
         part_of = {each.victim.uid: each for each in ordered if each.victim.priority < priority}
