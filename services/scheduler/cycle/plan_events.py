@@ -150,19 +150,21 @@ def _nominated(plan: CyclePlan, nomination: Nomination) -> Iterator[Event]:
         candidates=nomination.candidates,
         quota=nomination.quota,
     )
-    yield _nominated_node(pod, candidate.node)
+    yield from _nominated_node(pod, candidate.node)
     where = f"in quota {nomination.quota}" if nomination.quota else f"on node {candidate.node}"
     reason = f"preempted by {pod.name} of priority {nomination.pod_class.priority} {where}"
     for victim in nomination.evicted:
         yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
     for other in nomination.ended:
         yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=plan.cycle)
-        yield _nominated_node(other, "")
+        yield from _nominated_node(other, "")
 
 
-def _nominated_node(pod: PodRecord, node: str) -> FieldsDesired:
-    """Returns the desired `status.nominatedNodeName` of a pod."""
+def _nominated_node(pod: PodRecord, node: str) -> Iterator[FieldsDesired]:
+    """Yields the desired `status.nominatedNodeName` of a pod; a pod that stands for a Reservation has no object."""
+    if pod.pod_class is not None and pod.pod_class.reserves:
+        return
     patch = {"status": {"nominatedNodeName": node or None}}
-    return FieldsDesired(
+    yield FieldsDesired(
         resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid
     )

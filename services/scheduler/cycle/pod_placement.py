@@ -239,7 +239,7 @@ class PodPlacement:
         """Runs the PostFilter plugins, and counts the pod on the node that it is nominated for."""
         pod_class, profile = evaluation.pod_class, evaluation.profile
         nomination = None
-        if profile.post_filters and not pod_class.reserves:  # nobody is evicted for a Reservation
+        if profile.post_filters and all(plugin.may_preempt(pod_class) for plugin in profile.filters):
             steps = self.transaction
             fits = partial(steps.fits, profile, pod_class)
             refused = RefusedByNodes(pod, pod_class, pod_hash, evaluation.resolvable, fits, steps)

@@ -67,6 +67,10 @@ class Plugin(ABC):
         """Returns True where no preemption on the node would help: upstream's UnschedulableAndUnresolvable."""
         return False
 
+    def may_preempt(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns False where no pod may be evicted for pods of the class that no node admits."""
+        return True
+
     def preferred_nodes(self, pod_class: PodClass) -> Sequence[str]:  # noqa: ARG002
         """Names of nodes that come before all scores; the first feasible one is chosen. Declared by `prefers_nodes`."""
         return ()

@@ -2,13 +2,17 @@
 
 from typing import Any
 
+import pytest
+
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted
+from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import PlacementReleased, PlacementReserved, PodPlaced, ReservationUnschedulable
 from shared.kube.instants import SECOND, instant_text
 from tests.support.reservations import available, live, observe, reservation, status_of
-from tests.support.scheduling_world import World, node, placements, pod, unschedulable
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable, use
 from tests.unit.scheduler.interleavings import assert_one_state, requested
 
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
@@ -333,3 +337,27 @@ def test_a_host_port_of_a_reservation_is_free_for_its_owners_and_for_one_of_them
     events = world.cycle()
     assert placements(events) == {"first": "a"}
     assert "free ports" in unschedulable(events)["second"].message
+
+
+@pytest.mark.parametrize("is_enabled", [False, True])
+def test_pods_of_lower_priority_are_evicted_for_a_reservation_where_the_configuration_permits_it(
+    is_enabled: bool,
+) -> None:
+    world = world_of(a="4")
+    if is_enabled:
+        args = "  pluginConfig:\n  - {name: Reservation, args: {enablePreemption: true}}\n"
+        use(world, DEFAULT_PROFILE.replace("  pluginConfig:\n", args))
+    world.add_pod(pod("low", cpu="3", priority=1, on="a", phase="Running"))
+    other = reservation("held", "1", owners=[{"labelSelector": {"matchLabels": {"app": "x"}}}])
+    available(world, other, "a", allocatable={"cpu": "1"})
+    observe(world, reservation("web", "2", template={"priority": 10}))
+    world.read()
+    events = [record.event for record in world.cycle()]
+    evicted = [event.pod_uid for event in events if isinstance(event, EvictionRequested)]
+    assert evicted == (["low"] if is_enabled else [])
+    assert not any(isinstance(event, FieldsDesired) for event in events), "a reserve pod has no object"
+    if is_enabled:
+        world.drop_pod("low")
+        world.now_ns += 60 * SECOND
+        world.read()
+        assert held(world.cycle()) == {"web": "a"}

@@ -9,12 +9,12 @@ from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.errors import KoordError
 
 UNUSED_ARGS = (
-    "enablePreemption", "minCandidateNodesPercentage", "minCandidateNodesAbsolute", "controllerWorkers",
+    "minCandidateNodesPercentage", "minCandidateNodesAbsolute", "controllerWorkers",
     "gcDurationSeconds", "gcIntervalSeconds", "resyncIntervalSeconds", "disableGarbageCollection",
     "preAllocationConfig", "reservationSelectorIndex",
 )  # fmt: skip
-"""Arguments that are checked and have no effect: preemption and pre-allocation are not implemented, the life cycle has
-settings of its own, and an index of selectors never changes a result."""
+"""Arguments that are checked and have no effect: DefaultPreemption chooses the candidates, pre-allocation is not
+implemented, the life cycle has settings of its own, and an index of selectors never changes a result."""
 
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -38,7 +38,11 @@ class _SelectorIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 
 
 class ReservationArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The arguments; those of UNUSED_ARGS are checked alone."""
+    """The arguments; those of UNUSED_ARGS are checked alone.
+
+    Attributes:
+        enable_preemption: pods of lower priority are evicted for a Reservation that no node admits.
+    """
 
     enable_preemption: bool | None = None
     min_candidate_nodes_percentage: Percent | None = None

@@ -78,6 +78,10 @@ class ReservationPlugin(Plugin):
         """Evicting pods makes no Reservation match."""
         return self._reasons[result][0].code in _UNRESOLVABLE
 
+    def may_preempt(self, pod_class: PodClass) -> bool:
+        """Returns False for reserve pods, unless the arguments permit it."""
+        return not pod_class.reserves or bool(self.args.enable_preemption)
+
 
 class _Matches(NamedTuple):
     """The Reservations that match a class.
