@@ -26,7 +26,7 @@ from shared.log.position import Position
 from shared.log.retention_carry_forward import Candidate, copies
 from shared.runtime import declared_intents, retention
 from tests.simulation.effect_mutations import EFFECT_MUTATIONS
-from tests.simulation.gang_and_reservation_mutations import GANG_AND_RESERVATION_MUTATIONS
+from tests.simulation.gang_and_reservation_mutations import GANG_AND_RESERVATION_MUTATIONS, both
 from tests.simulation.log_mutations import LOG_MUTATIONS
 from tests.simulation.overcommit_mutations import OVERCOMMIT_MUTATIONS
 
@@ -49,8 +49,16 @@ def _placements_hold_no_room() -> AbstractContextManager[Any]:
 
 
 def _placed_pods_wait_again() -> AbstractContextManager[Any]:
-    return patch.object(
-        PodRecord, "waiting", lambda self, _: self.pod_class is not None and not self.node and not self.ended
+    """A placement counts on its node, and its pod is placed again."""
+    assignment = PodRecord.assignment
+
+    def counts(self: PodRecord, **how: Any) -> Any:
+        with patch.object(PodRecord, "is_placed", is_placed):
+            return assignment(self, **how)
+
+    is_placed = PodRecord.is_placed
+    return both(
+        patch.object(PodRecord, "assignment", counts), patch.object(PodRecord, "is_placed", lambda _self: False)
     )
 
 
