@@ -65,6 +65,7 @@ async def test_the_page_and_the_life_of_reservations_while_services_are_killed(
 @pytest.mark.timeout(3600)
 async def test_many_lives_of_reservations_while_services_are_killed(site: tuple[Cluster, System]) -> None:
     cluster, system = site
+    await asyncio.to_thread(add_node, cluster, "node-2")  # for the second life, beside the owner of the first
     await _lives(cluster, system, rounds=25, seed=1)
 
 
