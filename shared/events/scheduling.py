@@ -68,6 +68,7 @@ class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
         by: empty when the cycle chose the nodes, `extender` when another scheduler did and requested the binding.
         charged_at: `quota` seq at which the quota ledger had recorded its response for this cycle; 0 without a request.
             The pods that it rejected are among `pods`, with a class of reason `ElasticQuota`.
+        reservations: uids among `pods` that are those of Reservations; no quota counts them.
     """
 
     KEY: ClassVar[str] = "cycle"
@@ -77,6 +78,7 @@ class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
     classes: tuple[ClassEvaluated, ...] = ()
     by: str = ""
     charged_at: int = 0
+    reservations: tuple[str, ...] = ()
 
 
 class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):

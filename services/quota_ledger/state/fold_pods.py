@@ -50,11 +50,11 @@ class PodFold(StateFields):
             case WriterStarted(epoch=epoch):
                 self.epoch = epoch
                 self._check_open_charges()
-            case CycleDecided(seen=seen, cycle=cycle, pods=outcomes):
+            case CycleDecided(seen=seen, cycle=cycle, pods=outcomes, reservations=reservations):
                 self.cycle_saw = (seen or {}).get("cluster", 0)
                 self.cycle = cycle
                 for outcome in outcomes:
-                    if outcome.node:
+                    if outcome.node and outcome.pod_uid not in reservations:
                         # Its PodPlaced follows in the log; a charge must not be reverted between the two.
                         self._place(outcome.pod_uid, cycle, record.seq, self.cycle_saw)
                 self._check_open_charges()

@@ -50,6 +50,9 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         classes=plan.evaluations,
         by=plan.by,
         charged_at=plan.charged_at,
+        reservations=tuple(
+            each.pod.uid for each in plan.decisions if each.pod.pod_class and each.pod.pod_class.reserves
+        ),
     )
     return (Draft(decided), *drafts)
 

@@ -22,7 +22,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested
 from shared.events.quota import PodCharged, PodReleased, QuotaDeleted, QuotaRejected, RevocationDecided
-from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodPlaced
+from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodOutcome, PodPlaced
 from shared.kube.elastic_quota import DEFAULT, PREFIX
 from shared.kube.instants import SECOND
 from tests.support.hypothesis_examples import examples
@@ -60,6 +60,16 @@ def test_held_capacity_is_charged_until_it_is_released() -> None:
     released = PlacementReleased(holder_uid="p1", holder="ns/p1", kind="Pod", node="n1", reason="it waited too long")
     logs.append("scheduling", released)
     assert not logs.state.projection.pods["p1"].charged
+
+
+def test_the_reserve_pod_of_a_reservation_is_in_no_quota_whatever_is_read_first() -> None:
+    logs = two_teams()
+    held = PlacementReserved(
+        holder_uid="r1", holder="r1", kind="Reservation", node="n1", cycle=1, waits_for="owners", request={}
+    )
+    cycle = CycleDecided(cycle=1, seen={"cluster": 99}, pods=(PodOutcome("r1", 0, "n1"),), reservations=("r1",))
+    logs.append("scheduling", cycle, held)
+    assert logs.state.placements == {}
 
 
 def root_of_a_tree(total: str) -> ObjectObserved:
