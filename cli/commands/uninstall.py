@@ -13,7 +13,7 @@ from services.gateway.kube_api.api_errors import ApiError, Forbidden
 from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
-from services.gateway.uninstall.leftovers import Action, Leftover
+from services.gateway.uninstall.leftover_removal_decision import Action, Leftover
 from services.gateway.uninstall.removal import Removal, deployed_replicas, find_leftovers, remove_leftovers
 from shared.errors import KoordError
 

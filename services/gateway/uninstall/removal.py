@@ -13,7 +13,7 @@ from services.gateway.kube_api.raw_object_requests import get_object
 from services.gateway.kube_api.resources import PODS, RESOURCES, Resource
 from services.gateway.settings import GatewaySettings
 from services.gateway.uninstall.field_ownership import Raw
-from services.gateway.uninstall.leftovers import Leftover, Search, leftover, quotas_in_use, searches
+from services.gateway.uninstall.leftover_removal_decision import Leftover, Search, leftover, quotas_in_use, searches
 from shared.kube.elastic_quota import PREFIX
 from shared.kube.resource_names import GUIDE_QUOTAS, QUOTAS
 

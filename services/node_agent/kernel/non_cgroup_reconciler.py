@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from services.node_agent.cgroup.pod_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi

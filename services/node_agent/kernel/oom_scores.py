@@ -6,7 +6,7 @@ Source: spec/node-agent.md 4.10.
 import logging
 from collections.abc import Iterable
 
-from services.node_agent.cgroup.pod_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.runtime_hooks import oom_score
 from shared.kube.oom_score_annotations import OOM_SCORE_ADJ, OOM_SCORE_ADJ_SPEC

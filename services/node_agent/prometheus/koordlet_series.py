@@ -9,7 +9,7 @@ from typing import Any
 
 from services.node_agent.cgroup.cpu_conversions import PERIOD_US, quota
 from services.node_agent.cgroup.executor import Executor
-from services.node_agent.cgroup.pod_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_samples import MICRO, UsageSnapshot
 from services.node_agent.qos_manager.enforcers.cpu_burst import BUFFER, QUOTA

@@ -10,7 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from services.scheduler.state.packed_pod_observation import NONE, observation, since
-from services.scheduler.state.pod_decisions import (
+from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.rare_pod_record_parts import (
     NO_DECISIONS,
     NO_OUTCOMES,
     Attempt,
@@ -19,7 +20,6 @@ from services.scheduler.state.pod_decisions import (
     Outcomes,
     PluginReason,
 )
-from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 

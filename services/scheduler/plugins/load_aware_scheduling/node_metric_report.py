@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware_scheduling.largest_amount import bounded
+from services.scheduler.plugins.load_aware_scheduling.int64_bound import bounded
 from services.scheduler.plugins.load_aware_scheduling.node_thresholds import Window
 from services.scheduler.state.reported_pods import Amount, ReportedPods, encoded_usages, reported_pods
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware_scheduling.largest_amount import bounded
+from services.scheduler.plugins.load_aware_scheduling.int64_bound import bounded
 from services.scheduler.plugins.load_aware_scheduling.strict_annotation_parsing import read_amounts, read_counts
 from shared.domain.pod_requests import Nanos, PodAmounts, read_pod_amounts
 from shared.domain.priority import Priority, priority, resource_of

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource import policy_names
-from services.scheduler.plugins.node_numa_resource.amplification import amplified
+from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
 from services.scheduler.plugins.node_numa_resource.cpus_permitted_by_bind_policy import satisfies, usable_cpus
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Mask

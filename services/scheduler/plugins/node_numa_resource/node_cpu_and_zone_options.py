@@ -16,7 +16,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.scheduler.plugins.node_numa_resource import policy_names
-from services.scheduler.plugins.node_numa_resource.amplification import BadRatios, Ratios, amplified, read_ratios
+from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import (
+    BadRatios,
+    Ratios,
+    amplified,
+    read_ratios,
+)
 from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
 from shared.domain.cpu_set import BadCpuList, parse_cpus

@@ -16,7 +16,7 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
     ResourceSpec,
     allocation_of,
 )
-from services.scheduler.plugins.node_numa_resource.amplification import amplified
+from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts
 from shared.domain.priority import Priority, priority

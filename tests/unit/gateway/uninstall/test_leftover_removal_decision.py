@@ -4,7 +4,7 @@ from typing import Any
 
 from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.uninstall.field_ownership import describe, removals
-from services.gateway.uninstall.leftovers import STAYS, Search, leftover, quotas_in_use, searches
+from services.gateway.uninstall.leftover_removal_decision import STAYS, Search, leftover, quotas_in_use, searches
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, QUOTAS
 from shared.runtime.declared_intents import DECLARED
