@@ -9,7 +9,7 @@ from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount
 from cli.terminal.durations import instant_of
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
 from shared.domain.amounts import total

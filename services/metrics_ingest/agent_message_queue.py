@@ -1,4 +1,4 @@
-"""AgentInbox of agents' messages: one queue for the nodes of a shard, and with each message the way to answer it.
+"""The inbox of agents' messages: one queue for the nodes of a shard, and with each message the way to answer it.
 
 A message is answered after it was decided on and committed. One without an answer is sent again: by the agent over
 NATS, by the broker over MQTT, which keeps it until it is acknowledged.

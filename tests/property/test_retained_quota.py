@@ -16,7 +16,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.queue.retries import FLUSH_S
 from services.scheduler.service import SERVICE as SCHEDULER
-from services.scheduler.state.rare_pod_record_parts import NO_DECISIONS, NO_OUTCOMES
+from services.scheduler.state.pod_attempts_and_refusals import NO_DECISIONS, NO_OUTCOMES
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.log import WriterStarted

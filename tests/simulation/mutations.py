@@ -19,7 +19,7 @@ from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.short_lists import ListResult, ShortLists
 from services.quota_ledger.decide.charge import _Charges
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.cluster import OUTCOMES
 from shared.log.follower import Follower
 from shared.log.position import Position

@@ -16,7 +16,7 @@ from services.scheduler.state.changed_names import DirtySet
 from services.scheduler.state.latest_usage import believed, newest, youngest
 from services.scheduler.state.node_reservation import less_reserved
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.deprecated_resources import node_with_current_names

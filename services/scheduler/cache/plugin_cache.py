@@ -3,7 +3,7 @@
 from typing import Any
 
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment
+from services.scheduler.state.pod_scheduling_record import Assignment
 from services.scheduler.state.usage_records import MetricRecord
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.scheduler.state.pod_equivalence_class import PodClass, remaining_class
-from services.scheduler.state.pod_record import Assignment
+from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.domain.pod_requests import DEFAULT_REQUESTS
 from shared.domain.reservation import (
     ORDER,

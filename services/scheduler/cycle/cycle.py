@@ -26,7 +26,7 @@ from services.scheduler.queue.active_queue import FRESH
 from services.scheduler.queue.queueing_hints import QueueingHints
 from services.scheduler.queue.units import Unit, in_turn, turn
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Draft
 
 MAX_EVALUATED_NODES = 2_000_000

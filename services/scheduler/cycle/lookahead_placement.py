@@ -14,7 +14,7 @@ from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.request_variant_placement import PredictedPlacement, VariantBatch
 from services.scheduler.cycle.row_changes import RowChanges
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 MAX_PODS, MIN_PODS = 64, 4
 """Maximum and minimum number of pods placed ahead: a larger batch loses more when a cycle does not go as predicted."""

@@ -6,8 +6,8 @@ from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_scheduled_condition import main_code, message
 from services.scheduler.framework.preemption_nominations import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
-from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.rare_pod_record_parts import FOR_UNIT
+from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import (

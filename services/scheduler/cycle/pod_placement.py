@@ -27,7 +27,7 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
 
 MIN_RUN = 4

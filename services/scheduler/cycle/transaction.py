@@ -28,7 +28,7 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.kernels.evaluated_rows import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.errors import KoordError
 
 

@@ -14,7 +14,7 @@ from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.framework.pod_grouping import PodGrouping, Requirement, UnitFailure, all_needed
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
 from services.scheduler.queue.units import Groupings, Unit
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
 
 

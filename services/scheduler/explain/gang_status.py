@@ -11,7 +11,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
 from services.scheduler.state.gang_records import GangRecord
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import GangSettings
 

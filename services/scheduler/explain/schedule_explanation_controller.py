@@ -21,7 +21,7 @@ from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQue
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.plugins.registry import REGISTRY, text
 from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired

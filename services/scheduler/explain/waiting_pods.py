@@ -16,7 +16,7 @@ from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, REQUEUE
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.queue.retries import FLUSH_S, backoff_ns, has_changed
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod

@@ -11,7 +11,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.waiting_pods import not_queued
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.registry import text
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.instants import instant_text
 
 

@@ -14,7 +14,7 @@ from services.scheduler.framework.reasons import NODE_UNKNOWN
 from services.scheduler.kernels.merge_and_select_nodes import NO_NODE
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.errors import KoordError
 from shared.kube.pod import Pod
 

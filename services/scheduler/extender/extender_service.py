@@ -19,7 +19,7 @@ from services.scheduler.extender.extender_verbs import cheapest, feasible_candid
 from services.scheduler.extender.pending_evictions import PendingEvictions
 from services.scheduler.extender.victim_rules import fault_of, may_preempt
 from services.scheduler.quota.charge_client import ChargeClient
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Draft
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced

@@ -7,7 +7,7 @@ fits nowhere would meanwhile make it evict pods of another node for nothing.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 
 class PendingEviction(NamedTuple):

@@ -7,7 +7,7 @@ Therefore the preemptor and the victims are read from the State.
 from collections.abc import Callable
 
 from services.scheduler.extender.api_types import MetaVictims
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 
 def may_preempt(pod_record: PodRecord) -> bool:

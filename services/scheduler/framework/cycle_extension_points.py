@@ -17,7 +17,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import FitTerm, 
 from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 
 
 class PluginCycleState:

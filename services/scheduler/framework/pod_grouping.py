@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 
 class Membership(NamedTuple):

@@ -18,7 +18,7 @@ from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.domain.quota_charge import QuotaShort
 
 Mark = NewType("Mark", int)

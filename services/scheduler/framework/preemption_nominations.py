@@ -15,7 +15,7 @@ from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
 from services.scheduler.framework.victim_selection import Candidate
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 
 _NEVER_STARTED = 1 << 62
 

@@ -15,8 +15,8 @@ from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.scheduling_queue import BinKey, PoolKey, SchedulingQueue
 from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_attempts_and_refusals import PluginReason
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.rare_pod_record_parts import PluginReason
 
 EXACT_CLASSES = 64
 """Up to this number of refused classes, a class is evaluated before one of its pods is tried; beyond it, a pod is tried

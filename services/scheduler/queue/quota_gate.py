@@ -6,7 +6,7 @@ of the queue, as many as fit. So capacity for one pod lets one pod be tried, not
 
 from collections.abc import Iterator
 
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import waits_for_ledger, waits_for_quota, waits_for_rejected_quota
 from services.scheduler.state.quota_view import NO_QUOTA, QuotaView
 from shared.domain.amounts import Amounts

@@ -4,7 +4,7 @@
 Source: spec/scheduler-core.md 1.3.
 """
 
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.instants import SECOND
 
 FIRST_BACKOFF_S = 1

@@ -28,9 +28,9 @@ from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, 
 from services.scheduler.queue.retries import FLUSH_S, LONGEST_BACKOFF_S, backoff_ns, has_changed
 from services.scheduler.queue.units import UNGROUPED, Group, Grouped, Groupings, Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_attempts_and_refusals import PluginReason
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.rare_pod_record_parts import PluginReason
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.instants import SECOND
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrouping, Requirement
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Order
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 Turn = tuple[int, bool, int, int, int, str]
 """(-priority, False for a nominated pod, -sub-priority, rank in the active queue, `since`, uid)."""

@@ -14,7 +14,7 @@ from services.scheduler.framework.post_filter import PostFilterCycle, PostFilter
 from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination
 from services.scheduler.framework.reasons import text
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import CODE_OF_STAGE, PLUGIN, UNREACHABLE
 from shared.domain.quota_charge import REJECTED, QuotaShort
 from shared.events.scheduling import ClassEvaluated, Rejections

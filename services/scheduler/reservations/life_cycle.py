@@ -27,7 +27,7 @@ from services.scheduler.reservations.status import (
     unschedulable,
     with_owners,
 )
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.reserve_pods import status_digest
 from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.domain.reservation import FAILED, Reservation, problem_of, read_reservation

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.state.pod_record import Assignment
+from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.domain.reservation import (
     AVAILABLE,
     FAILED,

@@ -20,7 +20,7 @@ from services.scheduler.state.pod_observation_diff import (
     requests_changed,
     requests_less,
 )
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields

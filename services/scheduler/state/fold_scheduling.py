@@ -5,9 +5,9 @@ from sys import intern
 from typing import Any, ClassVar
 
 from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT, TIMED_OUT, Attempt, Hold, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
-from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.rare_pod_record_parts import FOR_UNIT, TIMED_OUT, Attempt, Hold, PluginReason
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES

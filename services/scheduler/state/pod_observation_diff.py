@@ -5,7 +5,7 @@
 
 from services.scheduler.state.packed_pod_observation import observation
 from services.scheduler.state.pod_equivalence_class import class_key, has_same_spec
-from services.scheduler.state.pod_record import PodRecord, conditions_checksum
+from services.scheduler.state.pod_scheduling_record import PodRecord, conditions_checksum
 from shared.kube.pod import Pod
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from services.scheduler.state.rare_pod_record_parts import PluginReason
+from services.scheduler.state.pod_attempts_and_refusals import PluginReason
 
 PLUGIN = "ElasticQuota"
 

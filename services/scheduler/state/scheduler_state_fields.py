@@ -21,7 +21,7 @@ from services.scheduler.state.pod_equivalence_class import (
     common_part,
     identified_key,
 )
-from services.scheduler.state.pod_record import PodRecord, conditions_checksum, started_ns, true_since_ns
+from services.scheduler.state.pod_scheduling_record import PodRecord, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.reserve_pods import LastStatus
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord

@@ -9,7 +9,7 @@ from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.observed_node_and_event_seqs import NodeRecord
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
-from services.scheduler.state.pod_record import decoded
+from services.scheduler.state.pod_scheduling_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
 from services.scheduler.state.reserve_pods import LastStatus, identity_owners_of
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields

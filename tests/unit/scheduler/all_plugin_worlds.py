@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.events.cluster import ObjectObserved
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import (

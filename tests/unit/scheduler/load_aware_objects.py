@@ -8,7 +8,7 @@ from services.scheduler.plugins.load_aware_scheduling.args import read_args
 from services.scheduler.plugins.load_aware_scheduling.filter_and_score import LoadState, reasons
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.registry import text
-from services.scheduler.state.pod_record import true_since_ns
+from services.scheduler.state.pod_scheduling_record import true_since_ns
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.node import (

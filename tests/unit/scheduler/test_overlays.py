@@ -12,7 +12,7 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction, UnknownResource
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import RAW_ALLOCATABLE_ANNOTATION
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, nanos

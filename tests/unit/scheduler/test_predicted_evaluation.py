@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.scheduler.cycle.predicted_evaluation import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import RecordedEvent
 from shared.events.scheduling import PodPlaced
 from shared.kube.node import PodUsage, ResourceMap, Taint

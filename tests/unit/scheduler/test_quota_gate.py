@@ -12,11 +12,11 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.quota.take_back_refused_charges import groups_to_charge, without_refused
 from services.scheduler.state.packed_pod_observation import first_observation
+from services.scheduler.state.pod_attempts_and_refusals import Attempt, Decisions
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.state.quota_view import QuotaView
-from services.scheduler.state.rare_pod_record_parts import Attempt, Decisions
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted

@@ -8,11 +8,11 @@ import msgspec
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.state.packed_pod_observation import first_observation
+from services.scheduler.state.pod_attempts_and_refusals import Attempt, Decisions
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import EXCEEDED, PLUGIN
 from services.scheduler.state.quota_view import QuotaView
-from services.scheduler.state.rare_pod_record_parts import Attempt, Decisions
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.pod import Pod

@@ -19,7 +19,7 @@ from cli.parity.runners.scheduler.recorded_cluster import incoming
 from cli.parity.upstream.gang_quirks import Quirk, Quirks
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.framework.pod_grouping import UnitFailure
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.domain.gang import BIND_COUNT, BIND_GROUP
 from shared.events.scheduling import ClassEvaluated, Rejections
 from shared.kube.instants import SECOND

@@ -9,7 +9,7 @@ from cli.parity.runners.scheduler.recorded_cluster import PROFILE, Cluster
 from cli.parity.runners.scheduler.recorded_gang import RecordedGang, recorded_gang
 from cli.parity.upstream.gang_quirks import GroupRecords, Quirk, Quirks, UpstreamGangs
 from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Event
 from shared.events.cluster import BindRejected, ObjectDeleted, PodDeleted
 from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodOutcome, PodPlaced

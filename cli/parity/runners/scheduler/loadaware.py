@@ -18,7 +18,7 @@ from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs,
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns, windows_of
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareCache, LoadAwareScheduling
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_pod
-from services.scheduler.state.pod_record import true_since_ns
+from services.scheduler.state.pod_scheduling_record import true_since_ns
 from shared.domain.priority import priority
 from shared.domain.qos import qos
 from shared.events import Cause

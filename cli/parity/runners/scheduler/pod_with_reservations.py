@@ -17,9 +17,9 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.evaluated_rows import Bools
 from services.scheduler.plugins.registry import text
-from services.scheduler.plugins.reservation.affinity import Wish, decision, untolerated_taint, wish_of
 from services.scheduler.plugins.reservation.fit import lacks_with, score_of
 from services.scheduler.plugins.reservation.plugin import ReservationPlugin, ReservationState
+from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, untolerated_taint, wish_of
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 SUCCESS = {"code": "Success"}

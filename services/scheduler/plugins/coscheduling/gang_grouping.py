@@ -17,8 +17,8 @@ from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrou
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from services.scheduler.state.gang_records import GangRecord, Member
-from services.scheduler.state.pod_record import PodRecord
-from services.scheduler.state.rare_pod_record_parts import FOR_UNIT
+from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import BIND_COUNT, BIND_GROUP, ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
 

@@ -19,7 +19,7 @@ from services.scheduler.kernels.merge_and_select_nodes import standings
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.plugins.default_preemption.preemptor_quota import PreemptorQuota
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.quota_headroom import Entry
 from shared.domain.amounts import Amounts, mask, sub
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment
+from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.kube.pod import Volume
 
 K = TypeVar("K")

@@ -10,7 +10,7 @@ from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment
+from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.domain.label_selectors import anchors, label_pairs
 
 

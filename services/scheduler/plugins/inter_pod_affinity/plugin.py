@@ -39,7 +39,7 @@ from services.scheduler.plugins.inter_pod_affinity.domain_counts import (
     AffinityCounts,
 )
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 _CODES = {
     AFFINITY: "PodAffinityMismatch",

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware_scheduling.assigned_pod_load import PodShare, share_of_pod
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns
 from services.scheduler.plugins.load_aware_scheduling.estimates_by_pod_template import PodTemplate, PodTemplates
 from services.scheduler.plugins.load_aware_scheduling.int64_bound import bounded
+from services.scheduler.plugins.load_aware_scheduling.load_added_by_one_pod import PodShare, share_of_pod
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
     ANY_POD,
     FOREVER,

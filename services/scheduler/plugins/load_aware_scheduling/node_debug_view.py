@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from services.scheduler.plugins.load_aware_scheduling.assigned_pod_load import PodShare
+from services.scheduler.plugins.load_aware_scheduling.load_added_by_one_pod import PodShare
 from services.scheduler.plugins.load_aware_scheduling.load_cache import CountedPod, LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Vector
 from shared.kube.instants import instant_text

@@ -22,7 +22,7 @@ from services.scheduler.plugins.load_aware_scheduling.filter_and_score import Lo
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_debug_view import node_view
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.usage_records import MetricRecord
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import Node

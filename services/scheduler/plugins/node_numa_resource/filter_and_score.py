@@ -23,7 +23,7 @@ from services.scheduler.plugins.node_numa_resource.policy_names import MOST
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, Strategies, score
 from services.scheduler.plugins.node_numa_resource.single_node_evaluation import SinglyEvaluated
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import Assignment, PodRecord
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 
 
 class NumaState(PluginCycleState):

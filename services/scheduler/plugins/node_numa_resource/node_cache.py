@@ -23,7 +23,7 @@ from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import
     options_key,
 )
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
-from services.scheduler.state.pod_record import Assignment
+from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
 

@@ -1,8 +1,8 @@
 """NodeNUMAResource as a plugin of a profile: CPUs of a pod's own, and the NUMA nodes of its resources.
 
-The rules are in `node_admission.py`. Most pods have no requirements and most nodes no policy; for these, all nodes
-are scored at once. A pod with requirements is evaluated node by node, and the results are cached until the node
-changes.
+The rules are in `filter_score_reserve_on_one_node.py`. Most pods have no requirements and most nodes no policy; for
+these, all nodes are scored at once. A pod with requirements is evaluated node by node, and the results are cached until
+the node changes.
 
 Source: spec/scheduler-core.md 4; upstream pkg/scheduler/plugins/nodenumaresource.
 """

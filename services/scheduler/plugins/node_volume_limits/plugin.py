@@ -25,7 +25,7 @@ from services.scheduler.plugins.helper.volume_cycle_state_base import VolumeCycl
 from services.scheduler.plugins.helper.volume_ref_counts import VolumeRefCounts, change
 from services.scheduler.plugins.node_volume_limits import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 DriverVolume = tuple[str, str]
 """(driver, handle of the volume or name of its claim)."""

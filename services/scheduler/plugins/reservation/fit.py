@@ -9,8 +9,8 @@ from typing import NamedTuple
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservedCapacity
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.reservation.affinity import Wish
 from services.scheduler.plugins.reservation.args import ReservationArgs
+from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.reservation import RESTRICTED
 

@@ -22,11 +22,11 @@ from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
 from services.scheduler.plugins.reservation import SPEC
-from services.scheduler.plugins.reservation.affinity import Wish, decision, wish_of
 from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.fit import Offer, offer_of
+from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, wish_of
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.domain.reservation import DEFAULT, RESERVATION_PLACEMENT
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 

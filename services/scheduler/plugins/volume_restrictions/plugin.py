@@ -19,7 +19,7 @@ from services.scheduler.plugins.helper.volume_cycle_state_base import VolumeCycl
 from services.scheduler.plugins.helper.volume_ref_counts import Disk, VolumeRefCounts, change, disks_of
 from services.scheduler.plugins.volume_restrictions import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.pod_scheduling_record import PodRecord
 
 _DISK, _CLAIM = 1, 2
 _CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse"}

@@ -10,8 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.scheduler.state.packed_pod_observation import NONE, observation, since
-from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.rare_pod_record_parts import (
+from services.scheduler.state.pod_attempts_and_refusals import (
     NO_DECISIONS,
     NO_OUTCOMES,
     Attempt,
@@ -20,6 +19,7 @@ from services.scheduler.state.rare_pod_record_parts import (
     Outcomes,
     PluginReason,
 )
+from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 
@@ -35,7 +35,7 @@ class Assignment(NamedTuple):
         assigned_ns: time of its PodScheduled condition, else the time at which the node was first observed or decided.
         initialized_ns: time of its Initialized condition; 0 when that is not True.
         terminating: it is being deleted.
-        allocation: CPUs, NUMA zones and devices of the node, as annotations (`pod_class.ALLOCATION_ANNOTATIONS`):
+        allocation: CPUs, NUMA zones and devices of the node, as annotations (`ALLOCATION_ANNOTATIONS`):
             those that we decided.
         load_class: the class that estimates its load, where that is not `pod_class`.
     """
@@ -53,13 +53,13 @@ class Assignment(NamedTuple):
 class PodRecord(msgspec.Struct, array_like=True, eq=False):
     """A pod. Each field is written from one context alone, so contexts may arrive in any order.
 
-    There are hundreds of thousands: what most of them lack is in values of their own (`pod_decisions`).
+    There are hundreds of thousands: what most of them lack is in values of their own (`pod_attempts_and_refusals.py`).
 
     From `cluster`:
         name: `namespace/name`; empty while only our own log has named the pod.
         observed: the newest object, until it is read into the fields below (`SchedulerState.read`).
         node: the node that it runs on.
-        observation: the numbers of `pod_observation.py`.
+        observation: the numbers of `packed_pod_observation.py`.
         allocation: its allocation, read from its annotations; its owner may have written it.
         load_class: the class that estimates its load, where that is not `pod_class`: on a node, a change of labels and
             annotations alone does not change the estimate.
