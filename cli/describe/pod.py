@@ -12,7 +12,7 @@ from cli.terminal import name_completion
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of
 from services.scheduler.explain.explanation_text import Explanation
-from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from shared.domain.qos import qos
 from shared.events.cluster import PodObserved

@@ -8,7 +8,7 @@ import msgspec
 from cli.kinds.kind import Column, Kind, get_command
 from cli.scheduling.recorded_state import scheduler_state
 from services.scheduler.explain.gang_status import GangStatus, gang_status
-from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_order_config import rules_in_force
 from shared.log.admin.session import reading
 
 

@@ -9,7 +9,7 @@ import msgspec
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of
-from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState

@@ -16,7 +16,7 @@ from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, table_lines
 from services.scheduler.explain.gang_status import INCOMPLETE, SATISFIED, UNKNOWN, GangStatus, gang_status
-from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
 from services.scheduler.plugins.registry import text

@@ -16,7 +16,7 @@ from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, times
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show
-from services.scheduler.explain.queue_rules_in_force import rules_in_force
+from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import RESERVATIONS

@@ -17,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from services.audit.cloudevent import ENVELOPE, CloudEvents, decode_identity
+from services.audit.cloudevent_stream_publisher import StreamPublisher
 from services.audit.manifest import SUBJECT, stream_of
 from services.audit.settings import AuditSettings
-from services.audit.stream_publisher import StreamPublisher
 from shared.bus.jetstream import StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
 from shared.kube.instants import SECOND
 from shared.log.database import FAILURES

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from prometheus_client import Counter, Gauge
 
-from services.audit.checkpoint_files import text_of, write_files
 from services.audit.checkpoint_signing import Signer
 from services.audit.decide_signed_checkpoint import checkpoint_drafts, next_checkpoint_ns
 from services.audit.event_history_requests import read
@@ -20,6 +19,7 @@ from services.audit.log_to_stream_relay import StreamRelay
 from services.audit.manifest import CONTEXTS, MANIFEST, READ
 from services.audit.retention_carry_forward import CARRY_FORWARD
 from services.audit.settings import AuditSettings
+from services.audit.signed_checkpoint_files import text_of, write_files
 from shared.bus.jetstream import Streams
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from services.scheduler.cache.reservation_holds import ReservationHolds
 from services.scheduler.framework.pod_grouping import Membership
-from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.quota import take_back_refused_charges
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 

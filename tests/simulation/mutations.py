@@ -18,7 +18,7 @@ from services.gateway.watch import watcher
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.short_lists import ListResult, ShortLists
 from services.quota_ledger.decide.charge import _Charges
-from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.cluster import OUTCOMES
 from shared.log.follower import Follower

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
-from services.scheduler.plugins.coscheduling.gang_grouping import GangCounts, GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangCounts, GangGrouping
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import POD_GROUP_LABEL
 from shared.kube.pod import Pod

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.agent_actions.action_ingest_state import (
+from services.metrics_ingest.agent_actions.agent_views_and_actions_state import (
     FOLDED,
     ActionIngestState,
     RecordedActions,

@@ -6,10 +6,10 @@ A function of the State and of the rules in force, for commands that read the lo
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from services.scheduler.explain.queue_rules_in_force import QueueRules
+from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
-from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState

@@ -8,10 +8,10 @@ event since the last attempt can end a pod's reasons, nor whether the eviction o
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from services.scheduler.explain.queue_rules_in_force import QueueRules
+from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.framework.pod_grouping import ALONE, Membership
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, REQUEUED
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.queue.retries import FLUSH_S, backoff_ns, has_changed

@@ -56,7 +56,7 @@ SKELETON = {
     "services/gateway/kube_api/client.py": "import kubernetes_asyncio",
     "services/audit/decide_signed_checkpoint.py": "",
     "services/audit/last_signed_checkpoint_state.py": "",
-    "services/metrics_ingest/agent_actions/action_ingest_state.py": "",
+    "services/metrics_ingest/agent_actions/agent_views_and_actions_state.py": "",
     "services/metrics_ingest/agent_reports/report_ingest_state.py": "",
     "services/metrics_ingest/mqtt_session.py": "import aiomqtt",
     "services/node_agent/transport/mqtt_transport.py": "import aiomqtt",
@@ -113,7 +113,7 @@ SKELETON = {
         ("shared/agents/report.py", "numpy", ["The node agent knows neither the log nor events"]),
         ("services/simulator/decide.py", "asyncio", ["What a service decides knows no I/O"]),
         (
-            "services/metrics_ingest/agent_actions/action_ingest_state.py",
+            "services/metrics_ingest/agent_actions/agent_views_and_actions_state.py",
             "asyncio",
             ["What a service decides knows no I/O"],
         ),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.cycle.cycle import MAX_DECISIONS
 from services.scheduler.explain.why_pod_waits_now import pending_status
-from services.scheduler.plugins.coscheduling.gang_grouping import GangCounts, GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangCounts, GangGrouping
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain import gang
 from shared.events.cluster import ObjectDeleted, ObjectObserved

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, distribute
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode, distribute
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import node_options
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeUsage

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.explain.queue_rules_in_force import QueueRules, rules_in_force
+from services.scheduler.explain.waiting_order_config import QueueRules, rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.explain.why_pod_waits_now import pending_status_of
 from services.scheduler.queue.units import turn

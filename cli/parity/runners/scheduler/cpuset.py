@@ -16,8 +16,8 @@ from typing import Any
 
 from cli.parity.runners.scheduler.numa import NumaCluster
 from services.scheduler.plugins.node_numa_resource import policy_names
-from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import RESOURCE_SPEC
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_preferred
 from services.scheduler.plugins.node_numa_resource.cpus_permitted_by_bind_policy import satisfies
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import (

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cli.parity.runners.scheduler.recorded_cluster import PROFILE, Cluster
 from cli.parity.runners.scheduler.recorded_gang import RecordedGang, recorded_gang
 from cli.parity.upstream.gang_quirks import GroupRecords, Quirk, Quirks, UpstreamGangs
-from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Event
 from shared.events.cluster import BindRejected, ObjectDeleted, PodDeleted

@@ -18,11 +18,11 @@ import msgspec
 from cli.parity.runners.scheduler import topology_manager
 from cli.parity.runners.scheduler.evaluation import agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
-from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
     RESOURCE_SPEC,
     allocation_of,
 )
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions, Zone

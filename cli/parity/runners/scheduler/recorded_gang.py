@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import ONCE_SATISFIED
 from shared.kube.instants import SECOND

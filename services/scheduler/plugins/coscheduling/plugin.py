@@ -10,7 +10,7 @@ from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.pod_grouping import PodGrouping
 from services.scheduler.plugins.coscheduling import SPEC
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
-from services.scheduler.plugins.coscheduling.gang_grouping import GangGrouping
+from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.state.scheduler_state import SchedulerState
 
 

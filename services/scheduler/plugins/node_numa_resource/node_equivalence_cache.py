@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
