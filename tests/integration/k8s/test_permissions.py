@@ -30,7 +30,7 @@ GATEWAY: Grants = SHADOW | {
     ("", "pods/eviction"): {"create"},
     ("", "pods/status"): {"patch"},
     ("", "nodes/status"): {"patch"},
-    ("", "events"): {"create", "patch"},
+    ("", "events"): {"create", "get", "patch", "delete"},
     ("slo.koordinator.sh", "nodemetrics"): WATCH | {"get", "create", "patch", "delete"},
     ("slo.koordinator.sh", "nodemetrics/status"): {"patch"},
     ("slo.koordinator.sh", "nodeslos"): WATCH | {"get", "create", "patch", "delete"},

@@ -57,6 +57,8 @@ SKELETON = {
     "services/audit/decide_signed_checkpoint.py": "",
     "services/audit/last_signed_checkpoint_state.py": "",
     "services/metrics_ingest/agent_actions/agent_views_and_actions_state.py": "",
+    "services/metrics_ingest/agent_actions/decide_action.py": "",
+    "services/metrics_ingest/agent_reports/decide_reports.py": "",
     "services/metrics_ingest/agent_reports/report_ingest_state.py": "",
     "services/metrics_ingest/mqtt_session.py": "import aiomqtt",
     "services/node_agent/transport/mqtt_transport.py": "import aiomqtt",
