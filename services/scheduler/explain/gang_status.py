@@ -62,9 +62,10 @@ def gang_status(view: SchedulerState, rules: QueueRules, gang: str) -> GangStatu
     record = view.gangs.gangs.get(gang)
     if record is None:
         return None
-    grouping = GangGrouping.of_all(view, _args_of(view, rules, record))
-    members = tuple(_members(view, grouping, record))
     settings = record.settings
+    there = dict.fromkeys((gang, *(settings.groups if settings is not None else ())))
+    grouping = GangGrouping.counted(view, _args_of(view, rules, record), there)
+    members = tuple(_members(view, grouping, record))
     if settings is None:
         return GangStatus(gang, record, None, "", UNKNOWN, "", 0, members)
     policy = grouping.policy(record)

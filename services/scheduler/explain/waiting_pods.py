@@ -75,18 +75,18 @@ def waiting_pods(view: SchedulerState, rules: QueueRules, now_ns: int) -> list[W
 
 
 class _Queue:
-    """The waiting pods of one State.
-
-    Attributes:
-        has_refused: classes with a refused pod in the queue.
-    """
+    """The waiting pods of one State."""
 
     def __init__(self, view: SchedulerState, rules: QueueRules, now_ns: int) -> None:
         self._view = view
         self._rules = rules
         self._now_ns = now_ns
         self._gate = QuotaGate(view.quota)
-        self._groupings = {name: GangGrouping.of_all(view, args) for name, args in rules.schedulers.items() if args}
+        self._groupings = {
+            name: GangGrouping.counted(view, args, view.gangs.gangs)
+            for name, args in rules.schedulers.items()
+            if args is not None
+        }
         self._queued = {name: args for name, args in rules.schedulers.items() if name != rules.shadowed}
 
     def pods(self) -> list[WaitingPod]:

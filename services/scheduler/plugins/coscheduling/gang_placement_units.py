@@ -52,11 +52,13 @@ class GangGrouping(PodGrouping):
         self._stale: dict[str, None] = {}
 
     @classmethod
-    def of_all(cls, view: SchedulerState, args: CoschedulingArgs) -> "GangGrouping":
-        """Returns the gangs with all their members counted, for a reader without a cache that notes their changes."""
+    def counted(cls, view: SchedulerState, args: CoschedulingArgs, gangs: Iterable[str]) -> "GangGrouping":
+        """Returns a grouping that has counted the members of these gangs, for a reader that follows no changes."""
         grouping = cls(view, args)
-        for uid in view.gangs.gang_of:
-            grouping.pod_changed(uid)
+        for gang in gangs:
+            record = view.gangs.gangs.get(gang)
+            for uid in record.members if record is not None else ():
+                grouping.pod_changed(uid)
         return grouping
 
     # membership
