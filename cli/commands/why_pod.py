@@ -1,20 +1,18 @@
 """`koord why pod`: a decision explained from the log alone; no service needs to run."""
 
-import asyncio
 from pathlib import Path
 
 import click
 
-from cli.supervisor.log_access import log_of
+from cli.scheduling.answer_from_log import answer
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show
+from cli.terminal.output import Format
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import Explanation, render
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
@@ -35,17 +33,7 @@ def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> 
     Shows the evaluation of the nodes by the cycle that decided (the number of nodes that each plugin rejected and why,
     the best few with each plugin's part of the score) and the pod's events since.
     """
-    with log_of(folder) as postgres:
-        found = asyncio.run(_why_pod(postgres, name, uid, language))
-    if output == "table":
-        click.echo(render(found), nl=False)
-    else:
-        show(found, output)
-
-
-async def _why_pod(postgres: str, name: str, uid: str, language: str) -> Explanation:
-    async with reading(postgres) as log:
-        return await explain_pod(log, name, uid, language)
+    answer(folder, output, lambda log: explain_pod(log, name, uid, language), lambda found: render(found).splitlines())
 
 
 async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = "en") -> Explanation:

@@ -4,6 +4,7 @@ from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.describe.last_events import last_events
 from cli.scheduling.recorded_state import scheduler_state
+from cli.scheduling.waiting_answers import queue_place
 from cli.scheduling.why_gang import explain_gang
 from shared.log.reader import LogReader
 
@@ -27,7 +28,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Placed with": ", ".join(each for each in gang.groups if each != name),
         "Pods": f"{gang.exists}: {gang.bound} bound, {gang.placed} placed, {gang.pending} pending",
         "Since": gang.since,
-        "Place": f"{gang.place} in the queue" if gang.place else "not in the queue",
+        "Place": queue_place(gang.place),
         "Attempts": f"{gang.attempts}" + (f", next {gang.next_attempt}" if gang.next_attempt else ""),
         "Condition": gang.condition,
     }

@@ -7,7 +7,7 @@ from cli.commands.why_pod import explain_pod
 from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.scheduling.recorded_state import scheduler_state
-from cli.scheduling.waiting_answers import pending_in
+from cli.scheduling.waiting_answers import pending_in, queue_place
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of
@@ -51,7 +51,7 @@ async def describe(log: LogReader, name: str) -> Description:
         for each in await pending_in(log, view, waiting):
             found["Waits for"] = each.waits_for
             found["Since"] = each.since
-            found["Place"] = f"{each.place} in the queue" if each.place else "not in the queue"
+            found["Place"] = queue_place(each.place)
             found["Attempts"] = f"{each.attempts}" + (f", next {each.next_attempt}" if each.next_attempt else "")
     if pod is not None:
         rows = [(one.type, one.status, one.reason or "-", one.message or "-") for one in pod.status.conditions]

@@ -3,6 +3,7 @@
 from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.scheduling.recorded_state import scheduler_state
+from cli.scheduling.waiting_answers import queue_place
 from cli.scheduling.why_reservation import explain_reservation
 from cli.terminal.amounts import human_amounts
 from shared.log.reader import LogReader
@@ -27,7 +28,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Policy": reservation.policy,
         "Expires": reservation.expires or "never",
         "Since": reservation.since,
-        "Place": f"{reservation.place} in the queue" if reservation.place else "not in the queue",
+        "Place": queue_place(reservation.place),
         "Attempts": f"{reservation.attempts}"
         + (f", next {reservation.next_attempt}" if reservation.next_attempt else ""),
     }

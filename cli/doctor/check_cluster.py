@@ -10,6 +10,7 @@ from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.terminal.durations import age
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
 from shared.events.slo import NodeReportsIgnored
+from shared.first_names import first_names
 from shared.kube.cluster_identity import describe_cluster
 from shared.kube.eviction_control import EvictionStatus
 from shared.kube.rbac_permissions import Permissions, Rule
@@ -75,12 +76,11 @@ def about_lists(found: GatewayLists) -> Iterator[Finding]:
         by_cause.setdefault(unread.reason.rpartition(": ")[2], []).append(unread)
     for together in by_cause.values():
         longest = max(together, key=lambda each: each.lasts_s)
-        more = f" and {len(together) - NAMED} more resources" if len(together) > NAMED else ""
-        names = ", ".join(each.resource for each in together[:NAMED])
+        names = first_names([each.resource for each in together], NAMED, rest="more resources")
         yield Finding(
             "error" if longest.lasts_s > UNREAD_S else "warning",
             "cluster",
-            f"the gateway has not read {names}{more} for {age(longest.lasts_s)}: {longest.reason}",
+            f"the gateway has not read {names} for {age(longest.lasts_s)}: {longest.reason}",
             "see that the API server, and what lies between, responds; every request is repeated",
         )
     if not found.short and not found.unread:
@@ -97,8 +97,7 @@ def about_refusals(refusals: Sequence[Found], found: Permissions | None) -> Iter
     for rule, names in by_rule.items():
         if rule in granted:
             continue
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        what = f"the gateway was refused `{rule}` for {', '.join(names[:NAMED])}{more}"
+        what = f"the gateway was refused `{rule}` for {first_names(names, NAMED)}"
         yield Finding("error", "rbac", what, f"grant it: `{_APPLY}`; what was refused is decided anew")
 
 
@@ -197,8 +196,7 @@ def about_nodes(found: Sequence[NodeReport], *, simulated: bool = False) -> Iter
     if len(silent) > NAMED:
         yield Finding("error", "nodes", f"{len(silent) - NAMED} more agents are silent", "as above")
     if never := [one.node for one in found if one.age_s is None]:
-        more = f" and {len(never) - NAMED} more" if len(never) > NAMED else ""
-        what = f"no agent has reported for {', '.join(never[:NAMED])}{more}"
+        what = f"no agent has reported for {first_names(never, NAMED)}"
         yield Finding(
             "warning", "nodes", what, "run `koord run node-agent` there: without reports a node's load is not known"
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.amounts import human_amounts
-from cli.terminal.durations import instant_of
+from cli.terminal.durations import instant_of, second
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
@@ -70,6 +70,11 @@ class PendingPod(msgspec.Struct, frozen=True):
     short: dict[str, int]
 
 
+def queue_place(place: int, before: str = "") -> str:
+    """Returns a place in words: `3 in the queue`."""
+    return f"{before}{place} in the queue" if place else "not in the queue"
+
+
 async def read_pending(log: LogReader, only: Iterable[str] | None = None) -> list[PendingPod]:
     """Reads the pods without a node, in the order of the queue.
 
@@ -121,7 +126,7 @@ def _shown(
         place=each.place,
         state=each.state.code,
         waits_for=_words(each, refused, evaluated.nodes if evaluated else 0, short),
-        since=f"{seen[record.since]:%Y-%m-%dT%H:%M:%SZ}" if record.since in seen else "",
+        since=second(seen[record.since]) if record.since in seen else "",
         quota=each.quota,
         gang=each.gang,
         priority=pod_class.priority,

@@ -1,18 +1,17 @@
 """`koord why eviction`: who requested the eviction of a pod, for what reason, and what became of it."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from cli.supervisor.log_access import log_of
+from cli.scheduling.answer_from_log import answer
 from cli.terminal.durations import instant_of
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show
+from cli.terminal.output import Format
 from shared.errors import KoordError
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -28,7 +27,6 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested
 from shared.events.nodes import AgentEvictionRequested
 from shared.log.admin.newest_events import newest
-from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
@@ -103,22 +101,16 @@ def eviction(*, name: str, output: Format, folder: Path) -> None:
 
     Also which budget, or whose hold, it waits for.
     """
-    with log_of(folder) as postgres:
-        found = asyncio.run(_why_eviction(postgres, name))
-    if output == "table":
-        click.echo(f"{found.pod} ({found.pod_uid}): {found.summary}")
-        if found.held_by:
-            click.echo(f"  all evictions are held by {found.held_by}; `koord evictions release` ends that")
-        click.echo()
-        for step in found.steps:
-            click.echo(f"{step.at}  {step.event:<18} {step.text}")
-    else:
-        show(found, output)
+    answer(folder, output, lambda log: explain_eviction(log, name), _lines)
 
 
-async def _why_eviction(postgres: str, name: str) -> EvictionExplanation:
-    async with reading(postgres) as log:
-        return await explain_eviction(log, name)
+def _lines(found: EvictionExplanation) -> Iterator[str]:
+    yield f"{found.pod} ({found.pod_uid}): {found.summary}"
+    if found.held_by:
+        yield f"  all evictions are held by {found.held_by}; `koord evictions release` ends that"
+    yield ""
+    for step in found.steps:
+        yield f"{step.at}  {step.event:<18} {step.text}"
 
 
 async def explain_eviction(log: LogReader, name: str) -> EvictionExplanation:

@@ -1,6 +1,5 @@
 """`koord why gang`: what a gang lacks, the member that failed it and the plugins that rejected that member."""
 
-import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,13 +7,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from cli.scheduling.answer_from_log import answer
 from cli.scheduling.recorded_state import scheduler_state
-from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in
-from cli.supervisor.log_access import log_of
+from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
 from cli.terminal.durations import times
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show, table_lines
+from cli.terminal.output import Format, table_lines
 from services.scheduler.explain.gang_status import INCOMPLETE, SATISFIED, UNKNOWN, GangStatus, gang_status
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
@@ -24,8 +23,8 @@ from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
 from shared.errors import KoordError
 from shared.events.scheduling import PodUnschedulable
+from shared.first_names import first_names
 from shared.log.admin.newest_events import newest
-from shared.log.admin.session import reading
 from shared.log.reader import LogReader
 
 MOST_READ = 20
@@ -37,9 +36,8 @@ class UnknownGang(KoordError):
 
     def __init__(self, name: str, view: SchedulerState) -> None:
         there = sorted(view.gangs.gangs)
-        known = f"there are {', '.join(there[:10])}" if there else "there are no gangs"
-        more = f" and {len(there) - 10} more" if len(there) > 10 else ""
-        super().__init__(f"there is no gang {name!r}{did_you_mean(name, there)}; {known}{more}")
+        known = f"there are {first_names(there, 10)}" if there else "there are no gangs"
+        super().__init__(f"there is no gang {name!r}{did_you_mean(name, there)}; {known}")
 
 
 class GangMember(msgspec.Struct, frozen=True):
@@ -106,17 +104,11 @@ def gang(*, name: str, output: Format, folder: Path) -> None:
 
     Shows the plugins that rejected that member, its place in the queue, and every member.
     """
-    with log_of(folder) as postgres:
-        found = asyncio.run(_why_gang(postgres, name))
-    if output == "table":
-        click.echo("\n".join(_lines(found)))
-    else:
-        show(found, output)
 
-
-async def _why_gang(postgres: str, name: str) -> GangExplanation:
-    async with reading(postgres) as log:
+    async def explained(log: LogReader) -> GangExplanation:
         return await explain_gang(log, await scheduler_state(log), name)
+
+    answer(folder, output, explained, _lines)
 
 
 async def explain_gang(log: LogReader, view: SchedulerState, name: str) -> GangExplanation:
@@ -219,8 +211,7 @@ def _lines(found: GangExplanation) -> Iterator[str]:
     if len(found.groups) > 1:
         yield f"  placed together with {', '.join(name for name in found.groups if name != found.gang)}"
     if found.since:
-        place = f"place {found.place} in the queue" if found.place else "not in the queue"
-        yield f"  waits since {found.since}, {place}"
+        yield f"  waits since {found.since}, {queue_place(found.place, 'place ')}"
     if found.attempts:
         later = f", again at {found.next_attempt} at the latest" if found.next_attempt else ""
         yield f"  tried {times(found.attempts)}, last at {found.last_attempt}{later}"

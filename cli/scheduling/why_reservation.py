@@ -1,6 +1,5 @@
 """`koord why reservation`: where a Reservation is and who uses it, or what keeps it from every node."""
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,13 +8,13 @@ from typing import Any
 import click
 import msgspec
 
+from cli.scheduling.answer_from_log import answer
 from cli.scheduling.recorded_state import scheduler_state
-from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in
-from cli.supervisor.log_access import log_of
+from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, times
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show
+from cli.terminal.output import Format
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -26,9 +25,9 @@ from shared.domain.reservation_owners import matches_one
 from shared.errors import KoordError
 from shared.events import RecordedEvent
 from shared.events.scheduling import PlacementReleased, PlacementReserved, ReservationUnschedulable
+from shared.first_names import first_names
 from shared.kube.instants import BadTime, duration_ns, instant_ns, instant_text
 from shared.kube.quantity import amount, nanos
-from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
@@ -40,9 +39,8 @@ class UnknownReservation(KoordError):
 
     def __init__(self, name: str, view: SchedulerState) -> None:
         there = sorted(view.objects.get(RESERVATIONS, {}))
-        known = f"there are {', '.join(there[:10])}" if there else "there are none"
-        more = f" and {len(there) - 10} more" if len(there) > 10 else ""
-        super().__init__(f"there is no Reservation {name!r}{did_you_mean(name, there)}; {known}{more}")
+        known = f"there are {first_names(there, 10)}" if there else "there are none"
+        super().__init__(f"there is no Reservation {name!r}{did_you_mean(name, there)}; {known}")
 
 
 class HoldStep(msgspec.Struct, frozen=True):
@@ -96,17 +94,11 @@ def reservation(*, name: str, output: Format, folder: Path) -> None:
 
     Shows the plugins that rejected nodes for it, its place in the queue, the pods that wait for it, and its end.
     """
-    with log_of(folder) as postgres:
-        found = asyncio.run(_why_reservation(postgres, name))
-    if output == "table":
-        click.echo("\n".join(_lines(found)))
-    else:
-        show(found, output)
 
-
-async def _why_reservation(postgres: str, name: str) -> ReservationExplanation:
-    async with reading(postgres) as log:
+    async def explained(log: LogReader) -> ReservationExplanation:
         return await explain_reservation(log, await scheduler_state(log), name)
+
+    answer(folder, output, explained, _lines)
 
 
 async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -> ReservationExplanation:
@@ -238,7 +230,7 @@ def _lines(found: ReservationExplanation) -> Iterator[str]:
     if found.used_by:
         yield f"  used by {', '.join(found.used_by)}: {human_amounts(found.used)}"
     if found.since:
-        place = f"place {found.place} in the queue" if found.place else "not in the queue"
+        place = queue_place(found.place, "place ")
         yield f"  waits since {found.since}, {place}; tried {times(found.attempts)}"
     if found.next_attempt:
         yield f"  tried again at {found.next_attempt} at the latest"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from services.gateway.kube_api.resources import ESSENTIAL
+from shared.first_names import first_names
 from shared.kube.instants import SECOND
 from shared.unreachable import Unreachable
 
@@ -114,5 +115,5 @@ def unreachable(outages: Sequence[Outage], server: str, now_ns: int) -> tuple[Un
     since_ns, reason = now_ns - round(longest.lasts_s * SECOND), _REQUEST.sub("", longest.reason)
     if ESSENTIAL.issubset(names) or CLUSTER_IDENTITY in names:
         return (Unreachable(f"the API server at {server}", since_ns, reason),)
-    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    shown = first_names(names, NAMED)
     return (Unreachable(f"some resources of the API server at {server}", since_ns, f"{shown}: {reason}"),)

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from shared.first_names import first_names
+
 MOST = 4
 """Fields that are named; the rest is counted."""
 
@@ -15,8 +17,7 @@ _NAMES = ("type", "name")
 def changed_fields(before: object, after: object) -> str:
     """Returns the differing fields, such as `metadata.labels.app, status.conditions[PodScheduled]`; empty for none."""
     found = list(_paths(msgspec.to_builtins(before), msgspec.to_builtins(after), ""))
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return ", ".join(found[:MOST]) + more
+    return first_names(found, MOST)
 
 
 def _paths(before: Any, after: Any, path: str) -> Iterator[str]:

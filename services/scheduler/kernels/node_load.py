@@ -32,9 +32,7 @@ def load_tile(score: Float64, share: Float64, least: Float64, tile: Tile, term: 
     until = at(term.until_ns, tile)
     by_least, inverse = np.float64(term.dominant), 1.0 / np.float64(term.total_weight)
     for place in range(len(score)):
-        mean = np.trunc(
-            (score[place] + least[place] * by_least + 0.5) * inverse
-        )  # as in `allocation_tile`
+        mean = np.trunc((score[place] + least[place] * by_least + 0.5) * inverse)  # as in `allocation_tile`
         score[place] = min(mean, 100.0) if until[place] > term.now_ns else 0.0
 
 
