@@ -9,10 +9,9 @@ import msgspec
 from cli.kinds.kind import Column, Kind, get_command
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal import name_completion
-from cli.terminal.amounts import human_amount
+from cli.terminal.amounts import human_amount, readable_amounts
 from shared.domain.amounts import total
 from shared.kube.node import Node
-from shared.kube.quantity import BadQuantity, amount, nanos
 from shared.log.admin.session import reading
 
 
@@ -49,7 +48,7 @@ async def read(postgres: str) -> Sequence[NodeListed]:
             name,
             _status(view.nodes[name].node),
             counts[name],
-            _allocatable(view.nodes[name].node),
+            readable_amounts(view.nodes[name].node.status.allocatable),
             total(requests.get(name, ())),
             tuple(f"{taint.key}:{taint.effect}" for taint in view.nodes[name].node.spec.taints),
         )
@@ -61,16 +60,6 @@ def _status(node: Node) -> str:
     ready = next((each.status for each in node.status.conditions if each.type == "Ready"), "Unknown")
     status = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")
     return f"{status},SchedulingDisabled" if node.spec.unschedulable else status
-
-
-def _allocatable(node: Node) -> dict[str, int]:
-    found = {}
-    for name, text in (node.status.allocatable or {}).items():
-        try:
-            found[name] = amount(name, nanos(text))
-        except BadQuantity:
-            continue
-    return found
 
 
 def _used(resource: str, item: NodeListed) -> str:

@@ -8,10 +8,10 @@ import msgspec
 
 from cli.kinds.kind import Column, Kind, get_command
 from cli.scheduling.recorded_state import scheduler_state
-from cli.scheduling.why_reservation import amounts_of, expires_at
-from cli.terminal.amounts import human_amounts
+from cli.scheduling.why_reservation import expires_at, held_amounts, users_of
+from cli.terminal.amounts import human_amounts, readable_amounts
 from services.scheduler.state.watched_resources import RESERVATIONS
-from shared.domain.reservation import PENDING, problem_of, read_reservation, requests_text
+from shared.domain.reservation import PENDING, problem_of, read_reservation
 from shared.log.admin.session import reading
 
 
@@ -50,9 +50,9 @@ def _listed(name: str, body: Mapping[str, Any]) -> ReservationListed:
         name,
         status.phase or PENDING,
         status.node_name,
-        amounts_of(status.allocatable or ({} if problem else requests_text(found))),
-        amounts_of(status.allocated or {}),
-        tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
+        held_amounts(found, problem),
+        readable_amounts(status.allocated),
+        users_of(found),
         expires_at(found),
         problem,
     )

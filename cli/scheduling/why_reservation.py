@@ -1,7 +1,7 @@
 """`koord why reservation`: where a Reservation is and who uses it, or what keeps it from every node."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 from cli.scheduling.answer_from_log import answer
 from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
-from cli.terminal.amounts import human_amounts
+from cli.terminal.amounts import human_amounts, readable_amounts
 from cli.terminal.durations import instant_of, times
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
@@ -20,14 +20,13 @@ from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.closest_name import did_you_mean
-from shared.domain.reservation import PENDING, Reservation, problem_of, read_reservation, requests_text
+from shared.domain.reservation import PENDING, Reservation, expires_ns, problem_of, read_reservation, requests_text
 from shared.domain.reservation_owners import matches_one
 from shared.errors import KoordError
 from shared.events import RecordedEvent
 from shared.events.scheduling import PlacementReleased, PlacementReserved, ReservationUnschedulable
 from shared.first_names import first_names
-from shared.kube.instants import BadTime, duration_ns, instant_ns, instant_text
-from shared.kube.quantity import amount, nanos
+from shared.kube.instants import BadTime, instant_text
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
@@ -161,17 +160,15 @@ def _step(record: RecordedEvent, uid: str) -> str:
 def _explanation(
     found: Reservation, pending: PendingPod | None, waiting: tuple[str, ...], steps: tuple[HoldStep, ...]
 ) -> ReservationExplanation:
-    status = found.status
     problem = problem_of(found)
-    held = status.allocatable or ({} if problem else requests_text(found))
     return ReservationExplanation(
         reservation=found.metadata.name,
-        phase=status.phase or PENDING,
+        phase=found.status.phase or PENDING,
         summary=_summary(found, pending, problem),
-        node=status.node_name,
-        holds=amounts_of(held),
-        used=amounts_of(status.allocated or {}),
-        used_by=tuple(f"{owner.namespace}/{owner.name}" for owner in status.current_owners),
+        node=found.status.node_name,
+        holds=held_amounts(found, problem),
+        used=readable_amounts(found.status.allocated),
+        used_by=users_of(found),
         waiting=() if found.is_ended else waiting,
         allocate_once=found.allocates_once,
         policy=found.policy or "Default",
@@ -185,9 +182,14 @@ def _explanation(
     )
 
 
-def amounts_of(texts: Mapping[str, str]) -> dict[str, int]:
-    """Returns resource -> amount of quantities that can be read, cpu in milli-cores and memory in bytes."""
-    return {name: amount(name, nanos(text)) for name, text in sorted(texts.items())}
+def held_amounts(found: Reservation, problem: str) -> dict[str, int]:
+    """Returns what a Reservation holds, or is to hold; nothing where its `problem` keeps it from being placed."""
+    return readable_amounts(found.status.allocatable or ({} if problem else requests_text(found)))
+
+
+def users_of(found: Reservation) -> tuple[str, ...]:
+    """Returns the pods that use it, `namespace/name`."""
+    return tuple(f"{owner.namespace}/{owner.name}" for owner in found.status.current_owners)
 
 
 def _summary(found: Reservation, pending: PendingPod | None, problem: str) -> str:
@@ -209,18 +211,12 @@ def _pods(count: int) -> str:
 
 
 def expires_at(found: Reservation) -> str:
-    """Returns when it expires; the earlier of its two times."""
-    spec, times = found.spec, []
+    """Returns when it expires; empty for never, and where its times cannot be read."""
     try:
-        if spec.ttl is not None and duration_ns(spec.ttl) == 0:
-            return ""
-        if spec.expires is not None:
-            times.append(instant_ns(spec.expires))
-        if spec.ttl is not None and found.metadata.creation_timestamp is not None:
-            times.append(instant_ns(found.metadata.creation_timestamp) + duration_ns(spec.ttl))
+        end_ns = expires_ns(found)
     except BadTime:
         return ""
-    return instant_text(min(times)) if times else ""
+    return "" if end_ns is None else instant_text(end_ns)
 
 
 def _lines(found: ReservationExplanation) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Amounts of resources as people read them; programs get integers."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
-from shared.kube.quantity import milli_text
+from shared.kube.quantity import BadQuantity, amount, milli_text, nanos
 from shared.kube.quantity_text import amount_text
 
 UNLIMITED = (2**63 - 1) // 5
@@ -28,6 +29,15 @@ def human_amount(resource: str, size: int | None) -> str:
     if name.startswith(_BYTES):
         return _bytes(size)
     return amount_text(resource, size)
+
+
+def readable_amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
+    """Returns resource -> amount, by name, in the units of `human_amount`; unreadable quantities are left out."""
+    found = {}
+    for name, text in sorted((quantities or {}).items()):
+        with suppress(BadQuantity):
+            found[name] = amount(name, nanos(text))
+    return found
 
 
 def human_amounts(sizes: Mapping[str, int], *, none: str = "nothing") -> str:

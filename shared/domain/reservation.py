@@ -221,6 +221,22 @@ class _Options(msgspec.Struct, frozen=True):
     resources: tuple[str, ...] = ()
 
 
+def expires_ns(reservation: Reservation) -> int | None:
+    """Returns the earlier of the times at which a reservation expires; None where it never does.
+
+    Raises:
+        BadTime: one of them cannot be read.
+    """
+    spec, created = reservation.spec, reservation.metadata.creation_timestamp
+    ttl_ns = None if spec.ttl is None else duration_ns(spec.ttl)
+    if ttl_ns == 0:
+        return None
+    ends = [] if spec.expires is None else [instant_ns(spec.expires)]
+    if ttl_ns is not None and created is not None:
+        ends.append(instant_ns(created) + ttl_ns)
+    return min(ends, default=None)
+
+
 class _Amounts(msgspec.Struct, frozen=True):
     resources: Quantities | None = None
 

@@ -30,11 +30,11 @@ from services.scheduler.reservations.status import (
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.reserve_pods import status_digest
 from services.scheduler.state.watched_resources import RESERVATIONS
-from shared.domain.reservation import FAILED, Reservation, problem_of, read_reservation
+from shared.domain.reservation import FAILED, Reservation, expires_ns, problem_of, read_reservation
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PlacementReleased
-from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns
+from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.meta import Metadata
 
 FIELDS = "reservation"
@@ -131,16 +131,10 @@ def _owners(
 
 
 def _is_expired(reservation: Reservation, now_ns: int) -> bool:
-    spec = reservation.spec
     if problem_of(reservation):
         return False  # its times may be unreadable
-    ttl_ns = None if spec.ttl is None else duration_ns(spec.ttl)
-    if ttl_ns == 0:
-        return False
-    if spec.expires is not None and now_ns > instant_ns(spec.expires):
-        return True
-    created = reservation.metadata.creation_timestamp
-    return ttl_ns is not None and created is not None and now_ns - instant_ns(created) > ttl_ns
+    end_ns = expires_ns(reservation)
+    return end_ns is not None and now_ns > end_ns
 
 
 def _is_garbage(cache: ClusterCache, reservation: Reservation, now_ns: int) -> bool:
