@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from cli.quota.rebuild_state import fold_log, settings_of
+from cli.recorded_projection import read_into
 from cli.terminal.durations import second
 from cli.terminal.progress import progress
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
@@ -23,18 +24,12 @@ from shared.events.quota import BalancesOpened
 from shared.kube.elastic_quota import RESOURCES, weighs_its_max
 from shared.log.admin.session import reading
 from shared.log.codec import Codec
-from shared.log.database import DatabaseDenied
 from shared.log.position import Position
-from shared.log.projection import Projection
-from shared.log.reader import PAGE, LogReader, read_record
-from shared.log.service_store import ServiceStore, Snapshot
+from shared.log.reader import LogReader, read_record
 
 CONTEXT = MANIFEST.writes
 
 COMPUTED = "No ledger has written to this log; these are the numbers it would record."
-
-STEP = 4 * PAGE
-"""Events between two movements of the bar."""
 
 
 class Accounts(NamedTuple):
@@ -66,23 +61,8 @@ async def accounts_in(log: LogReader, until: datetime | None = None) -> Accounts
         computed = await fold_log(log, until)
         return Accounts(computed.state.projection, computed.settings, is_computed=True)
     settings = await settings_of(log, until)
-    store = ServiceStore(log.database, MANIFEST.name)
-    snapshot: Snapshot | None = None
-    skips: frozenset[tuple[str, int]] = frozenset()
-    try:
-        snapshot = await store.newest_snapshot(ProjectionState.SCHEMA, log, upto={CONTEXT: upto})
-        skips = await store.skips()
-    except DatabaseDenied:  # an auditor may read the log alone
-        snapshot = None
     state = ProjectionState(settings.new_state().projection)
-    projection = Projection(log, {CONTEXT: Codec(FOLDED[CONTEXT])}, state, skips)
-    if snapshot is not None:
-        projection.start_from(snapshot)
-    start = projection.positions[CONTEXT].seq
-    with progress("reading the ledger's log", upto - start) as advance:
-        while (seq := projection.positions[CONTEXT].seq) < upto:
-            await projection.read_to(CONTEXT, min(max(seq, await _first(log)) + STEP, upto))
-            advance(projection.positions[CONTEXT].seq - seq)
+    await read_into(state, log, MANIFEST.name, {CONTEXT: upto}, FOLDED, title="reading the ledger's log")
     return Accounts(state.projection, settings, is_computed=False)
 
 
