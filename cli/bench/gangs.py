@@ -1,4 +1,4 @@
-"""`koord bench gangs`: the engine alone, without servers: gangs that are placed as a whole, and gangs that fit nowhere.
+"""`koord bench gangs`: the speed of the engine without servers, for gangs that are placed and gangs that fit nowhere.
 
 Every node is evaluated and scored for every gang; a gang is a class of pods of its own, as its label tells it from
 others. Timed are whole cycles: changes are settled, decided, recorded as events and folded back. Not timed is the

@@ -48,7 +48,7 @@ class Held(NamedTuple):
 
 
 class HeldCapacity:
-    """The Reservations that hold capacity: those that the log has placed, and those that the API server has on a node.
+    """The Reservations that hold capacity: placed by the log, or on a node by the API server.
 
     One ends when the log releases it, when its status says so, or when it is deleted. Until its status has a node, a
     rejection of the status ends it too.

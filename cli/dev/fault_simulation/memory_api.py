@@ -352,7 +352,7 @@ class ApiServer:
             asyncio.get_running_loop().call_later(delay_s, then, key, uid, context=self._process.context)
 
     def later(self, delay_s: float, callback: Callable[[], object]) -> None:
-        """Does something by itself after a while, whichever clients live then."""
+        """Calls the callback after a delay, whether or not the client that caused it still runs."""
         asyncio.get_running_loop().call_later(delay_s, callback, context=self._process.context)
 
     def _stopped(self, key: str, uid: str) -> None:

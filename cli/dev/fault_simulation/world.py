@@ -94,7 +94,7 @@ class World:
     # -- what steps use
 
     def later(self, delay_s: float, callback: Callable[[], object]) -> None:
-        """Calls back after a while, whichever processes live then."""
+        """Calls the callback after a delay, whether or not the process that asked for it still runs."""
         self.loop.call_later(delay_s, callback, context=self.loop.outside.context)
 
     def replicas_of(self, service: str) -> list[Replica]:

@@ -1,4 +1,4 @@
-"""Rules that explain a case: upstream's quirks are added to an exact model one after the other.
+"""Rules that explain a case by upstream's quirks, which are added to an exact model one after the other.
 
 The model without any quirk gives production's answer, the one with all of them upstream's. A quirk acts where it
 changes the answer. Where the two ends differ at least one rule recognises the case, whichever quirks hide each other.

@@ -16,7 +16,8 @@ passed at once. Source: spec/scheduler-workloads.md 2.4; upstream pkg/scheduler/
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -91,7 +92,7 @@ def desired_status(record: GangRecord, there: PodGroupStatus, gang: str, now_ns:
 
 def _next(record: GangRecord, status: PodGroupStatus, gang: str, now_ns: int) -> PodGroupStatus:
     assert record.pod_group is not None, "one that cannot be read has no status"
-    change: Callable[..., PodGroupStatus] = lambda **fields: msgspec.structs.replace(status, **fields)  # noqa: E731
+    change = partial(msgspec.structs.replace, status)
     minimum, members = record.pod_group.minimum, record.members
     if status.phase in (FAILED, FINISHED):
         return status
