@@ -176,7 +176,7 @@ class ClusterCache:
         holds = self.cluster_objects.reservations
         if uid in holds.assigned or (after is not None and after.pod_class.reserves):
             after = holds.counted(uid, after)
-        if before is None or before != after:
+        if before is not after and before != after:
             if before is not None:
                 del self._assignments[uid]
                 self._release(uid, before)

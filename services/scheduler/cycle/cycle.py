@@ -123,24 +123,29 @@ class _Cycle:
         """Returns True when the unit is left to the next cycle: this cycle has decided about enough pods of units; or
         the unit has a new class, and this cycle has evaluated enough.
         """
-        if len(unit.pods) + len(self.plan.decisions) > MAX_DECISIONS and self.plan.decisions:
+        decided = len(self.plan.decisions)
+        if not decided:
+            return False
+        if decided + len(unit.pods) > MAX_DECISIONS:
             return True
-        return (
-            any(pod.pod_class not in self._pods.classes for pod in unit.pods)
-            and bool(self.plan.decisions)
-            and (self._pods.evaluated + 1) * (self._size + CLASS_COST_NODES) > MAX_EVALUATED_NODES
+        return (self._pods.evaluated + 1) * (self._size + CLASS_COST_NODES) > MAX_EVALUATED_NODES and any(
+            pod.pod_class not in self._pods.classes for pod in unit.pods
         )
 
     def has_refused(self, unit: Unit) -> bool:
         """Returns True once the cycle has refused a pod of a class of the unit."""
-        classes = self._pods.classes
-        return any(pod.pod_class in classes and classes[pod.pod_class].refused_at >= 0 for pod in unit.pods)
+        for pod in unit.pods:
+            class_ = self._pods.classes.get(pod.pod_class)
+            if class_ is not None and class_.refused_at >= 0:
+                return True
+        return False
 
     def drop_if_last(self, unit: Unit) -> None:
         """Drops the evaluations of classes of which no pod is left to try: they take ten numbers a node."""
+        remaining = self._pods.remaining
         for pod in unit.pods:
-            self._pods.remaining[pod.pod_class] -= 1
-            if not self._pods.remaining[pod.pod_class] and pod.pod_class is not None:
+            left = remaining[pod.pod_class] = remaining[pod.pod_class] - 1
+            if not left and pod.pod_class is not None:
                 self._pods.classes.pop(pod.pod_class, None)
 
     def schedule(self, unit: Unit) -> None:

@@ -122,23 +122,28 @@ class CycleInputs(ClusterCache):
             self._unsettled.discard(uid)
         else:
             self._unsettled.add(uid)
-        # Nobody places a pod without a profile here: capacity would be kept for it in vain, and nothing evaluates it.
-        has_profile = (
-            pod_record is not None
-            and pod_record.pod_class is not None
-            and pod_record.pod_class.scheduler in self.profiles
-        )
-        gateway_since = self.view.gateway_since
-        if pod_record is not None and has_profile and pod_record.nominated and pod_record.waiting(gateway_since):
+        gateway_since, refused_at = self.view.gateway_since, 0
+        if pod_record is not None and pod_record.nominated and self._is_nominated(pod_record):
             self.nominated[uid] = pod_record
+            refused_at = self._eviction_refused_at(pod_record)
         else:
             self.nominated.pop(uid, None)
-        refused_at = self._eviction_refused_at(pod_record) if uid in self.nominated and pod_record is not None else 0
         grouped = UNGROUPED if pod_record is None else self.queue.grouped(pod_record)
         queued, refused_at = self.gate.place(uid, pod_record, refused_at, in_group=grouped.group is not None)
         self.queue.put(uid, queued, gateway_since, self.view.config_seq, refused_at, grouped)
         if pod_record is not None and pod_record.eviction_refused_at:
             self._requeue_nominated(pod_record)
+
+    def _is_nominated(self, pod_record: PodRecord) -> bool:
+        """Returns True while capacity is kept for a nominated pod. Nobody places a pod without a profile here: capacity
+        would be kept for it in vain, and nothing evaluates it.
+        """
+        pod_class = pod_record.pod_class
+        return (
+            pod_class is not None
+            and pod_class.scheduler in self.profiles
+            and pod_record.waiting(self.view.gateway_since)
+        )
 
     def _eviction_refused_at(self, nominated: PodRecord) -> int:
         """Returns the `cluster` seq of the newest refused eviction of a pod whose end could admit this one; 0 without

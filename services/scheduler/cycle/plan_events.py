@@ -31,9 +31,12 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         return ()
     outcomes: list[PodOutcome] = []
     drafts: list[Draft] = []
+    reservations: list[str] = []
     for decision in plan.decisions:
         pod = decision.pod
         cause = Cause("cluster", pod.since)
+        if pod.pod_class is not None and pod.pod_class.reserves:
+            reservations.append(pod.uid)
         if isinstance(decision, PlacedPod):
             outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=decision.class_index, node=decision.node))
             drafts.append(Draft(_placed(plan, decision), cause, pod.uid))
@@ -50,9 +53,7 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         classes=plan.evaluations,
         by=plan.by,
         charged_at=plan.charged_at,
-        reservations=tuple(
-            each.pod.uid for each in plan.decisions if each.pod.pod_class and each.pod.pod_class.reserves
-        ),
+        reservations=tuple(reservations),
     )
     return (Draft(decided), *drafts)
 

@@ -77,7 +77,11 @@ class ActiveQueue:
         if class_ is None:
             self._numbers += 1
             class_ = self._classes[pod_class] = self._numbered[self._numbers] = _Class(pod_class, self._numbers)
-        insort(class_.entries, ((-pod_class.priority, -sub_priority, FRESH, since, uid), ticket), lo=class_.start)
+        entry, entries = ((-pod_class.priority, -sub_priority, FRESH, since, uid), ticket), class_.entries
+        if len(entries) > class_.start and entries[-1] < entry:
+            entries.append(entry)  # most pods arrive in order, behind one that represents the class already
+            return
+        insort(entries, entry, lo=class_.start)
         self._show(class_)
 
     def note_refused(self, pod_class: PodClass, by: int) -> None:

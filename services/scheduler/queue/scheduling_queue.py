@@ -117,9 +117,12 @@ class SchedulingQueue:
         ):
             self.leave(uid)
             return
-        changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
-        is_changed = bool(pod_record.attempts) and (has_changed(pod_record, config_seq) or changed_at > pod_record.saw)
-        inputs = _inputs_of(pod_record, pod_record.pod_class, grouped, has_changed=is_changed)
+        if pod_record.attempts:
+            changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
+            is_changed = has_changed(pod_record, config_seq) or changed_at > pod_record.saw
+            inputs = _inputs_of(pod_record, pod_record.pod_class, grouped, has_changed=is_changed)
+        else:
+            inputs = _untried_inputs_of(pod_record, pod_record.pod_class, grouped)
         if self._inputs.get(uid) == inputs:
             return  # the change does not affect its place: heaps must not grow with every update of a pod
         if uid in self._pods:
@@ -129,7 +132,8 @@ class SchedulingQueue:
         ticket = self._tickets[uid] = self._ticket
         self._pods[uid] = pod_record
         self._groups.enter(uid, grouped.group)
-        self._newest_ns = max(self._newest_ns, inputs.tried_ns, inputs.placed_ns)
+        if inputs.tried_ns or inputs.placed_ns:
+            self._newest_ns = max(self._newest_ns, inputs.tried_ns, inputs.placed_ns)
         if pod_record.attempts:
             self._active.note_refused(pod_record.pod_class, 1)
             heappush(self._backoff, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, is_changed))
@@ -349,6 +353,9 @@ class _Bin:
             del self.pools[pod_class]
 
 
+_NO_REPORTS: dict[str, int] = {}
+
+
 class _PlaceInputs(NamedTuple):
     """All fields that a pod's place in the queue depends on."""
 
@@ -364,6 +371,24 @@ class _PlaceInputs(NamedTuple):
     group: Group | None
     released_seq: int
     has_changed: bool
+
+
+def _untried_inputs_of(pod_record: PodRecord, pod_class: PodClass, grouped: Grouped) -> _PlaceInputs:
+    """Returns the inputs of a pod without an attempt since its last placement: those of an earlier one do not count."""
+    return _PlaceInputs(
+        pod_class,
+        pod_record.since,
+        0,
+        0,
+        0,
+        _NO_REPORTS,
+        (),
+        pod_record.refusals,
+        pod_record.placed_ns,
+        grouped.group,
+        grouped.membership.released_seq,
+        has_changed=False,
+    )
 
 
 def _inputs_of(pod_record: PodRecord, pod_class: PodClass, grouped: Grouped, *, has_changed: bool) -> _PlaceInputs:

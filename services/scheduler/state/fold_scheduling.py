@@ -166,14 +166,15 @@ class SchedulingFold(SchedulerStateFields):
         was first observed later, it is a new pod of the same uid.
         """
         # Where the decision was carried forward, its cycle may be gone: the copy has the positions itself.
-        cycle_saw = self.cycle_saw if event.seen is None else event.seen.get("cluster", 0)
-        saw = max(cycle_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
+        saw = self.cycle_saw if event.seen is None else event.seen.get("cluster", 0)
+        if cause is not None and cause.context == "cluster" and cause.seq > saw:
+            saw = cause.seq
         pod_record = self.pods.get(uid)
         if pod_record is None:
             if self.positions.get("cluster", 0) >= saw:
                 return None
             pod_record = self._await(uid, saw)
-        elif pod_record.since > max(saw, self.cluster_begins):
+        elif (since := pod_record.since) > saw and since > self.cluster_begins:
             return None
         return pod_record
 

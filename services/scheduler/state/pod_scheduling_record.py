@@ -215,7 +215,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
                 self.allocation if believes_annotations else self._decided_allocation(),
                 self.load_class,
             )
-        if self.is_placed():
+        if self.placed_seq and self.is_placed():
             allocation = (self.decisions or NO_DECISIONS).placed_allocation
             return Assignment(self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, allocation)
         return None
@@ -253,15 +253,15 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
             gateway_since: `cluster` seq at which the gateway last started; bindings suppressed before it may be tried
                 again.
         """
-        outcomes = self.outcomes or NO_OUTCOMES
+        pod_class, outcomes = self.pod_class, self.outcomes
         return (
-            self.pod_class is not None
+            pod_class is not None
             and not self.node
             and not self.ended
             and not self.deleting
-            and not self.pod_class.gated
-            and not self.is_placed()
-            and (outcomes.suppressed_seq == 0 or outcomes.suppressed_seq < gateway_since)
+            and not pod_class.gated
+            and not (self.placed_seq and self.is_placed())
+            and (outcomes is None or outcomes.suppressed_seq == 0 or outcomes.suppressed_seq < gateway_since)
         )
 
     def encode(self, pod_classes: Mapping[PodClass, int]) -> tuple[Any, ...]:
