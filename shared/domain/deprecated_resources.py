@@ -28,12 +28,8 @@ _DEPRECATED = frozenset(RENAMED)
 
 def with_current_names(spec: PodSpec) -> PodSpec:
     """Renames resources in a pod's containers and overhead; returns the spec itself without deprecated names."""
-    for container in (*spec.containers, *spec.init_containers):  # a loop: this runs for every observation of a pod
-        if not _has_current_names(container):
-            break
-    else:
-        if not _has_deprecated(spec.overhead):
-            return spec
+    if _all_have_current_names(spec):
+        return spec
     return replace(
         spec,
         containers=tuple(_container(container) for container in spec.containers),
@@ -49,6 +45,16 @@ def node_with_current_names(node: Node) -> Node:
         return node
     renamed = replace(status, allocatable=_renamed(status.allocatable), capacity=_renamed(status.capacity))
     return replace(node, status=renamed)
+
+
+def _all_have_current_names(spec: PodSpec) -> bool:
+    for container in spec.containers:  # loops: this runs for every observation of a pod
+        if container.resources is not None and not _has_current_names(container):
+            return False
+    for container in spec.init_containers:
+        if not _has_current_names(container):
+            return False
+    return not _has_deprecated(spec.overhead)
 
 
 def _has_deprecated(quantities: Quantities | None) -> bool:

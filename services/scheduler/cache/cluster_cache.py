@@ -183,14 +183,15 @@ class ClusterCache:
             if after is not None:
                 self._assignments[uid] = after
                 self._assign(uid, after)
-            for used in holds.note_owner(uid, before, after):
-                if used not in self._uses_to_settle:  # it may have many owners that change at once
-                    self._uses_to_settle.add(used)
-                    self._steps.append((self._settle_use, used))
+            if (before is not None and before.allocation) or (after is not None and after.allocation):
+                for used in holds.note_owner(uid, before, after):
+                    if used not in self._uses_to_settle:  # it may have many owners that change at once
+                        self._uses_to_settle.add(used)
+                        self._steps.append((self._settle_use, used))
         if pod_record is not None and after is not None and pod_record.is_eviction_requested():
             self.evicting[uid] = pod_record
-        else:
-            self.evicting.pop(uid, None)
+        elif uid in self.evicting:
+            del self.evicting[uid]
         self._pod_settled(uid, pod_record)
 
     def _settle_use(self, uid: str) -> None:

@@ -135,7 +135,7 @@ class _Cycle:
     def has_refused(self, unit: Unit) -> bool:
         """Returns True once the cycle has refused a pod of a class of the unit."""
         for pod in unit.pods:
-            class_ = self._pods.classes.get(pod.pod_class)
+            class_ = None if pod.pod_class is None else self._pods.classes.get(pod.pod_class)
             if class_ is not None and class_.refused_at >= 0:
                 return True
         return False

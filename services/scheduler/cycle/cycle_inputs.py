@@ -106,9 +106,9 @@ class CycleInputs(ClusterCache):
         """Puts a pod where its record says: the queue, the gate, the nominated pods, or none of them."""
         if (
             pod_record is None
+            or not (pod_record.node or (pod_record.placed_seq and pod_record.is_placed()))
             or pod_record.attempts
             or pod_record.eviction_refused_at
-            or not (pod_record.node or pod_record.is_placed())
         ):
             self._place_unsettled(uid, pod_record)
         elif uid in self._unsettled:  # most pods run, and neither queue nor gate has them

@@ -119,6 +119,11 @@ class ActiveQueue:
                 heappop(heads)
                 continue
             following = self._entry(class_, place) if place < len(class_.entries) else None
+            rival = min(heads[1:3], default=None)
+            while following is not None and (rival is None or (*following, number) < rival):
+                yield following  # of the same class, without a turn of the heap
+                place = class_.place(place + 1, tickets)
+                following = self._entry(class_, place) if place < len(class_.entries) else None
             at[number] = following, place
             if following is None:
                 heappop(heads)

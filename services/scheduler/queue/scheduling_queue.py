@@ -291,8 +291,8 @@ class SchedulingQueue:
             self._active.note_refused(pod_class, -1)
 
     def _leave_bin(self, uid: str) -> None:
-        key = self._bin_of_uid.pop(uid, None)
-        if key is not None:
+        if uid in self._bin_of_uid:
+            key = self._bin_of_uid.pop(uid)
             bin_ = self._bins[key]
             bin_.leave(self._inputs[uid].pod_class)
             if not bin_.pools:

@@ -68,6 +68,7 @@ class Groups:
 
     def __init__(self, groupings: Groupings) -> None:
         self._groupings = groupings
+        self._in_order = {scheduler: tuple(plugins.items()) for scheduler, plugins in groupings.items()}
         self._members: dict[Group, dict[str, None]] = {}
         self._group_of: dict[str, Group] = {}
 
@@ -80,7 +81,7 @@ class Groups:
         pod_class = pod_record.pod_class
         if pod_class is None:
             return UNGROUPED
-        for plugin, grouping in self._groupings.get(pod_class.scheduler, {}).items():
+        for plugin, grouping in self._in_order.get(pod_class.scheduler, ()):
             membership = grouping.of(pod_record)
             if membership.group:
                 return Grouped(Group(pod_class.scheduler, plugin, membership.group), membership)

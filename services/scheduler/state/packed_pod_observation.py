@@ -48,6 +48,11 @@ def observed_on_node(data: bytes, at_ns: int) -> bytes:
     return data[:_NODE_SINCE] + _since.pack(at_ns) + (data[_READ_PART:] or _read_part.pack(0, 0, 0, 0))
 
 
+def has_other_numbers(data: bytes) -> bool:
+    """Returns True where a number beside `since` is known."""
+    return len(data) > _NODE_SINCE
+
+
 def read_from_object(data: bytes, scheduled_ns: int, initialized_ns: int, started_ns: int, conditions: int) -> bytes:
     """Returns the numbers with those of the newest object."""
     if not (scheduled_ns or initialized_ns or started_ns or conditions):

@@ -13,7 +13,7 @@ from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
 from services.scheduler.state.last_explanation_answers import LastAnswer
 from services.scheduler.state.observed_node_and_event_seqs import NodeRecord
-from services.scheduler.state.packed_pod_observation import read_from_object
+from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,
     allocation_annotations,
@@ -127,11 +127,16 @@ class SchedulerStateFields:
             if pod is None:
                 continue  # deleted since it was observed
             pod_record.observed = None
+            status = pod.status
+            scheduled_ns, initialized_ns = true_since_ns(pod) if status.conditions else (0, 0)
+            started = started_ns(pod) if status.start_time else 0
             conditions = conditions_checksum(pod) if pod.spec.node_name else 0
-            pod_record.observation = read_from_object(
-                pod_record.observation, *true_since_ns(pod), started_ns(pod), conditions
-            )
-            pod_record.allocation = allocation_annotations(pod.metadata.annotations)
+            if scheduled_ns or initialized_ns or started or conditions or has_other_numbers(pod_record.observation):
+                pod_record.observation = read_from_object(
+                    pod_record.observation, scheduled_ns, initialized_ns, started, conditions
+                )
+            annotations = pod.metadata.annotations
+            pod_record.allocation = allocation_annotations(annotations) if annotations else None
             if pod.spec.node_name:
                 self.identities.pop(pod_record.uid, None)
             else:
@@ -148,7 +153,8 @@ class SchedulerStateFields:
         identity = None
         if self.identity_owners and pod_record.uid in self.identities:
             identity = self._named_part(pod.metadata.namespace, self.identities[pod_record.uid])
-        pod_class, before = self.pod_classes.get(identified_key(key, identity)), pod_record.pod_class
+        full_key, before = identified_key(key, identity) if identity else key, pod_record.pod_class
+        pod_class = self.pod_classes.get(full_key)
         if pod_class is None:
             pod_class = PodClass(key, common_part(pod), identity)
             self.pod_classes[pod_class.key] = pod_class

@@ -88,10 +88,10 @@ class LoadAwareCache(PluginCache):
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Counts the pod, unless it stands for a Reservation, or its requests cannot be read, so that there is no estimate."""
         pod_class = assignment.load_class or assignment.pod_class
-        if pod_class.fault or not counts_on_node(pod_class.pod):
-            return
         template = pod_class.cached.get(self)
         if template is None:
+            if pod_class.fault or not counts_on_node(pod_class.pod):
+                return
             template = pod_class.cached[self] = self.load_cache.templates.of(pod_class.pod, pod_class.amounts)
         self.load_cache.count(
             uid, row, assignment.name, template, assignment.assigned_ns, assignment.initialized_ns or None
