@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from itertools import islice
+from operator import is_
 
 from prometheus_client import Counter, Gauge
 
@@ -48,6 +49,7 @@ class Controller:
         self._polled_ns = 0
         self._config = ActiveConfig({})
         self._digest = ""
+        self._config_decided: tuple[object, ...] = ()  # what `decide_config` last found nothing to do for
         self._recommender = Recommender()
         registry = runtime.metrics.registry
         self._decided = Counter(
@@ -91,7 +93,7 @@ class Controller:
     async def _decide_slice(self) -> bool:
         """Decides one slice of the changed nodes. Returns whether there were any."""
         runtime, state = self._runtime, self._state
-        if drafts := decide_config(state):
+        if drafts := self._config_drafts(state):
             for draft in drafts:
                 if isinstance(draft.event, ConfigRejected):
                     self._rejections.inc()
@@ -118,6 +120,15 @@ class Controller:
         await self._decide(names, now_ns)
         await asyncio.sleep(0)
         return bool(names)
+
+    def _config_drafts(self, state: SloState) -> list[Draft]:
+        """Decides the ConfigMap, which is parsed and checked again only once something about it has changed."""
+        inputs = (state.config_data, state.texts, state.config_digest, state.rejected_digest)
+        if len(self._config_decided) == len(inputs) and all(map(is_, inputs, self._config_decided)):
+            return []
+        drafts = decide_config(state)
+        self._config_decided = () if drafts else inputs
+        return drafts
 
     async def _freeze(self, now_ns: int) -> None:
         """Freezes or resumes overcommitment."""

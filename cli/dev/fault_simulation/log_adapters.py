@@ -100,21 +100,28 @@ class MemoryDatabase(Database):
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Any]:
         """Yields a pooled connection; one whose session has ended is replaced."""
-        while self._pooled:
-            connection = self._pooled.pop()
-            if not connection.session.ended:
-                break
-        else:
-            connection = Driver(self.postgres, await self.postgres.connect())
+        connection = self._open_connection() or Driver(self.postgres, await self.postgres.connect())
         try:
             yield connection
         finally:
             self._pooled.append(connection)
 
     async def query(self, statement: Callable[[], Any]) -> Any:
-        """Executes a statement on a pooled connection."""
-        async with self.reading() as connection:
+        """Executes a statement on a pooled connection: `reading` without its context manager, since most callbacks of a
+        world belong to these.
+        """
+        connection = self._open_connection() or Driver(self.postgres, await self.postgres.connect())
+        try:
             return await self.postgres.execute(connection.session, statement)
+        finally:
+            self._pooled.append(connection)
+
+    def _open_connection(self) -> Driver | None:
+        while self._pooled:
+            connection = self._pooled.pop()
+            if not connection.session.ended:
+                return connection
+        return None
 
     async def dedicated(self) -> Any:
         """Opens a connection of the caller's own."""

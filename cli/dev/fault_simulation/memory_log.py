@@ -174,8 +174,9 @@ class MemoryPostgres:
 
         The future has an OSError when the session has ended, or the server is not reached.
         """
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._after_travel(self._process, self._arrive, session, statement, result)
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[Any] = loop.create_future()
+        loop.call_later(self._travel_s(), self._arrive, session, statement, result, context=self._process.context)
         return result
 
     def _arrive(self, session: Session, statement: Callable[[], Any], result: asyncio.Future[Any]) -> None:
@@ -205,9 +206,10 @@ class MemoryPostgres:
             self._answer(session, None, result)
 
     def _answer(self, session: Session, found: Any, result: asyncio.Future[Any]) -> None:
+        loop = asyncio.get_running_loop()
         session.busy = False
-        session.used_s = asyncio.get_running_loop().time()
-        self._after_travel(session.process, self._deliver, session, found, result)
+        session.used_s = loop.time()
+        loop.call_later(self._travel_s(), self._deliver, session, found, result, context=session.process.context)
 
     def _deliver(self, session: Session, found: Any, result: asyncio.Future[Any]) -> None:
         if session.process in self.cut:
@@ -222,10 +224,9 @@ class MemoryPostgres:
         error = TimeoutError("the server is not reached")
         asyncio.get_running_loop().call_later(KEEPALIVE_S, _fail, result, error, context=session.process.context)
 
-    def _after_travel(self, process: Process, callback: Callable[..., None], *arguments: Any) -> None:
-        """Calls back in a process after the time of one direction."""
-        delay_s = 0.0001 + self._random.random() * 0.002 + self.slow_s
-        asyncio.get_running_loop().call_later(delay_s, callback, *arguments, context=process.context)
+    def _travel_s(self) -> float:
+        """Draws the time of one direction."""
+        return 0.0001 + self._random.random() * 0.002 + self.slow_s
 
     # -- the log
 

@@ -26,7 +26,7 @@ from services.gateway.effects import drift_tracker
 from services.slo_controller.overcommit import report_expiry
 from shared.fold import State
 from shared.kube.instants import SECOND
-from shared.log import retention_carry_forward
+from shared.log import announcements, retention_carry_forward
 from shared.runtime import retention, runner, service
 
 RETRY_PAUSE_MAX_S = 3.0
@@ -67,6 +67,18 @@ def _nothing(*_: Any) -> int:
     return 0
 
 
+def _read_once() -> dict[str, Callable[..., Any]]:
+    """Returns the decoder of announced batches, and the check of their digests, computed once for all followers."""
+    check, found = announcements.is_chained, dict[int, tuple[announcements.Batch, bool]]()
+
+    def is_chained(batch: announcements.Batch) -> bool:
+        if (known := found.get(id(batch))) is None:
+            known = found[id(batch)] = (batch, check(batch))
+        return known[1]
+
+    return {"read_batch": cache(announcements.read_batch), "is_chained": is_chained}
+
+
 @contextmanager
 def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
     """Replaces them while a world runs. The real clock is back while its results are evaluated."""
@@ -77,6 +89,7 @@ def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
         patch.multiple(time, **_clocks(loop)),  # type: ignore[call-overload]
         patch.multiple(gc, freeze=_nothing, collect=_nothing, enable=_nothing, disable=_nothing),
         patch.object(msgspec.structs, "fields", _FIELDS),
+        patch.multiple(announcements, **_read_once()),  # type: ignore[call-overload]
         patch.object(service, "pack_in_child", _pack),
         patch.object(runner, "watch_rebuilds", _no_rebuilds),
         patch.object(drift_tracker, "RETRY_PAUSE_MAX_S", RETRY_PAUSE_MAX_S),

@@ -6,13 +6,13 @@ killed runs nothing more, not even its `finally` blocks, as after `kill -9`; one
 """
 
 import asyncio
-import heapq
 import random
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -123,7 +123,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._now = 0.0
         self._timers: list[tuple[float, int, Handle]] = []
         self._runnable: list[Process] = []
-        self._numbers = count(1)
+        self._number = count(1).__next__
         self._tasks: list[SimulatedTask] = []  # none is destroyed, which would run its `finally` blocks, before the end
 
     # -- the part of AbstractEventLoop that asyncio's own code uses
@@ -139,14 +139,22 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         process = context.get(PROCESS) or self.outside
         handle = Handle(callback, args, context, process)
         if process.alive:
-            self._make_ready(process, handle)
+            ready = process.ready
+            if not ready and not process.stopped:
+                self._runnable.append(process)
+            ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(self, delay: float, callback: Callback, *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
         """Schedules a callback after a delay."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        if context is None:
+            context = copy_context()
+        handle = Handle(callback, args, context, context.get(PROCESS) or self.outside)
+        handle._when = when = self._now + delay  # noqa: SLF001
+        heappush(self._timers, (when, self._number(), handle))
+        return handle
 
     def call_at(self, when: float, callback: Callback, *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
         """Schedules a callback at an instant."""
@@ -154,18 +162,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             context = copy_context()
         handle = Handle(callback, args, context, context.get(PROCESS) or self.outside)
         handle._when = when  # noqa: SLF001
-        heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        heappush(self._timers, (when, self._number(), handle))
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
         """Returns a future."""
         future = SimulatedFuture(loop=self)
-        future._number = next(self._numbers)  # noqa: SLF001
+        future._number = self._number()  # noqa: SLF001
         return future
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
         """Starts a task in the process that calls."""
-        number = next(self._numbers)
+        number = self._number()
         SimulatedTask._number = number  # noqa: SLF001  asyncio registers a task by its hash while it is constructed
         task = SimulatedTask(coro, loop=self, name=name or f"task-{number}", context=context)
         task._number = number  # noqa: SLF001
@@ -246,7 +254,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def run_until(self, end_s: float) -> None:
         """Runs callbacks until the given instant."""
-        runnable, draw = self._runnable, self._random.random
+        runnable, draw, after_step = self._runnable, self._random.random, self.after_step
         with self.current():
             while True:
                 if not runnable and not self._advance(end_s):
@@ -263,24 +271,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 handle.callback = None
                 handle.context.run(callback, *handle.args)
                 self.steps += 1
-                self.after_step(process)
+                after_step(process)
 
     def _advance(self, end_s: float) -> bool:
         """Goes on to the next timers; returns False when there are none before the end."""
-        timers = self._timers
+        timers, runnable = self._timers, self._runnable
         while timers and (timers[0][2].callback is None or not timers[0][2].process.alive):
-            heapq.heappop(timers)
+            heappop(timers)
         if not timers or timers[0][0] > end_s:
             self._now = max(self._now, end_s)
             return False
         self._now = when = max(self._now, timers[0][0])
         while timers and timers[0][0] <= when:
-            handle = heapq.heappop(timers)[2]
-            if handle.callback is not None and handle.process.alive:
-                self._make_ready(handle.process, handle)
+            handle = heappop(timers)[2]
+            process = handle.process
+            if handle.callback is not None and process.alive:
+                ready = process.ready
+                if not ready and not process.stopped:
+                    runnable.append(process)
+                ready.append(handle)
         return True
-
-    def _make_ready(self, process: Process, handle: Handle) -> None:
-        if not process.ready and not process.stopped:
-            self._runnable.append(process)
-        process.ready.append(handle)
