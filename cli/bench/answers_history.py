@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cli.bench.synthetic_history import NODES, WAVE, history
 from cli.service_list import contexts
-from services.quota_ledger.decide.reconcile_events import postings, runtimes, structure
+from services.quota_ledger.decide.decide_ledger_events import postings, runtimes, structure
 from services.quota_ledger.service import SERVICE
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED

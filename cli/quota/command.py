@@ -18,7 +18,7 @@ from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import at_option
 from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
-from services.quota_ledger.explain.what_if import changed_runtimes
+from services.quota_ledger.explain.what_if_quota_change import changed_runtimes
 from shared.errors import KoordError
 from shared.kube.quantity import amount, nanos
 

@@ -56,7 +56,7 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
                 advance(len(page.records))
     if own:
         return Folded(state, own, settings, is_computed=False)
-    from services.quota_ledger.decide.reconcile_events import caught_up
+    from services.quota_ledger.decide.decide_ledger_events import caught_up
 
     own = caught_up(state, settings, at_us(until) * 1000 if until else time.time_ns())
     return Folded(state, own, settings, is_computed=True)

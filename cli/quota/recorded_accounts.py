@@ -15,7 +15,7 @@ from services.quota_ledger.accounting.verify import Verification, VerifyReport
 from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED
-from services.quota_ledger.state.recorded_accounts_state import ProjectionState
+from services.quota_ledger.state.quota_accounts_state_for_cli import ProjectionState
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES
 from shared.events.cluster import ObjectObserved

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from services.gateway.effects.eviction_budget import EvictionRecord
 from services.gateway.effects.intent_types import Intent
-from services.gateway.watch.short_lists import ShortLists
+from services.gateway.watch.incomplete_list_guard import ShortLists
 from services.gateway.watch.unread_resources import Outages
 from shared.events import Event
 

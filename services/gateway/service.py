@@ -10,7 +10,7 @@ from services.gateway.cluster_identity import confirm_cluster
 from services.gateway.effects import outcome_events, outcomes_without_api_request
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
-from services.gateway.effects.eviction_control import EvictionControl
+from services.gateway.effects.eviction_hold_requests import EvictionControl
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
 from services.gateway.manifest import MANIFEST
@@ -19,9 +19,9 @@ from services.gateway.rbac_permission_check import SharedCheck
 from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CONTROL
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
+from services.gateway.watch.confirm_incomplete_list_requests import ListRequests
+from services.gateway.watch.incomplete_list_guard import ShortListLimits, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.gateway.watch.short_list_responder import ListRequests
-from services.gateway.watch.short_lists import ShortListLimits, ShortLists
 from services.gateway.watch.unread_resources import Outages, unreachable
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.webhook_lifecycle import WebhookLifecycle, lifespan

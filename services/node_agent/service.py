@@ -20,8 +20,8 @@ from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
-from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.transport.outbox import Outbox
 from services.node_agent.transport.transport_interface import Transport
 from shared.errors import KoordError

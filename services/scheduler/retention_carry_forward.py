@@ -4,7 +4,7 @@ is in force.
 
 from collections.abc import Hashable
 
-from services.scheduler.explain.schedule_explanation_controller import FIELDS as ANSWER
+from services.scheduler.explain.answer_schedule_explanations import FIELDS as ANSWER
 from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_resources import CLAIMS, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.events import RecordedEvent

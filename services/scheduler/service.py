@@ -12,7 +12,7 @@ from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.explain.schedule_explanation_controller import explanation_drafts
+from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig

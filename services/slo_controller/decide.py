@@ -15,7 +15,7 @@ from services.slo_controller.config.colocation_strategy import DEFAULTS
 from services.slo_controller.config.node_metric_spec import node_metric_spec
 from services.slo_controller.config.node_slo_spec import node_slo_spec
 from services.slo_controller.config.slo_configmap import ActiveConfig, read
-from services.slo_controller.ignored_reports import decide_ignored_reports
+from services.slo_controller.implausible_reports import decide_ignored_reports
 from services.slo_controller.manifest import CONFIG_MAP
 from services.slo_controller.node_topology.topology_objects import decide_topology, topology_deletion
 from services.slo_controller.overcommit.calculate import ACTIVE, DEGRADED, OFF, NodeCalculation, calculate

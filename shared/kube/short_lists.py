@@ -1,4 +1,4 @@
-"""Requests of an operator about lists that lack many objects: see `services.gateway.watch.short_lists`."""
+"""Requests of an operator about lists that lack many objects: see `services.gateway.watch.incomplete_list_guard`."""
 
 import msgspec
 

@@ -15,17 +15,17 @@ from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify import checked, holds
 from services.quota_ledger.decide.admission import limit_of
 from services.quota_ledger.decide.charge import charge
+from services.quota_ledger.decide.decide_ledger_events import postings, runtimes, structure
 from services.quota_ledger.decide.pod_changes import MAX_PODS
-from services.quota_ledger.decide.reconcile_events import postings, runtimes, structure
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from services.scheduler.configuration import config_drafts, config_of
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.cycle.plan import CyclePlan
+from services.scheduler.cycle.placed_and_refused_pods import CyclePlan
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
-from services.scheduler.quota.take_back_refused_charges import charged_plan, groups_to_charge
+from services.scheduler.quota.take_back_placements_without_quota import charged_plan, groups_to_charge
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.amounts import exceeding

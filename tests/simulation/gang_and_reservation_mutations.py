@@ -8,7 +8,7 @@ from unittest.mock import patch
 from services.scheduler.cache.reservation_holds import ReservationHolds
 from services.scheduler.framework.pod_grouping import Membership
 from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
-from services.scheduler.quota import take_back_refused_charges
+from services.scheduler.quota import take_back_placements_without_quota
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 
 
@@ -18,7 +18,7 @@ def members_are_placed_one_by_one() -> AbstractContextManager[Any]:
 
 def a_refused_charge_takes_one_member_alone() -> AbstractContextManager[Any]:
     """The quota has room for some members of a gang: these are bound."""
-    without_refused = take_back_refused_charges.without_refused
+    without_refused = take_back_placements_without_quota.without_refused
 
     def without(plan: Any, refused: Any, charged_at: int) -> Any:
         alone = tuple(each._replace(unit=0) if hasattr(each, "unit") else each for each in plan.decisions)
@@ -28,7 +28,7 @@ def a_refused_charge_takes_one_member_alone() -> AbstractContextManager[Any]:
         return tuple((each.pod,) for each in plan.placed() if needs_charge(each.pod_class))
 
     return both(
-        patch.object(take_back_refused_charges, "without_refused", without),
+        patch.object(take_back_placements_without_quota, "without_refused", without),
         patch("services.scheduler.quota.charge_client.groups_to_charge", groups),
     )
 

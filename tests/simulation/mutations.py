@@ -15,8 +15,8 @@ from services.gateway.intent_index import IntentIndex
 from services.gateway.kube_api import api_errors, client
 from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Busy, Rejected
 from services.gateway.watch import watcher
+from services.gateway.watch.incomplete_list_guard import ListResult, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.gateway.watch.short_lists import ListResult, ShortLists
 from services.quota_ledger.decide.charge import _Charges
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.state.pod_scheduling_record import PodRecord

@@ -3,7 +3,7 @@
 from typing import Any
 
 from services.quota_ledger.accounting.verify import holds
-from services.quota_ledger.decide.reconcile_events import caught_up
+from services.quota_ledger.decide.decide_ledger_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Cause, Event, RecordedEvent

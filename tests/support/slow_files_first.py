@@ -32,7 +32,7 @@ LONGEST_FIRST = (
     "integration/log/test_lock.py",
     "integration/cli/test_bench_e2e.py",
     "unit/scheduler/test_preemption.py",
-    "unit/scheduler/test_predicted_evaluation.py",
+    "unit/scheduler/test_evaluation_with_one_more_pod.py",
     "unit/scheduler/test_affinity_and_spread.py",
     "unit/scheduler/test_scheduling_cycles.py",
 )

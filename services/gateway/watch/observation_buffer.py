@@ -12,10 +12,10 @@ from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.resources import ESSENTIAL
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
+from services.gateway.watch.incomplete_list_guard import ListResult, ShortLists
 from services.gateway.watch.node_metric_self_write_filter import NodeMetricSelfWriteFilter
 from services.gateway.watch.observed_changes import absent, differences
 from services.gateway.watch.pending_observations import PendingObservations
-from services.gateway.watch.short_lists import ListResult, ShortLists
 from services.gateway.watch.unread_resources import Outages
 from shared.events import Draft
 from shared.events.cluster import ShortListFound, WatchResumed

@@ -29,7 +29,7 @@ from services.gateway.kube_api.decoding import ApiObject, Decoder, Status, Unrea
 from services.gateway.kube_api.resources import ESSENTIAL, Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject, keep_fields
 from services.gateway.settings import GatewaySettings
-from services.gateway.watch.short_lists import ListResult
+from services.gateway.watch.incomplete_list_guard import ListResult
 
 log = logging.getLogger(__name__)
 

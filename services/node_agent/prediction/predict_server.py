@@ -14,7 +14,7 @@ from pathlib import Path
 from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
 from services.node_agent.prediction.histogram_checkpoint import HistogramCheckpoints
 from services.node_agent.report_builder import Forecasts
-from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents.node_pods import NodePods
 from shared.agents.report import Forecast
 from shared.domain.cpu_memory import Amount

@@ -28,8 +28,8 @@ from services.node_agent.qos_manager.strategies.cpu_burst import NodeState
 from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, SuppressInputs, Usage, best_effort_of
 from services.node_agent.qos_manager.usage_history import BestEffortLimits, UsageHistory
 from services.node_agent.states_informer.annotations import ReservedCpus
-from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.topology import cpu_topology
 from services.node_agent.topology.topology_reporter import TopologyReporter
 from shared.agents.actions import AnyAction

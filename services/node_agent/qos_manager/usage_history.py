@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from services.node_agent.cgroup.executor import Executor
 from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
-from services.node_agent.collectors.metric_series import MetricSeries
+from services.node_agent.collectors.recent_metric_samples import MetricSeries
 from services.node_agent.collectors.usage_samples import UsageSnapshot
 from services.node_agent.qos_manager.strategies import class_requests_and_excess, cpu_evict
 from services.node_agent.qos_manager.strategies.cpu_evict import BATCH_CPU, BestEffort, Window

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 import msgspec
 from aiomqtt import Client, MqttError
 
-from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.transport.outbox import Outbox
 from services.node_agent.transport.transport_interface import POLL_INTERVAL_S, Backoff, until_one_ends
 from shared.agents import receipt, subjects

@@ -6,8 +6,8 @@ import logging
 
 import msgspec
 
-from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.transport.outbox import Message, Outbox
 from services.node_agent.transport.transport_interface import POLL_INTERVAL_S, Backoff, until_one_ends
 from shared.agents import receipt, subjects

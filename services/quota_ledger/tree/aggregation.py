@@ -7,8 +7,8 @@ Source: spec/quota.md 2.3; upstream pkg/scheduler/plugins/elasticquota/core/grou
 
 from collections.abc import Mapping, Sequence
 
+from services.quota_ledger.tree.quota_hierarchy import Hierarchy
 from services.quota_ledger.tree.quota_info import QuotaInfo
-from services.quota_ledger.tree.tree_levels_to_recompute import Hierarchy
 from shared.domain.amounts import Amounts, add, add_clamped, largest, mask, raise_clamped, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT
 

@@ -12,9 +12,9 @@ from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import PodIndex
+from services.scheduler.state.allocatable_less_node_reservation import less_reserved
 from services.scheduler.state.changed_names import DirtySet
 from services.scheduler.state.latest_usage import believed, newest, youngest
-from services.scheduler.state.node_reservation import less_reserved
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.evaluated_rows import Bools
+from services.scheduler.kernels.array_types_and_row_selection import Bools
 from shared.kube.selectors import Requirement
 
 Numbers = NDArray[np.int32]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from services.scheduler.cache.host_ports import count_ports
 from services.scheduler.cache.node_label_columns import NodeLabelColumns
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_equivalence_class import LARGEST_AMOUNT, HostPort, PodClass
 from shared.kube.node import Node, Taint

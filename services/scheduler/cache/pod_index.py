@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.label_selectors import Matcher, anchors, label_pairs
 

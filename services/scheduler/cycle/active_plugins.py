@@ -15,7 +15,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import FitTerm, 
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.framework.profile import Profile
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.state.pod_equivalence_class import PodClass, variant_key
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 
 
 class EvaluatedClass:

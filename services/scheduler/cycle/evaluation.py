@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, apply_filters
+from services.scheduler.cycle.evaluation_with_one_more_pod import PredictedEvaluation, predict_evaluation
 from services.scheduler.cycle.fused_scoring import FusedScoring, RowScores
-from services.scheduler.cycle.predicted_evaluation import PredictedEvaluation, predict_evaluation
-from services.scheduler.cycle.rejection_summary import BEST, rejections
+from services.scheduler.cycle.rejection_counts import BEST, rejections
 from services.scheduler.cycle.row_changes import RowChanges
 from services.scheduler.framework.plugin_base import Plugin, normalized
 from services.scheduler.framework.plugin_spec import Normalize
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import (
     AS_IT_IS,
     DOWN,

@@ -18,13 +18,13 @@ from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluated_class import EvaluatedClass
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.plan import PlacedPod, PlanInProgress, PlanMark, RefusedPod
-from services.scheduler.cycle.predicted_evaluation import MIN_PODS
+from services.scheduler.cycle.evaluation_with_one_more_pod import MIN_PODS
+from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, PlanInProgress, PlanMark, RefusedPod
 from services.scheduler.cycle.transaction import CycleTransaction
+from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes
-from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination, least_first
+from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
-from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord

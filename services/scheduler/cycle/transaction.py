@@ -24,9 +24,9 @@ from services.scheduler.cycle.row_changes import RowChange, RowChanges
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.post_filter import Mark
+from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
-from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.errors import KoordError

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.plan import PlacedPod, RefusedPod
+from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.framework.pod_grouping import PodGrouping, Requirement, UnitFailure, all_needed

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
 
 Json = dict[str, Any]
 

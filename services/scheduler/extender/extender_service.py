@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.cycle.plan import CyclePlan, PlacedPod
+from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
-from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
 from services.scheduler.extender.extender_verbs import cheapest, feasible_candidates, names_of
 from services.scheduler.extender.pending_evictions import PendingEvictions
 from services.scheduler.extender.victim_rules import fault_of, may_preempt

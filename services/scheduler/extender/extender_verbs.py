@@ -14,7 +14,7 @@ from services.scheduler.extender.api_types import (
     MetaVictims,
     NodeItems,
 )
-from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
 
 
 class _Named(msgspec.Struct):

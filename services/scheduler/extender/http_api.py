@@ -21,7 +21,7 @@ from services.scheduler.extender.api_types import (
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
 )
-from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
+from services.scheduler.extender.evaluate_pod_outside_cycle import BadQuery, EvaluationQuery
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.extender_verbs import filter_result, names_of, priorities
 from services.scheduler.settings import SchedulerSettings

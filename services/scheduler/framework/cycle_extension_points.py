@@ -14,8 +14,8 @@ import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import FitTerm, ScoreTerm
-from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
+from services.scheduler.framework.pre_bind_preparation import Preparation
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 
 
 class FitTerm(NamedTuple):

@@ -23,7 +23,7 @@ from services.scheduler.framework.plugin_spec import Normalize, PluginSpec
 from services.scheduler.framework.pod_grouping import PodGrouping
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.scheduler_state import SchedulerState
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.cluster_cache import ClusterCache
+from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
 from services.scheduler.framework.plugin_spec import PluginSpec
-from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.domain.quota_charge import QuotaShort

@@ -26,7 +26,7 @@ from services.scheduler.kernels.argument_and_result_types import (
     Outcome,
     types,
 )
-from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile
+from services.scheduler.kernels.array_types_and_row_selection import TILE, Bools, Int64, Tile
 from services.scheduler.kernels.fit_allocation_balance import allocation_tile, balance_tile, fit_tile
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.kernels.node_load import load_tile

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.argument_and_result_types import Load
-from services.scheduler.kernels.evaluated_rows import TILE, Bools, Int64, Tile, at
+from services.scheduler.kernels.array_types_and_row_selection import TILE, Bools, Int64, Tile, at
 from services.scheduler.kernels.fit_allocation_balance import percents
 from services.scheduler.kernels.numba_compile import compiled, inlined
 

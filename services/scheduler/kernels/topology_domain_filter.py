@@ -1,6 +1,6 @@
 """Filter results that depend on the topology domain of a node."""
 
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.numba_compile import compiled
 
 WHERE_ANY, WHERE_NONE = 1, 0

@@ -8,9 +8,9 @@ import asyncio
 import logging
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.cycle.plan import CyclePlan
+from services.scheduler.cycle.placed_and_refused_pods import CyclePlan
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
-from services.scheduler.quota.take_back_refused_charges import charged_plan, groups_to_charge
+from services.scheduler.quota.take_back_placements_without_quota import charged_plan, groups_to_charge
 from shared.bus import NoResponse, NotPermitted
 from shared.domain.quota_charge import (
     SUBJECT,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, ClassVar
 
-from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT, TIMED_OUT, Attempt, Hold, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_scheduling_record import PodRecord

@@ -13,9 +13,9 @@ from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.overcommit import batch_resources, upstream_plugin_names
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
 from services.slo_controller.overcommit.cap_and_freeze_without_reports import at_most, requested_amounts
+from services.slo_controller.overcommit.configured_floor_and_cap import bounded
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
-from services.slo_controller.overcommit.floor_and_cap import bounded
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
 from services.slo_controller.overcommit.node_extended_resources import (
     NodeExtendedResources,

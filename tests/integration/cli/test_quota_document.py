@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cli.main import koord
 from cli.quota.rebuild_state import fold_log
-from services.quota_ledger.decide.reconcile_events import caught_up
+from services.quota_ledger.decide.decide_ledger_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from shared.events import Draft
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved

@@ -8,7 +8,7 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.settings import GatewaySettings
-from services.gateway.watch.short_lists import ListResult
+from services.gateway.watch.incomplete_list_guard import ListResult
 from services.gateway.watch.watcher import Watcher
 from shared.runtime.task_cancellation import cancel_and_wait
 

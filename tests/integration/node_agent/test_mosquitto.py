@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 from aiomqtt import Client
 
-from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.transport.mqtt_transport import MqttTransport
 from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import node_pods, node_slo, receipt, subjects

@@ -72,7 +72,7 @@ SKELETON = {
     "services/scheduler/kernels/merge_and_select_nodes.py": "",
     "services/scheduler/plugins/spread.py": "",
     "services/scheduler/queue/active_queue.py": "",
-    "services/scheduler/quota/take_back_refused_charges.py": "",
+    "services/scheduler/quota/take_back_placements_without_quota.py": "",
     "services/scheduler/explain/quota_ledger_event_sentences.py": "",
     "services/scheduler/service.py": "",
     "services/scheduler/settings.py": "",

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.quota_ledger.accounting.verify import holds, verify
-from services.quota_ledger.decide.reconcile_events import decide
+from services.quota_ledger.decide.decide_ledger_events import decide
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Cause, RecordedEvent

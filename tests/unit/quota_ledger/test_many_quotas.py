@@ -5,8 +5,8 @@ from prometheus_client import CollectorRegistry
 
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.decide.charge import charge
+from services.quota_ledger.decide.decide_ledger_events import caught_up
 from services.quota_ledger.decide.quota_status import MAX_OBJECTS, statuses
-from services.quota_ledger.decide.reconcile_events import caught_up
 from services.quota_ledger.metrics import MAX_QUOTAS, QuotaMetrics
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState

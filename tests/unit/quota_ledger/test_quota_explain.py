@@ -11,7 +11,7 @@ from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import UnknownQuota, explain, level
 from services.quota_ledger.explain.quota_overview import overview
-from services.quota_ledger.explain.what_if import changed_runtimes
+from services.quota_ledger.explain.what_if_quota_change import changed_runtimes
 from shared.errors import KoordError
 from shared.events import Event, RecordedEvent
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared

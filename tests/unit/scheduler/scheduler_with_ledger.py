@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from services.quota_ledger.decide.charge import charge
-from services.quota_ledger.decide.reconcile_events import caught_up
+from services.quota_ledger.decide.decide_ledger_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.scheduler.cycle.cycle import plan_cycle

@@ -11,7 +11,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.kernels.evaluated_rows import Bools
+from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState

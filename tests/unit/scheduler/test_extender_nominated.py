@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaPod, MetaVictims
-from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
 from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.extender_verbs import filter_result
 from services.scheduler.quota.charge_client import ChargeClient

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from services.scheduler.extender.api_types import MetaPod, MetaVictims
-from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
 from services.scheduler.extender.extender_verbs import cheapest, feasible_candidates
 from shared.kube.meta import OwnerReference
 from shared.kube.node import Taint

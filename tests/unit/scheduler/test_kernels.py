@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.kernels.evaluated_rows import Tile, at, selected
+from services.scheduler.kernels.array_types_and_row_selection import Tile, at, selected
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores
 from services.scheduler.kernels.merge_and_select_nodes import AS_IT_IS, DOWN, FEASIBLE, UP, add, best_rows
 

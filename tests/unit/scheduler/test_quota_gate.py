@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
-from services.scheduler.quota.take_back_refused_charges import groups_to_charge, without_refused
+from services.scheduler.quota.take_back_placements_without_quota import groups_to_charge, without_refused
 from services.scheduler.state.packed_pod_observation import first_observation
 from services.scheduler.state.pod_attempts_and_refusals import Attempt, Decisions
 from services.scheduler.state.pod_equivalence_class import PodClass

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.explain.schedule_explanation_controller import explanation_drafts
-from services.scheduler.state.last_explanation_answers import EXPLANATIONS
+from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
+from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import instant_text

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms
-from services.slo_controller.overcommit.floor_and_cap import bounded
+from services.slo_controller.overcommit.configured_floor_and_cap import bounded
 from services.slo_controller.overcommit.usage_sums import PodSums
 from shared.domain.cpu_memory import ZERO, Amount
 from shared.kube.quantity import NANO

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.decide.reconcile_events import caught_up
+from services.quota_ledger.decide.decide_ledger_events import caught_up
 from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.tree.quota_tree import QuotaTree

@@ -14,11 +14,11 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.request_variant_placement import VariantBatch
+from services.scheduler.cycle.joint_placement_of_similar_classes import VariantBatch
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin_base import Plugin, normalized
 from services.scheduler.framework.profile import Profile, Scorer
-from services.scheduler.kernels.evaluated_rows import Bools, Int64
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import PodClass

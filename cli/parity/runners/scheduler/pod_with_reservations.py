@@ -15,9 +15,9 @@ from services.scheduler.cache.reservation_holds import ReservedCapacity
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Bools
+from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.plugins.registry import text
-from services.scheduler.plugins.reservation.fit import lacks_with, score_of
+from services.scheduler.plugins.reservation.choose_reservation_on_node import lacks_with, score_of
 from services.scheduler.plugins.reservation.plugin import ReservationPlugin, ReservationState
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, untolerated_taint, wish_of
 from shared.kube.system_annotations import RESERVATION_ALLOCATED

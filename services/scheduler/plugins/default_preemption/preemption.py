@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
-from services.scheduler.framework.gang_victims import GangVictims, Lot
+from services.scheduler.framework.cycle_preemptions import Nomination, victim_of
+from services.scheduler.framework.gang_preemption_victims import GangVictims, Lot
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByNodes
-from services.scheduler.framework.preemption_nominations import Nomination, victim_of
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.merge_and_select_nodes import standings
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs

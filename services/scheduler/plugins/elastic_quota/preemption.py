@@ -11,9 +11,9 @@ Source: spec/quota.md 6.3.
 from collections.abc import Iterator, Mapping
 
 from services.scheduler.cache.disruption_budgets import Victim
-from services.scheduler.framework.gang_victims import GangVictims
+from services.scheduler.framework.cycle_preemptions import Nomination, victim_of
+from services.scheduler.framework.gang_preemption_victims import GangVictims
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByQuota
-from services.scheduler.framework.preemption_nominations import Nomination, victim_of
 from services.scheduler.framework.victim_selection import Candidate, by_importance
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import (
     NominatedEntry,

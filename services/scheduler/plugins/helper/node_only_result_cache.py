@@ -11,7 +11,7 @@ import msgspec
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 Evaluate = Callable[[NodeTable, PodClass, Rows], Int64]

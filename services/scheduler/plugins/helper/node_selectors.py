@@ -3,7 +3,7 @@
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.kernels.evaluated_rows import Bools
+from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.pod import NodeAffinity as Affinity
 from shared.kube.selectors import NodeSelectorTerm, Requirement

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from services.scheduler.cache.node_label_columns import ABSENT
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_index import RowCounts
-from services.scheduler.kernels.evaluated_rows import Bools, Int64
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 
 _SPARSE = 8
 """Counts on fewer than one row in so many are summed up row by row."""

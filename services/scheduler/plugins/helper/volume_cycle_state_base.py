@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_equivalence_class import PodClass
 

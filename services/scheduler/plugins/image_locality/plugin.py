@@ -17,7 +17,7 @@ from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.plugins.image_locality import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.node import Node

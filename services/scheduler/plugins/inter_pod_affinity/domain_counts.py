@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.cache.undoable_pod_change_counts import PodChange, PodChangeCounter
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.topology_domain_filter import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.framework.kernel_filter_and_score_terms import LoadTerm
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Int64, Rows, selected
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows, selected
 from services.scheduler.kernels.node_load import exceeded_limits, load_scores
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node
 from services.scheduler.plugins.load_aware_scheduling.estimates_by_pod_template import PodTemplate

@@ -13,7 +13,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import LoadTerm
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.plugins.load_aware_scheduling import SPEC
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import counts_on_node

@@ -17,7 +17,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Rows
+from services.scheduler.kernels.array_types_and_row_selection import Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
 from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
 from services.scheduler.plugins.node_affinity import SPEC

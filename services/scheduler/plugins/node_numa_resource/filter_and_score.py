@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, ScoreTerm
-from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
+from services.scheduler.plugins.node_numa_resource.nodes_evaluated_once_per_state import SinglyEvaluated
 from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection
 from services.scheduler.plugins.node_numa_resource.policy_names import MOST
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, Strategies, score
-from services.scheduler.plugins.node_numa_resource.single_node_evaluation import SinglyEvaluated
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.kernels.evaluated_rows import Bools, Int64
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions, node_options

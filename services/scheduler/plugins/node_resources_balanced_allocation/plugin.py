@@ -20,7 +20,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.kernel_filter_and_score_terms import BalanceTerm
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import balance_scores
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED
 from services.scheduler.plugins.node_resources_balanced_allocation import SPEC

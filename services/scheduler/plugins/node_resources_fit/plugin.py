@@ -15,7 +15,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import Allocatio
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores, capacity_ratio_scores, fit_results
 from services.scheduler.plugins.helper.scoring_strategy_args import ALWAYS_SCORED, LEAST, MOST, RATIO
 from services.scheduler.plugins.node_resources_fit import SPEC

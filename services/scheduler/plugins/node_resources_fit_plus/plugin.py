@@ -21,7 +21,7 @@ from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy_args import LEAST, MOST
 from services.scheduler.plugins.node_resources_fit_plus import SPEC
 from services.scheduler.plugins.node_resources_fit_plus.args import Preference

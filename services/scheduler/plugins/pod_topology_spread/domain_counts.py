@@ -6,10 +6,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.pod_index import RowCounts
-from services.scheduler.kernels.evaluated_rows import Bools, Int64
+from services.scheduler.cache.undoable_pod_change_counts import PodChange, PodChangeCounter
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains

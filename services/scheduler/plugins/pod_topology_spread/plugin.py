@@ -21,7 +21,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.plugins.pod_topology_spread import SPEC
 from services.scheduler.plugins.pod_topology_spread.args import SYSTEM_DEFAULTS, SpreadArgs
 from services.scheduler.plugins.pod_topology_spread.constraints import may_be_spread

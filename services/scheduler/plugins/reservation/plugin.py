@@ -20,10 +20,10 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Bools, Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.plugins.reservation import SPEC
 from services.scheduler.plugins.reservation.args import ReservationArgs
-from services.scheduler.plugins.reservation.fit import Offer, offer_of
+from services.scheduler.plugins.reservation.choose_reservation_on_node import Offer, offer_of
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, wish_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord

@@ -10,7 +10,7 @@ import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.volume_catalog import VolumeCatalog
-from services.scheduler.kernels.evaluated_rows import Bools
+from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.plugins.helper.node_selectors import term_matches
 from shared.domain.label_selectors import canonical, selects
 from shared.kube.quantity import BadQuantity, nanos

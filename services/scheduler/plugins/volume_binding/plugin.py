@@ -20,9 +20,9 @@ from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
+from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.writes_before_binding import Preparation
-from services.scheduler.kernels.evaluated_rows import Bools, Int64
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
 from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_binding import SPEC

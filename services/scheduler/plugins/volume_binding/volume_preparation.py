@@ -5,7 +5,7 @@ Source: upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding/binder
 
 from collections.abc import Iterator
 
-from services.scheduler.framework.writes_before_binding import Preparation
+from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
 from shared.events import Event
 from shared.events.intents import FieldsDesired

@@ -17,7 +17,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.plugins.helper.volume_claims import claims_of
 from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_zone import SPEC

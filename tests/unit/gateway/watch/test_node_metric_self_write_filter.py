@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.outcome_events import applied
 from services.gateway.kube_api.resources import NODE_METRICS
+from services.gateway.watch.incomplete_list_guard import ShortListLimits, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.gateway.watch.short_lists import ShortListLimits, ShortLists
 from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
 from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.settings import IngestSettings

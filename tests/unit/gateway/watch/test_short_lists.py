@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.gateway.watch.short_lists import SHOWN, ShortListLimits, ShortLists
+from services.gateway.watch.incomplete_list_guard import SHOWN, ShortListLimits, ShortLists
 
 LIMITS = ShortListLimits(percent=20, least=5)
 

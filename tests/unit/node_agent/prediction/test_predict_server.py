@@ -8,7 +8,7 @@ from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage
 from services.node_agent.prediction.histogram_checkpoint import FOLDER
 from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.report_builder import Forecasts
-from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents import node_pods
 from shared.agents.node_pods import NodePods, agent_pod
 from shared.agents.report import Forecast

@@ -9,8 +9,8 @@ from services.node_agent.cgroup import kubepods_layout
 from services.node_agent.collectors.usage_samples import Usage, UsageSnapshot
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
-from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents import node_pods, node_slo
 from shared.agents.actions import AnyAction
 from shared.agents.node_pods import NodePods

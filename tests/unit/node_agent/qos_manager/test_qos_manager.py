@@ -6,8 +6,8 @@ import pytest
 
 from services.node_agent import feature_gates
 from services.node_agent.collectors.usage_samples import Usage
-from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents.actions import EvictionRequested, Suppressed
 from shared.kube.instants import SECOND
 from shared.kube.node_resource_topology import SHARED_POOLS

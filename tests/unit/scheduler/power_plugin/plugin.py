@@ -10,7 +10,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.kernels.evaluated_rows import Int64, Rows
+from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.node import Node
 from tests.unit.scheduler.power_plugin import SPEC

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache

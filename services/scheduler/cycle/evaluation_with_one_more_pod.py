@@ -18,7 +18,7 @@ from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.kernel_filter_and_score_terms import ScoreTerm
 from services.scheduler.framework.plugin_base import normalized
 from services.scheduler.framework.plugin_spec import Normalize
-from services.scheduler.kernels.evaluated_rows import Bools, Int64
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import close, note_refusals
 from services.scheduler.state.pod_equivalence_class import PodClass
 

@@ -9,9 +9,9 @@ Source: architecture.md, Charging quota.
 from collections.abc import Callable, Iterator, Mapping
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.cycle.plan import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByQuota
-from services.scheduler.framework.preemption_nominations import CyclePreemptions, Nomination
 from services.scheduler.framework.reasons import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord

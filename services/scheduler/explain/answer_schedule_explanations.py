@@ -17,10 +17,10 @@ import msgspec
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.pod_scheduled_condition import message
-from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
+from services.scheduler.extender.evaluate_pod_outside_cycle import BadQuery, EvaluationQuery
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.plugins.registry import REGISTRY, text
-from services.scheduler.state.last_explanation_answers import EXPLANATIONS, LastAnswer, digest_of
+from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft

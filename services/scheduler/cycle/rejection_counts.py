@@ -4,7 +4,7 @@ from collections import Counter
 
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import NO_NODE, tally
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events.scheduling import Rejections

@@ -8,7 +8,7 @@ import numpy as np
 
 from services.scheduler.cycle.active_plugins import ActivePlugins, apply_filters
 from services.scheduler.cycle.fused_scoring import amounts_of, layout_of
-from services.scheduler.cycle.rejection_summary import BEST, listed, rejections
+from services.scheduler.cycle.rejection_counts import BEST, listed, rejections
 from services.scheduler.framework.kernel_filter_and_score_terms import (
     AllocationTerm,
     BalanceTerm,
@@ -17,7 +17,7 @@ from services.scheduler.framework.kernel_filter_and_score_terms import (
     ScoreTerm,
 )
 from services.scheduler.kernels.argument_and_result_types import BatchOutcome, Fit, PodBatch
-from services.scheduler.kernels.evaluated_rows import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.kernels.sequential_placement import place
 from services.scheduler.state.pod_equivalence_class import PodClass

@@ -7,9 +7,9 @@ events are created once, from the charged plan (`cycle/plan_events.py`).
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from services.scheduler.framework.preemption_nominations import Nomination
+from services.scheduler.framework.cycle_preemptions import Nomination
+from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
-from services.scheduler.framework.writes_before_binding import Preparation
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import ClassEvaluated

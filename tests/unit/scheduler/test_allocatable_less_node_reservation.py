@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.state.node_reservation import ANNOTATION, less_reserved
+from services.scheduler.state.allocatable_less_node_reservation import ANNOTATION, less_reserved
 from tests.support.scheduling_world import World, node, placements, pod
 
 
