@@ -31,7 +31,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
         bool, Meta(description="write the Kubernetes Event Scheduled of each bound pod, after the bindings of a burst")
     ] = True
     one_shot_max_age_s: Annotated[
-        float, Meta(gt=0, description="a binding or an eviction that was decided longer ago ends as failed")
+        float, Meta(gt=0, description="an older binding or eviction ends as failed, unless its pod shows it done")
     ] = 3_600
     eviction_window_s: Annotated[float, Meta(gt=0, le=3_600, description="window of the eviction budgets")] = 300
     evictions_per_node: Annotated[int, Meta(ge=1, description="evictions of one node's pods in a window")] = 30

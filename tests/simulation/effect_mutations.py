@@ -24,6 +24,11 @@ def failed_without_a_read() -> AbstractContextManager[Any]:
     return patch.object(Confirmations, "outcome", outcome)
 
 
+def requests_of_an_earlier_gateway_are_forgotten() -> AbstractContextManager[Any]:
+    """An intent fails although the gateway before this one may have ended in the middle of its request."""
+    return patch.object(Confirmations, "inherited", lambda *_: None)
+
+
 def conditions_are_written_whatever_the_version() -> AbstractContextManager[Any]:
     """A condition whose request got no answer is written late, over that of the pod's binding."""
     patched = KubeApi.patch
@@ -37,4 +42,9 @@ def conditions_are_written_whatever_the_version() -> AbstractContextManager[Any]
     return patch.object(KubeApi, "patch", without_version)
 
 
-EFFECT_MUTATIONS = (given_up_for_good, failed_without_a_read, conditions_are_written_whatever_the_version)
+EFFECT_MUTATIONS = (
+    given_up_for_good,
+    failed_without_a_read,
+    requests_of_an_earlier_gateway_are_forgotten,
+    conditions_are_written_whatever_the_version,
+)

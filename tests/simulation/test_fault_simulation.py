@@ -53,6 +53,7 @@ seeds draw makes these obsolete; the test then searches.
 
 DIRECTED = {
     "failed_without_a_read": "bindings_hang_until_the_deadline",
+    "requests_of_an_earlier_gateway_are_forgotten": "an_earlier_gateway_s_binding_is_executed_late",
     "conditions_are_written_whatever_the_version": "a_condition_is_written_after_the_binding",
 }
 """The kept plans that find a fault which needs a certain order of events."""

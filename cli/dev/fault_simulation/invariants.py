@@ -161,6 +161,8 @@ class Invariants:
             self._report(f"{key} is bound to {node} and to {self._bound[uid]}")
         if uid not in self._placed:
             self._report(f"{key} is bound, and no log places {uid}")
+        elif (ended := self.outcomes.get(self._placed[uid])) in _REFUSED:
+            self._report(f"{key} is bound to {node} by {self._placed[uid]}, which ended before as {ended}")
         self._check_age(key, uid)
         self._cpus[uid] = _cpus(self._api.objects["pods"][key])
         self._check_node(node)

@@ -87,8 +87,11 @@ class EffectRunner:
         )
 
     def before_lists(self, state: GatewayState) -> None:
-        """Records the pods of due evictions: lists may show that an earlier gateway has evicted them."""
+        """Records the one-shot intents that an earlier gateway has left due: perhaps in the middle of a request. Lists
+        may show that it has evicted their pods.
+        """
         self._pauses.started(state)
+        self._confirmations.inherited(state.intents.one_shots)
 
     async def start(self, state: GatewayState) -> bool:
         """Starts due effects within the limits; returns whether any was started or ended without a request.
@@ -112,7 +115,7 @@ class EffectRunner:
                     None
                     if cause in state.intents.applied
                     else outcomes_without_api_request.outcome_from_state(state, intent)
-                ) or self._too_old(state, cause, intent)
+                )
             if outcome is None:
                 self._run_in_task(cause, intent, state)
             else:
@@ -120,7 +123,9 @@ class EffectRunner:
         return True
 
     def _too_old(self, state: GatewayState, cause: Cause, intent: Intent) -> Event | None:
-        """Returns the outcome of a one-shot intent that is older than its limit: no fold makes an old one due again."""
+        """Returns the outcome of a one-shot intent that is older than its limit, unless its pod shows another one: no
+        fold makes an old one due again.
+        """
         age_s, limit_s = self._age_s(state, cause), self._settings.one_shot_max_age_s
         if age_s <= limit_s:
             return None
@@ -270,7 +275,7 @@ class EffectRunner:
         await self._rate_limit.wait()
         try:
             try:
-                outcome = await self._try(cause, intent, state)
+                outcome = self._too_old(state, cause, intent) or await self._try(cause, intent, state)
             except (Busy, BlockedByBudget) as error:
                 if was_given_up:
                     raise

@@ -2,12 +2,14 @@
 
 A request that got no answer may have been done. So a binding or an eviction counts as failed, or as refused after such
 a request, only once a read of its pod shows that it was not done; while the API server cannot be read the intent stays
-open. What is observed meanwhile decides, too.
+open. What is observed meanwhile decides, too. An intent that an earlier gateway has left due may have had such a
+request: that gateway may have ended before the answer.
 """
 
 import asyncio
 import logging
 import random
+from collections.abc import Iterable
 
 from services.gateway.effects import pod_writes
 from services.gateway.effects.intent_types import OneShot
@@ -29,6 +31,10 @@ class Confirmations:
         self._api = api
         self._settings = settings
         self._unanswered_s: dict[Cause, float] = {}
+
+    def inherited(self, causes: Iterable[Cause]) -> None:
+        """Records intents that were due when this gateway began: their last request may have ended then."""
+        self._unanswered_s = dict.fromkeys(causes, asyncio.get_running_loop().time())
 
     def unanswered(self, cause: Cause) -> None:
         """Records that a request of an intent has ended without an answer."""
