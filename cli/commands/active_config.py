@@ -4,12 +4,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from shared.domain.config_rejection import fault_of
 from shared.errors import KoordError
+from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.log.admin.newest_events import newest, writer_of
 from shared.log.database import Database
 from shared.log.reader import LogReader
+
+MOST_FAULTS = 20
+"""Rejections that are read of a context."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -35,6 +40,7 @@ class Refused(msgspec.Struct, frozen=True):
     """The newest configuration that was not taken over.
 
     Attributes:
+        faults: all that is wrong with it; path and reason are the last of them.
         stands: nothing was applied since, so the offered configuration is not in force.
     """
 
@@ -44,6 +50,7 @@ class Refused(msgspec.Struct, frozen=True):
     at_ns: int
     path: str
     reason: str
+    faults: tuple[str, ...]
     stands: bool
 
 
@@ -108,12 +115,22 @@ async def _status(database: Database, context: str) -> ConfigStatus:
             event.settings,
             await _without_effect(database, context, event),
         )
-    for found in await newest(database, context, [ConfigRejected]):
-        record, event = found.record, found.record.event
+    rejected = [one.record for one in await newest(database, context, [ConfigRejected], MOST_FAULTS)]
+    for record in rejected[:1]:
+        event = record.event
         assert isinstance(event, ConfigRejected)
         stands = taken is None or record.seq > taken.seq
-        refused = Refused(event.source, event.digest, record.seq, record.at_ns, event.path, event.reason, stands)
+        faults = _faults_of(event.digest, rejected)
+        refused = Refused(
+            event.source, event.digest, record.seq, record.at_ns, event.path, event.reason, faults, stands
+        )
     return ConfigStatus(context, taken, refused)
+
+
+def _faults_of(digest: str, rejected: Sequence[RecordedEvent]) -> tuple[str, ...]:
+    """Returns the faults of one version, in the order of its text: each was recorded by an event of its own."""
+    events = [record.event for record in reversed(rejected) if isinstance(record.event, ConfigRejected)]
+    return tuple(dict.fromkeys(fault_of(event) for event in events if event.digest == digest))
 
 
 async def _without_effect(database: Database, context: str, event: ConfigApplied) -> tuple[str, ...]:

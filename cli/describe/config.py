@@ -40,8 +40,7 @@ async def describe(log: LogReader, name: str) -> Description:
 
 
 def _refused(refused: Refused) -> str:
-    where = ": ".join(filter(None, (refused.path, refused.reason)))
-    return f"{refused.source} at {instant_text(refused.at_ns // SECOND * SECOND)}: {where}"
+    return f"{refused.source} at {instant_text(refused.at_ns // SECOND * SECOND)}: {'; '.join(refused.faults)}"
 
 
 command = describe_command(

@@ -19,13 +19,17 @@ from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_services import NEEDED
+from cli.doctor.check_unread_objects import about_unread_objects
 from cli.doctor.finding import Finding
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
+from cli.scheduling.recorded_state import scheduler_state
 from cli.service_list import contexts as required_contexts
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in
 from cli.top.readings import STATUS_S, read_statuses
 from services.audit.manifest import stream_of
+from services.scheduler.explain.objects_without_plugin import objects_without_plugin
+from services.scheduler.explain.waiting_order_config import rules_in_force
 from shared.bus import NoResponse, NotPermitted
 from shared.bus.login import BadLogin
 from shared.bus.server_check import BusRefused, BusUnreachable
@@ -153,6 +157,9 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             found += check_services.about_followers(await lag.behind(database))
         async with _check("configuration", found):
             found += check_cluster.about_configuration(await status_of(database))
+            if "scheduling" in contexts:
+                view = await scheduler_state(LogReader(database))
+                found += about_unread_objects(objects_without_plugin(view, rules_in_force(view)))
         async with _check("cluster", found):
             found += check_cluster.about_identity(await newest(database, "cluster", [ClusterIdentified]))
         async with _check("rbac", found):

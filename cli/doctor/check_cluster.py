@@ -140,11 +140,10 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
     for one in found:
         if one.refused and one.refused.stands:
             in_force = f"{one.in_force.source} stays in force" if one.in_force else "the built-in one is in force"
-            at = f"{one.refused.path}: " if one.refused.path else ""
             yield Finding(
                 "error",
                 "configuration",
-                f"{one.context}: {one.refused.source} was refused at {one.context}/{one.refused.seq}: {at}{one.refused.reason}; {in_force}",
+                f"{one.context}: {one.refused.source} was refused at {one.context}/{one.refused.seq}: {'; '.join(one.refused.faults)}; {in_force}",
                 "correct it there; it is taken over without a restart (`koord get configs`)",
             )
         elif one.in_force:

@@ -51,8 +51,7 @@ def _rejected(item: Config) -> str:
     no = item.refused
     if no is None:
         return ""
-    where = ": ".join(filter(None, (no.path, no.reason)))
-    return f"{no.source} at {instant_text(no.at_ns // SECOND * SECOND)}: {where}"
+    return f"{no.source} at {instant_text(no.at_ns // SECOND * SECOND)}: {'; '.join(no.faults)}"
 
 
 KIND = Kind(

@@ -14,7 +14,7 @@ from cli.terminal.durations import times
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, table_lines
-from services.scheduler.explain.gang_status import INCOMPLETE, SATISFIED, UNKNOWN, GangStatus, gang_status
+from services.scheduler.explain.gang_status import IGNORED, INCOMPLETE, SATISFIED, UNKNOWN, GangStatus, gang_status
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
@@ -59,7 +59,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
     """The state of a gang.
 
     Attributes:
-        state: `satisfied`, `waiting`, `incomplete` or `unknown`.
+        state: `satisfied`, `waiting`, `incomplete`, `ignored` or `unknown`.
         summary: one sentence.
         declared_by: `PodGroup` or `pods`.
         minimum, total: pods that are placed together, and pods as declared.
@@ -190,6 +190,8 @@ def _summary(status: GangStatus, failed: PendingPod | None) -> str:
     there = f"{status.count('bound')} bound, {status.count('placed')} placed, {status.count('pending')} pending"
     if status.state == UNKNOWN:
         return text("GangUnknown", status.name)
+    if status.state == IGNORED:
+        return f"its pods are placed one by one, since {status.lacks}: {there}"
     if status.state == SATISFIED:
         return f"it needs no more pods: {there}"
     if status.state == INCOMPLETE:

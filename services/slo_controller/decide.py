@@ -61,7 +61,7 @@ def decide_config(state: SloState) -> list[Draft]:
             Draft(ConfigApplied(source=f"ConfigMap {CONFIG_MAP}", digest=sha256(text).hexdigest(), text=text.decode()))
         )
     drafts += [
-        Draft(ConfigRejected(source=f"ConfigMap {CONFIG_MAP}", digest=digest, path=f"{p.key}: {p.path}", reason=str(p)))
+        Draft(ConfigRejected(source=f"ConfigMap {CONFIG_MAP}", digest=digest, path=p.place, reason=p.fault))
         for p in parsed.problems
     ]
     return drafts

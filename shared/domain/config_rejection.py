@@ -39,7 +39,7 @@ def rejection_events(drafts: Iterable[Draft], *, uid: str, component: str, now_n
         return []
     key = rejected[0].source.removeprefix(SOURCE)
     namespace, _, name = key.rpartition("/")
-    faults = "; ".join(_fault(event) for event in rejected)
+    faults = "; ".join(fault_of(event) for event in rejected)
     message = f"rejected, the last good one stays in force: {faults}"
     about = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name, "uid": uid}
     intent = event_intent(
@@ -48,5 +48,6 @@ def rejection_events(drafts: Iterable[Draft], *, uid: str, component: str, now_n
     return [Draft(intent)]
 
 
-def _fault(event: ConfigRejected) -> str:
+def fault_of(event: ConfigRejected) -> str:
+    """Returns the place and the reason of a rejection, the place once."""
     return event.reason if not event.path or event.path in event.reason else f"{event.path}: {event.reason}"

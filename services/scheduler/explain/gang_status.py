@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.coscheduling import SPEC as COSCHEDULING
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.state.gang_records import GangRecord
@@ -15,7 +16,7 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import GangSettings
 
-SATISFIED, INCOMPLETE, WAITING, UNKNOWN = "satisfied", "incomplete", "waiting", "unknown"
+SATISFIED, INCOMPLETE, WAITING, UNKNOWN, IGNORED = "satisfied", "incomplete", "waiting", "unknown", "ignored"
 
 
 class MemberStatus(NamedTuple):
@@ -37,9 +38,9 @@ class GangStatus(NamedTuple):
     Attributes:
         settings: None while it has no readable minimum.
         match_policy: the one in force.
-        state: `satisfied`, `waiting` (it is tried as a whole), `incomplete` (it lacks pods, or its group does), or
-            `unknown` without settings.
-        lacks: why it is not tried: text of the missing pods; empty where it is.
+        state: `satisfied`, `waiting` (it is tried as a whole), `incomplete` (it lacks pods, or its group does),
+            `unknown` without settings, or `ignored`: the profile of its pods groups none, they are placed one by one.
+        lacks: why it is not tried as a whole: text of the missing pods or plugin; empty where it is.
         needed: how many more of its pods have to be placed.
     """
 
@@ -69,6 +70,9 @@ def gang_status(view: SchedulerState, rules: QueueRules, gang: str) -> GangStatu
     if settings is None:
         return GangStatus(gang, record, None, "", UNKNOWN, "", 0, members)
     policy = grouping.policy(record)
+    if ignoring := profile_without_gangs(view, rules, record):
+        lacks = f"profile {ignoring} does not enable {COSCHEDULING.name}"
+        return GangStatus(gang, record, settings, policy, IGNORED, lacks, 0, members)
     lacks = "; ".join(grouping.missing(settings.groups))
     if grouping.is_satisfied_for_good(gang):
         return GangStatus(gang, record, settings, policy, SATISFIED, "", 0, members)
@@ -82,6 +86,15 @@ def gang_status(view: SchedulerState, rules: QueueRules, gang: str) -> GangStatu
     return GangStatus(
         gang, record, settings, policy, state, held_back.detail if held_back else "", needed[gang], members
     )
+
+
+def profile_without_gangs(view: SchedulerState, rules: QueueRules, record: GangRecord) -> str:
+    """Returns the profile of the gang's pods where it has no gangs; empty for one that has, and without a pod."""
+    for uid in sorted(record.members):
+        pod_class = view.pods[uid].pod_class
+        if pod_class is not None and pod_class.scheduler in rules.schedulers:
+            return pod_class.scheduler if rules.schedulers[pod_class.scheduler] is None else ""
+    return ""
 
 
 def _held_back(grouping: GangGrouping, members: tuple[MemberStatus, ...]) -> Reason | None:

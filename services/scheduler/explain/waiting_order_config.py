@@ -11,6 +11,7 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.coscheduling import SPEC as COSCHEDULING
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs, read_coscheduling_args
 from services.scheduler.plugins.registry import REGISTRY
+from services.scheduler.plugins.reservation import SPEC as RESERVATION
 from services.scheduler.state.scheduler_state import SchedulerState
 
 
@@ -21,11 +22,13 @@ class QueueRules(NamedTuple):
         schedulers: schedulerName of each profile -> its arguments of Coscheduling; None where it groups no gangs.
         shadowed: name of the scheduler whose pods are evaluated and never queued; empty for none.
         by_sub_priority: pods of equal priority are in the order of their sub-priority.
+        reserving: a profile lets pods use Reservations.
     """
 
     schedulers: Mapping[str, CoschedulingArgs | None]
     shadowed: str = ""
     by_sub_priority: bool = True
+    reserving: bool = True
 
 
 def rules_in_force(view: SchedulerState) -> QueueRules:
@@ -36,7 +39,8 @@ def rules_in_force(view: SchedulerState) -> QueueRules:
         document = read_document(DEFAULT_PROFILE, REGISTRY)
     settings = in_force(view.config_settings)
     schedulers = {each.document.scheduler_name: _gang_args(each) for each in document.profiles}
-    return QueueRules(schedulers, settings.shadow_scheduler, settings.by_sub_priority)
+    reserving = any(RESERVATION.name in at_point(each.sets.filter, each.multi) for each in document.profiles)
+    return QueueRules(schedulers, settings.shadow_scheduler, settings.by_sub_priority, reserving)
 
 
 def _gang_args(profile: CheckedProfile) -> CoschedulingArgs | None:

@@ -29,6 +29,7 @@ from shared.kube.slo_config import (
     SystemConfig,
     ThresholdConfig,
 )
+from shared.type_error_words import in_plain_words
 
 COLOCATION = "colocation-config"
 THRESHOLD = "resource-threshold-config"
@@ -83,8 +84,17 @@ class Problem(NamedTuple):
     nodes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        where = f"{self.key}: {self.path}" if self.path else self.key
-        return f"{where} of strategy {self.strategy} {self.text}"
+        return f"{self.place} of strategy {self.strategy} {self.text}"
+
+    @property
+    def place(self) -> str:
+        """The key, and the path in its document."""
+        return f"{self.key}: {self.path}" if self.path else self.key
+
+    @property
+    def fault(self) -> str:
+        """The fault at that place, with the strategy unless it is the cluster's."""
+        return self.text if self.strategy == "cluster" else f"strategy {self.strategy}: {self.text}"
 
 
 class Entry(NamedTuple):
@@ -103,7 +113,7 @@ def decoded(key: str, text: str) -> Part | Problem:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         path = path.rstrip("`").removeprefix(".")
-        return Problem(PARSE, key, path, _strategy_at(text, path), f"cannot be read: {reason}")
+        return Problem(PARSE, key, path, _strategy_at(text, path), f"cannot be read: {in_plain_words(reason)}")
     except msgspec.DecodeError as error:
         return Problem(PARSE, key, "", "cluster", f"is no JSON: {error}")
     if bad := _bad_text(document):

@@ -68,6 +68,20 @@ async def test_status_shows_configurations_in_force_and_rejected_ones_with_path_
     assert (later["in_force"]["seq"], later["refused"]["stands"]) == (4, False)
 
 
+async def test_all_faults_of_one_version_are_shown(installation: Installation) -> None:
+    def refused(digest: str, path: str, reason: str) -> ConfigRejected:
+        return ConfigRejected(source="ConfigMap a/b", digest=digest, path=path, reason=reason)
+
+    await installation.append("scheduling", refused("01", "colocation-config", "an earlier version"))
+    await installation.append(
+        "scheduling", refused("02", "colocation-config: a", "is 1"), refused("02", "resource-qos-config: b", "is 2")
+    )
+    expected = "colocation-config: a: is 1; resource-qos-config: b: is 2"
+    assert expected in (await run(installation, "get", "configs")).stdout
+    assert expected in (await run(installation, "describe", "config", "scheduling")).stdout
+    assert [expected in one.what for one in await installation.examine() if one.area == "configuration"] == [True]
+
+
 async def test_a_configuration_whose_plugins_are_passed_over_is_in_force_in_part(installation: Installation) -> None:
     text = (
         "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: [{schedulerName: s, "

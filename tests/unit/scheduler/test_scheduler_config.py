@@ -113,7 +113,7 @@ def test_json_is_read_as_well_as_yaml() -> None:
         (profile(f"  plugins: {{score: {{enabled: [{{name: NodeAffinity, weight: {2**31}}}]}}}}"),
          "profiles[0].plugins.score.enabled[0].weight", "<= 2147483647"),
         (profile("  plugins: {score: {enabled: [{name: NodeAffinity, weight: 1.5}]}}"),
-         "profiles[0].plugins.score.enabled[0].weight", "int"),
+         "profiles[0].plugins.score.enabled[0].weight", "a whole number"),
         (profile("  pluginConfig: [{name: Nope}]"), "profiles[0].pluginConfig[0].name", "Nope"),
         (profile("  pluginConfig: [{name: NodeResourcesFit, args: {kind: OtherArgs}}]"),
          "profiles[0].pluginConfig[0].args.kind", "NodeResourcesFitArgs"),
@@ -235,6 +235,20 @@ def test_a_bad_configuration_is_refused_once_and_the_last_good_one_stays() -> No
     assert refused.path == "profiles[0].plugins.filter.enabled[0].name"
     assert take(world, bad) == []
     assert list(config_of(world.view).profiles) == ["koord-scheduler"]
+
+
+def test_a_rejection_ends_when_the_text_in_force_is_offered_again() -> None:
+    world = World()
+    put_config_map(world, {"config.yaml": LOAD_AWARE})
+    take(world)
+    put_config_map(world, {"config.yaml": "nonsense"})
+    (refused,) = take(world)
+    assert isinstance(refused, ConfigRejected)
+    put_config_map(world, {"config.yaml": LOAD_AWARE})
+    (taken,) = take(world)
+    assert isinstance(taken, ConfigApplied)
+    assert taken.text == LOAD_AWARE
+    assert take(world) == []
 
 
 def test_a_bad_configuration_at_the_first_start_leaves_the_shipped_one_in_force() -> None:

@@ -34,7 +34,7 @@ def test_a_rejection_names_key_path_strategy_and_reason() -> None:
         QOS: json.dumps({"clusterStrategy": {"beClass": {"cpuQOS": {"groupIdentity": 3}}}}),
     }
     assert [str(problem) for problem in read(data, {}).problems] == [
-        "colocation-config: nodeConfigs[0].degradeTimeMinutes of strategy pool-a cannot be read: Expected `int | null`, got `str`",
+        "colocation-config: nodeConfigs[0].degradeTimeMinutes of strategy pool-a cannot be read: expected a whole number, got a string",
         "resource-threshold-config: nodeStrategies[0].cpuSuppressThresholdPercent of strategy pool-b is 101; give 0 to 100",
         "resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity of strategy cluster is 3; give -1 to 2",
     ]

@@ -15,6 +15,7 @@ from services.scheduler.framework.config.config_schema import Document, PluginSe
 from services.scheduler.framework.registry import Registry
 from shared.closest_name import did_you_mean, with_closest_field
 from shared.errors import KoordError
+from shared.type_error_words import in_plain_words
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -207,7 +208,7 @@ def _convert(plain: Any, to: type[T], path: str) -> T:
         return msgspec.convert(plain, to)
     except msgspec.ValidationError as error:
         reason, _, at = str(error).partition(" - at `$")
-        raise BadConfig((path + at.rstrip("`")).lstrip("."), with_closest_field(reason, to)) from error
+        raise BadConfig((path + at.rstrip("`")).lstrip("."), with_closest_field(in_plain_words(reason), to)) from error
 
 
 def at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:

@@ -52,8 +52,9 @@ def config_drafts(
         offered = file._replace(settings=settings)
     elif view.config_map is not None:
         offered = OfferedConfig(f"ConfigMap {CONFIG_MAP}", view.config_map, settings)
-    if offered.digest in (view.config_digest, view.refused_digest):
+    if offered.digest == view.refused_digest or (offered.digest == view.config_digest and not view.refused_digest):
         return ()
+    # A rejected text that was replaced by the one in force is applied again: that ends the rejection in the record.
     try:
         read_config(offered.text, registry)
     except BadConfig as error:

@@ -1,0 +1,24 @@
+"""Checks that gangs and Reservations are read by the profile in force."""
+
+from collections.abc import Iterable, Iterator
+
+from cli.doctor.finding import Finding
+from services.scheduler.explain.objects_without_plugin import UnreadObjects
+from shared.first_names import first_names
+
+NAMED = 3
+
+
+def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
+    """Names the objects that have no effect, and the plugin that their profile lacks."""
+    for each in found:
+        count = len(each.names)
+        times_of = f"{count} {each.kind}{'' if count == 1 else 's'}"
+        lacking = f"profile{'s' if len(each.profiles) > 1 else ''} {', '.join(each.profiles)}"
+        yield Finding(
+            "warning",
+            "configuration",
+            f"{times_of} ({first_names(each.names, NAMED)}): {each.effect}, since {lacking} "
+            f"{'does' if len(each.profiles) == 1 else 'do'} not enable {each.plugin}",
+            f"enable {each.plugin} as k8s/examples/scheduler-config-loadaware.yaml does; a configuration replaces the default one",
+        )
