@@ -1,5 +1,7 @@
 """`koord describe config`: the configuration of a context."""
 
+import msgspec
+
 from cli.commands.active_config import Refused, status_of, text_of
 from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Value
@@ -35,8 +37,23 @@ async def describe(log: LogReader, name: str) -> Description:
         label = "Rejected" if refused.stands else "Rejected earlier"
         found[label] = _refused(refused)
     if taken is not None:
-        found["Text"] = (await text_of(log.database, name)).splitlines()
+        found["Text"] = _readable(await text_of(log.database, name))
     return found
+
+
+def _readable(text: str) -> list[str]:
+    """Returns the lines of a configuration; of one with several documents, such as a ConfigMap's keys, those of each below
+    its key.
+    """
+    try:
+        found = msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError:
+        return text.splitlines()
+    return [
+        line
+        for key, document in found.items()
+        for line in (f"{key}:", *(f"  {each}" for each in document.splitlines()))
+    ]
 
 
 def _refused(refused: Refused) -> str:

@@ -17,6 +17,7 @@ from shared.errors import KoordError
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from shared.yaml_fault import yaml_fault
 
 T = TypeVar("T", bound=KubeStruct)
 
@@ -128,8 +129,10 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the objects of a file, those of lists one by one; each has a kind."""
     try:
         documents = [document for document in yaml.load_all(path.read_text(), _Loader) if document]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadObjects(f"{path}: not YAML: {error}") from error
+    except yaml.YAMLError as error:
+        raise BadObjects(f"{path}: not YAML: {yaml_fault(error)}") from error
+    except UnicodeDecodeError as error:
+        raise BadObjects(f"{path}: no text: {error}") from error
     for document in documents:
         plains = document["items"] if isinstance(document, dict) and "items" in document else [document]
         for plain in plains if isinstance(plains, list) else [plains]:

@@ -15,6 +15,8 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from shared.yaml_fault import yaml_fault
+
 _BAD_PEM = (ValueError, TypeError, UnsupportedAlgorithm)
 
 
@@ -23,7 +25,7 @@ def kubeconfig_fault(path: str) -> str:
     try:
         found = yaml.safe_load(Path(path).read_text())
     except yaml.YAMLError as error:
-        return f"it is not YAML: {' '.join(str(error).split())}"
+        return f"it is not YAML: {yaml_fault(error)}"
     except UnicodeDecodeError:
         return "it is no text"
     except OSError as error:

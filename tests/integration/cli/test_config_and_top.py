@@ -118,6 +118,16 @@ async def test_names_in_slo_controller_config_that_nothing_reads_are_shown_with_
     assert f"WARNING configuration: slo: of ConfigMap {name}: {unread}" in (await run(installation, "doctor")).stdout
 
 
+async def test_each_document_of_a_config_map_is_described_below_its_key(installation: Installation) -> None:
+    await installation.leads("slo", emits=(WriterStarted, ConfigApplied))
+    text = json.dumps({"colocation-config": '{\n  "enable": true\n}', "system-config": "{}"})
+    await installation.append("slo", ConfigApplied(source="ConfigMap n/slo", digest="ab" * 32, text=text))
+    described = (await run(installation, "describe", "config", "slo")).stdout
+    assert [line.strip() for line in described.splitlines()[-6:]] == [
+        "Text:            colocation-config:", "{", '"enable": true', "}", "system-config:", "{}"
+    ]  # fmt: skip
+
+
 async def test_the_text_in_force_is_shown_as_it_was_applied(installation: Installation) -> None:
     assert (
         await run(installation, "get", "config", "scheduling", "-o", "jsonpath={.text}")

@@ -16,6 +16,7 @@ from services.scheduler.framework.registry import Registry
 from shared.closest_name import did_you_mean, with_closest_field
 from shared.errors import KoordError
 from shared.type_error_words import in_plain_words
+from shared.yaml_fault import yaml_fault
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -78,7 +79,7 @@ def read_document(text: str, registry: Registry) -> CheckedDocument:
     try:
         plain = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise BadConfig("", f"not YAML: {error}") from error
+        raise BadConfig("", f"not YAML: {yaml_fault(error)}") from error
     if not isinstance(plain, dict):
         raise BadConfig("", f"a {type(plain).__name__}; give a KubeSchedulerConfiguration")
     document = _convert(plain, Document, "")
