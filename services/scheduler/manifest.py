@@ -1,9 +1,10 @@
 """The manifest of the scheduler: its contexts, its requests, and the intents that it may record."""
 
 from shared.domain.config_rejection import event_right
+from shared.domain.network_topology import OBJECT as TOPOLOGY
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.kube.resource_names import CLAIMS, EXPLANATIONS, POD_GROUPS, RESERVATIONS, VOLUMES
+from shared.kube.resource_names import CLAIMS, EXPLANATIONS, NETWORK_TOPOLOGIES, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
 from shared.runtime.intent_rights import BIND, EVICT, MARK_UNSCHEDULABLE, IntentRight
 from shared.runtime.manifest import Manifest
@@ -28,6 +29,7 @@ MANIFEST = Manifest(
         IntentRight(FieldsDesired, RESERVATIONS, "status", ("status",)),
         IntentRight(ObjectDesired, RESERVATIONS, deletes=True),
         IntentRight(FieldsDesired, POD_GROUPS, fields=("status",)),
+        IntentRight(FieldsDesired, NETWORK_TOPOLOGIES, "status", ("status",), name=TOPOLOGY),
         event_right(CONFIG_MAP),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from services.scheduler.explain.answer_schedule_explanations import FIELDS as ANSWER
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resources import CLAIMS, POD_GROUPS, RESERVATIONS, VOLUMES
+from services.scheduler.state.watched_resources import CLAIMS, NETWORK_TOPOLOGIES, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -83,7 +83,7 @@ def _is_desired(view: SchedulerState, record: RecordedEvent, event: FieldsDesire
         case resource if resource == EXPLANATIONS and event.fields == ANSWER:
             answer = view.explanation_answers.get(event.name)
             return answer is not None and answer.at_ns == record.at_ns
-        case resource if resource in (CLAIMS, VOLUMES, RESERVATIONS, POD_GROUPS):
+        case resource if resource in (CLAIMS, VOLUMES, RESERVATIONS, POD_GROUPS, NETWORK_TOPOLOGIES):
             there = view.objects.get(resource, {}).get(event.name)
             return there is not None and there["metadata"].get("uid", "") == event.uid
     return True

@@ -17,6 +17,7 @@ from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
+from services.scheduler.gangs.network_topology_status import network_topology_drafts
 from services.scheduler.gangs.pod_group_status import pod_group_drafts
 from services.scheduler.manifest import MANIFEST
 from services.scheduler.quota.charge_client import ChargeClient
@@ -25,7 +26,7 @@ from services.scheduler.retention_carry_forward import CARRY_FORWARD
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
-from services.scheduler.state.watched_resources import RESERVATIONS
+from services.scheduler.state.watched_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from shared.domain.config_rejection import rejection_events
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
@@ -171,16 +172,20 @@ async def lead(runtime: Runtime) -> None:
 
 
 def _status_drafts(cache: CycleInputs, now_ns: int) -> tuple[Draft, ...]:
-    """Returns what ScheduleExplanations, Reservations and PodGroups have to show or to become."""
+    """Returns what ScheduleExplanations, Reservations, PodGroups and the ClusterNetworkTopology have to show or to become."""
     pod_groups = pod_group_drafts(cache.view, cache.changed_gangs, now_ns) if cache.groupings else ()
     cache.changed_gangs.clear()
-    return (*explanation_drafts(cache, now_ns), *life_cycle_drafts(cache, now_ns), *pod_groups)
+    topology = network_topology_drafts(cache) if cache.groupings else ()
+    return (*explanation_drafts(cache, now_ns), *life_cycle_drafts(cache, now_ns), *pod_groups, *topology)
 
 
 def _wait_s(cache: CycleInputs, now_ns: int) -> float:
     """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where objects wait for a status."""
     next_ns = cache.next_at_ns()
-    has_objects = cache.view.explanations or cache.view.objects.get(RESERVATIONS) or cache.changed_gangs
+    objects = cache.view.objects
+    has_objects = (
+        cache.view.explanations or objects.get(RESERVATIONS) or objects.get(NETWORK_TOPOLOGIES) or cache.changed_gangs
+    )
     longest_s = EXPLANATIONS_INTERVAL_S if has_objects else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s

@@ -82,6 +82,13 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
         IntentRight(ObjectDesired, resource="reservations.scheduling.koordinator.sh", deletes=True),
         IntentRight(FieldsDesired, resource="podgroups.scheduling.sigs.k8s.io", fields=("status",)),
         IntentRight(
+            FieldsDesired,
+            resource="clusternetworktopologies.scheduling.koordinator.sh",
+            subresource="status",
+            fields=("status",),
+            name="default",
+        ),
+        IntentRight(
             ObjectDesired,
             resource="events",
             fields=(

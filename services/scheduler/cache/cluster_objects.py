@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 
 from services.scheduler.cache.disruption_budgets import Budget
+from services.scheduler.cache.network_domains import NetworkTopology
 from services.scheduler.cache.reservation_holds import ReservationHolds
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.state.watched_resources import (
     BUDGETS,
     NAMESPACES,
+    NETWORK_TOPOLOGIES,
     NODE_TOPOLOGIES,
     OWNERS,
     RESERVATIONS,
@@ -22,6 +24,7 @@ from services.scheduler.state.watched_resources import (
     STORAGE,
 )
 from shared.domain.label_selectors import Selector, canonical, ordered, selects
+from shared.domain.network_topology import OBJECT
 from shared.domain.reservation import problem_of_amounts, read_reservation
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
@@ -39,6 +42,7 @@ class ClusterObjects:
         storage: claims, volumes and what limits them.
         budgets: `namespace/name` -> disruption budget.
         reservations: Reservations and their owners.
+        network: the layers of the network, and the nodes in them.
     """
 
     def __init__(self) -> None:
@@ -50,6 +54,7 @@ class ClusterObjects:
         self.storage = VolumeCatalog()
         self.budgets: dict[str, Budget] = {}
         self.reservations = ReservationHolds()
+        self.network = NetworkTopology()
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
         """Sets an object as observed, None when it is deleted. Resources that no plugin reads are ignored."""
@@ -136,6 +141,11 @@ def _set_reservation(around: ClusterObjects, _: str, key: str, object_: Mapping[
     around.reservations.set(key, None if reservation is None or problem_of_amounts(reservation) else reservation)
 
 
+def _set_network(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    if key == OBJECT:
+        around.network.set(object_)
+
+
 _READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | None], None]] = {
     NAMESPACES: _set_namespace,
     SERVICES: _set_service,
@@ -144,4 +154,5 @@ _READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | N
     BUDGETS: _set_budget,
     NODE_TOPOLOGIES: _set_topology,
     RESERVATIONS: _set_reservation,
+    NETWORK_TOPOLOGIES: _set_network,
 }

@@ -32,6 +32,10 @@ class NodeLabelColumns:
             if row < len(column):
                 column[row] = self._number(key, labels.get(key))
 
+    def of(self, row: int) -> dict[str, str]:
+        """Returns the labels of the node in a row."""
+        return self._labels[row]
+
     def matches(self, requirement: Requirement, size: int) -> Bools:
         """Returns bool[size]: the rows whose labels meet one expression.
 

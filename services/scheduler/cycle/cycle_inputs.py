@@ -6,8 +6,10 @@ decisions.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from services.scheduler.cache.cluster_cache import ClusterCache
+from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
@@ -26,6 +28,7 @@ class CycleInputs(ClusterCache):
         profiles: schedulerName -> profile.
         groupings: those of the profiles that group pods.
         changed_gangs: ids of the gangs that changed since the status of PodGroups was last written.
+        compared_topology: the ClusterNetworkTopology and the tree whose status was last compared.
         queue: the pods that wait for one of the profiles.
         gate: the pods that wait for capacity in their quota.
         nominated: uid -> a waiting pod of one of the profiles for which victims are evicted.
@@ -63,6 +66,7 @@ class CycleInputs(ClusterCache):
         }
         self.queue = SchedulingQueue(queued, self.groupings, by_sub_priority=by_sub_priority)
         self.changed_gangs: dict[str, None] = dict.fromkeys(view.gangs.gangs)
+        self.compared_topology: tuple[Mapping[str, Any] | None, NetworkDomains | None] = (None, None)
         self.gate = QuotaGate(view.quota)
         self.nominated: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)

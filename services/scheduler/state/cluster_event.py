@@ -25,4 +25,4 @@ class ClusterEvent(IntEnum):
     VOLUME = 11  # a volume, a claim, a storage class, a driver on a node, or a storage capacity
     BUDGET = 13  # a disruption budget
     RESERVATION = 14  # a Reservation that pods may use appeared, or changed
-    POD_GROUP = 15  # a PodGroup
+    POD_GROUP = 15  # a PodGroup, or the ClusterNetworkTopology in whose domains gangs gather

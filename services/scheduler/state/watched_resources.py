@@ -26,6 +26,7 @@ BUDGETS = resource_names.BUDGETS
 NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
 RESERVATIONS = resource_names.RESERVATIONS
 POD_GROUPS = resource_names.POD_GROUPS
+NETWORK_TOPOLOGIES = resource_names.NETWORK_TOPOLOGIES
 
 WATCHED: Mapping[str, ClusterEvent] = {
     NODE_TOPOLOGIES: ClusterEvent.TOPOLOGY,
@@ -36,5 +37,6 @@ WATCHED: Mapping[str, ClusterEvent] = {
     BUDGETS: ClusterEvent.BUDGET,
     RESERVATIONS: ClusterEvent.RESERVATION,
     POD_GROUPS: ClusterEvent.POD_GROUP,
+    NETWORK_TOPOLOGIES: ClusterEvent.POD_GROUP,
 }
 """Resource -> kind of cluster event that a change of one of its objects is."""

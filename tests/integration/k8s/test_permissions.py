@@ -43,6 +43,8 @@ GATEWAY: Grants = SHADOW | {
     ("quota.koordinator.sh", "elasticquotaprofiles"): WATCH | {"get", "patch"},
     ("scheduling.koordinator.sh", "reservations"): WATCH | {"get", "delete"},
     ("scheduling.koordinator.sh", "reservations/status"): {"patch"},
+    ("scheduling.koordinator.sh", "clusternetworktopologies default"): {"get"},
+    ("scheduling.koordinator.sh", "clusternetworktopologies/status default"): {"patch"},
     ("analysis.koordinator.sh", "recommendations"): WATCH | {"get"},
     ("analysis.koordinator.sh", "recommendations/status"): {"patch"},
 }

@@ -25,6 +25,6 @@ SPEC = PluginSpec(
     },
     queueing_hints=dict.fromkeys(("GangUnknown", "GangIncomplete", "GangTimedOut"), frozenset()),
     groups_pods=True,
-    reads=(resource_names.POD_GROUPS,),
+    reads=(resource_names.POD_GROUPS, resource_names.NETWORK_TOPOLOGIES),
     annotations=(*BIND_GROUP, *BIND_COUNT),
 )
