@@ -1,6 +1,7 @@
 """`koord cluster`: lists of objects that the gateway does not believe, and their confirmation."""
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -9,11 +10,13 @@ import msgspec
 from cli.bus_connection import request_leading_gateway, require_gateway
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.durations import age
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
-from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList
+from shared.first_names import first_names
+from shared.kube.short_lists import CONFIRM, NAMED, SHORT_LISTS, Confirmation, GatewayLists, ShortList, Unread
 
 
 @click.group(cls=Group)
@@ -35,8 +38,7 @@ def status(*, output: Format, folder: Path) -> None:
     for short in found.short:
         click.echo(_describe(short))
     if found.unread:
-        rows = [(one.resource, f"{one.lasts_s:.0f} s", one.reason) for one in found.unread]
-        show_table(("resource", "not read for", "why"), rows)
+        show_table(("resource", "not read for", "why"), unread_rows(found.unread))
 
 
 @cluster.command()
@@ -65,6 +67,16 @@ def confirm(*, yes: bool, folder: Path) -> None:
         raise KoordError(
             f"the list of {', '.join(changed)} changed meanwhile: nothing of it was confirmed; see `koord cluster status`"
         )
+
+
+def unread_rows(unread: Sequence[Unread]) -> Iterator[tuple[str, str, str]]:
+    """Yields a row for each cause: an API server that is away is one cause for all resources."""
+    by_cause: dict[str, list[Unread]] = {}
+    for one in unread:
+        by_cause.setdefault(one.cause, []).append(one)
+    for cause, together in by_cause.items():
+        names = first_names([one.resource for one in together], NAMED)
+        yield names, age(max(one.lasts_s for one in together)), cause
 
 
 async def _found(endpoints: Endpoints) -> GatewayLists:

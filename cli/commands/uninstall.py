@@ -9,7 +9,7 @@ import click
 
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
-from services.gateway.kube_api.api_errors import ApiError, Forbidden
+from services.gateway.kube_api.api_errors import ApiError, Forbidden, Unanswered
 from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
@@ -46,6 +46,10 @@ def uninstall(*, kubeconfig: Path, yes: bool, output: Format, folder: Path) -> N
         raise KoordError(str(error)) from error
     except Forbidden as error:
         raise KoordError(f"{error}; give the kubeconfig of an administrator") from error
+    except Unanswered as error:
+        raise KoordError(
+            f"the API server of {kubeconfig} cannot be reached: {error.reason}; run it again when it responds"
+        ) from error
     except ApiError as error:
         raise KoordError(f"{error}; see that the API server of {kubeconfig} responds, and run it again") from error
 

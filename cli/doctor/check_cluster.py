@@ -73,14 +73,14 @@ def about_lists(found: GatewayLists) -> Iterator[Finding]:
         yield Finding("error", "cluster", f"{short}; it is not believed, and effects are stopped", remedy)
     by_cause: dict[str, list[Unread]] = {}
     for unread in found.unread:
-        by_cause.setdefault(unread.reason.rpartition(": ")[2], []).append(unread)
+        by_cause.setdefault(unread.cause, []).append(unread)
     for together in by_cause.values():
         longest = max(together, key=lambda each: each.lasts_s)
         names = first_names([each.resource for each in together], NAMED, rest="more resources")
         yield Finding(
             "error" if longest.lasts_s > UNREAD_S else "warning",
             "cluster",
-            f"the gateway has not read {names} for {age(longest.lasts_s)}: {longest.reason}",
+            f"the gateway has not read {names} for {age(longest.lasts_s)}: {longest.cause}",
             "see that the API server, and what lies between, responds; every request is repeated",
         )
     if not found.short and not found.unread:

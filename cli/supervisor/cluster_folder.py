@@ -30,10 +30,10 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 class UnknownCluster(KoordError):
     """The cluster of a kubeconfig cannot be identified."""
 
-    def __init__(self, kubeconfig: Path, reason: str) -> None:
+    def __init__(self, kubeconfig: Path, server: str, reason: str) -> None:
         super().__init__(
-            f"the cluster of {kubeconfig} cannot be identified: {reason}. `koord up` keeps the data of each cluster in a "
-            "folder named after it; see that the API server responds (`kubectl get namespace kube-system`)"
+            f"the cluster of {kubeconfig} cannot be identified: {server}: {reason}. `koord up` keeps the data of each "
+            "cluster in a folder named after it; see that the API server responds (`kubectl get namespace kube-system`)"
         )
 
 
@@ -61,7 +61,7 @@ async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
         for folder, record in recorded_clusters(root).items():
             if record.server == server:
                 return folder
-        raise UnknownCluster(kubeconfig, reason)
+        raise UnknownCluster(kubeconfig, server, reason)
     folder = root / f"cluster-{uid[:_UID_CHARACTERS]}"
     write_private(folder / _RECORD, msgspec.json.encode(ClusterRecord(uid, server)).decode())
     return folder
@@ -77,12 +77,14 @@ async def _check(kubeconfig: str) -> None:
 
 async def _identify(kubeconfig: str) -> tuple[str, str, str]:
     """Returns the API server's address, and the cluster's UID or the reason why it is not known."""
-    from services.gateway.kube_api.api_errors import ApiError
+    from services.gateway.kube_api.api_errors import ApiError, Unanswered
     from services.gateway.kube_api.client import KubeApi
 
     async with KubeApi(kubeconfig, timeout_s=_TIMEOUT_S, read_only=True) as api:
         try:
             return api.server, await api.cluster_uid(), ""
+        except Unanswered as error:
+            return api.server, "", error.reason
         except ApiError as error:
             return api.server, "", str(error)
 

@@ -17,6 +17,7 @@ from yarl import URL
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.authenticated_connections import Connections, NoCluster
 from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.connection_faults import connection_fault
 from services.gateway.needed_rbac_rules import rules
 from services.gateway.settings import GatewaySettings
 from shared.kube.rbac_permissions import Permissions, Rule
@@ -91,7 +92,7 @@ async def check(settings: GatewaySettings, now_ns: int) -> Permissions:
             found = await asyncio.gather(*(_is_allowed(api, rule, semaphore) for rule in needed))
             name = await account(api)
     except (ApiError, NoCluster, aiohttp.ClientError, OSError, TimeoutError) as error:
-        return Permissions(server, now_ns, shadow=settings.shadow, problem=str(error) or repr(error))
+        return Permissions(server, now_ns, shadow=settings.shadow, problem=connection_fault(error))
     return Permissions(
         server=server,
         now_ns=now_ns,

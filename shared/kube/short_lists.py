@@ -1,5 +1,7 @@
 """Requests of an operator about lists that lack many objects: see `services.gateway.watch.incomplete_list_guard`."""
 
+import re
+
 import msgspec
 
 SHORT_LISTS = "koord.request.gateway.short-lists"
@@ -10,6 +12,8 @@ CONFIRM = "koord.request.gateway.confirm"
 those that were confirmed."""
 
 NAMED = 5
+
+_REQUEST = re.compile(r"^(\w+: )?(GET \S+: )?")
 
 
 class ShortList(msgspec.Struct, frozen=True):
@@ -64,6 +68,16 @@ class Unread(msgspec.Struct, frozen=True):
     resource: str
     lasts_s: float
     reason: str
+
+    @property
+    def cause(self) -> str:
+        """The reason without the request: for people it is enough which resources are not read."""
+        return without_request(self.reason)
+
+
+def without_request(reason: str) -> str:
+    """Returns the reason of a failed list or watch without the request with which it begins."""
+    return _REQUEST.sub("", reason)
 
 
 class GatewayLists(msgspec.Struct, frozen=True):

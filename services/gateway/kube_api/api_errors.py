@@ -48,6 +48,22 @@ class Busy(ApiError):
         self.retry_after_s = retry_after_s
 
 
+class Unanswered(Busy):
+    """A request that got no response, and changed nothing: it was not sent, or only reads.
+
+    Attributes:
+        reason: without the request, as `Connection refused`.
+    """
+
+    def __init__(self, request: str, reason: str) -> None:
+        super().__init__(f"{request}: {reason}")
+        self.reason = reason
+
+
+class IdleWatch(Busy):
+    """A watch that the server accepted delivered nothing for longer than bookmarks usually stay away."""
+
+
 class Ambiguous(ApiError):
     """A request was sent and got no answer (a time-out or a cut connection): it may have been done."""
 

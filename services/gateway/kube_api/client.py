@@ -13,8 +13,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, NotFound, api_error
+from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, IdleWatch, NotFound, Unanswered, api_error
 from services.gateway.kube_api.authenticated_connections import Connections, NoCluster
+from services.gateway.kube_api.connection_faults import connection_fault
 from services.gateway.kube_api.decoding import ApiObject, Decoder, ListPage, Unreadable, decoder_of
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import EVENTS, NAMESPACES, PODS, Resource
@@ -182,19 +183,21 @@ class KubeApi:
         Args:
             version: the resourceVersion after which to begin.
             last_s: duration that is requested of the server (`timeoutSeconds`).
-            watch_idle_timeout_s: a connection without a byte for this long counts as dead; bookmarks arrive about each
-                minute.
+            watch_idle_timeout_s: a connection without a byte for this long is ended; bookmarks arrive about each
+                minute, where the resource has changed since the API server's start.
 
         Raises:
             Expired: the version is too old.
-            Busy: the connection was lost, or idle too long.
+            IdleWatch: the server accepted the watch, and the connection was idle too long.
+            Busy: no connection, or it was lost.
         """
         query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={last_s}"
         path = f"{resource.watched_path}?{query}"
         generation = self._connections.generation
         timeout = aiohttp.ClientTimeout(
-            total=last_s + watch_idle_timeout_s, sock_connect=watch_idle_timeout_s, sock_read=watch_idle_timeout_s
+            total=last_s + watch_idle_timeout_s, sock_connect=self._timeout_s, sock_read=watch_idle_timeout_s
         )
+        accepted = False
         try:
             async with self._connections.session.get(
                 URL(self._connections.host + path, encoded=True),
@@ -208,6 +211,7 @@ class KubeApi:
                     raise api_error(response.status, await response.read(), f"GET {path}", f"watch {resource.name}")
                 # A line may arrive in several chunks: `parts` holds those of the line that is not complete yet.
                 parts: list[bytes] = []
+                accepted = True
                 yield []
                 while chunk := await response.content.readany():
                     head, newline, rest = chunk.rpartition(b"\n")
@@ -220,6 +224,8 @@ class KubeApi:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, _BAD_TLS):
                 await self._renew(generation)
+            if accepted and isinstance(error, TimeoutError):
+                raise IdleWatch(f"GET {path}: nothing for {watch_idle_timeout_s:g} s") from error
             raise _unanswered("GET", path, error) from error
 
     async def find(self, resource: Resource, key: str) -> ObservedObject | None:
@@ -294,11 +300,11 @@ class KubeApi:
             await self.call("PATCH", f"{collection}/{name}{query}", "patch events", repeated, MERGE)
 
 
-def _unanswered(method: str, path: str, error: Exception) -> Busy | Ambiguous:
+def _unanswered(method: str, path: str, error: Exception) -> Unanswered | Ambiguous:
     """Returns the error for a request without a response: one that was never sent, or only reads, changed nothing."""
-    message = f"{method} {path}: {type(error).__name__} {error}"
+    request, reason = f"{method} {path}", connection_fault(error)
     never_sent = isinstance(error, _NEVER_SENT)
-    return Busy(message) if never_sent or method == "GET" else Ambiguous(message)
+    return Unanswered(request, reason) if never_sent or method == "GET" else Ambiguous(f"{request}: {reason}")
 
 
 def _object(resource: Resource, key: str, data: bytes) -> ObservedObject:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import cast
 from urllib.parse import urlsplit
 
+from services.gateway.kube_api.connection_faults import connection_fault
+
 MAX_IDLE_S = 50.0
 """A connection that was idle for longer is not used again: a load balancer may have dropped it silently."""
 
@@ -202,5 +204,5 @@ class HttpPool:
         except ssl.SSLError:
             raise
         except OSError as error:  # TimeoutError is a subclass
-            raise NeverSent(f"cannot connect to {self._host}:{self._port}: {error!r}") from error
+            raise NeverSent(connection_fault(error)) from error
         return connection

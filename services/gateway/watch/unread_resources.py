@@ -5,13 +5,13 @@ long is an error in the log, and `koord_gateway_outage_seconds`.
 """
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from services.gateway.kube_api.resources import ESSENTIAL
 from shared.first_names import first_names
 from shared.kube.instants import SECOND
+from shared.kube.short_lists import without_request
 from shared.unreachable import Unreachable
 
 log = logging.getLogger(__name__)
@@ -20,9 +20,6 @@ CLUSTER_IDENTITY = "the namespace kube-system"
 """Stands for the first read of a term: nothing else is read before it."""
 
 NAMED = 3
-
-_REQUEST = re.compile(r"^(\w+: )?(GET \S+: )?")
-"""What a reason begins with; for people it is enough which resources are not read."""
 
 
 class Outage(NamedTuple):
@@ -112,7 +109,7 @@ def unreachable(outages: Sequence[Outage], server: str, now_ns: int) -> tuple[Un
     if not outages:
         return ()
     names, longest = [outage.resource for outage in outages], outages[0]
-    since_ns, reason = now_ns - round(longest.lasts_s * SECOND), _REQUEST.sub("", longest.reason)
+    since_ns, reason = now_ns - round(longest.lasts_s * SECOND), without_request(longest.reason)
     if ESSENTIAL.issubset(names) or CLUSTER_IDENTITY in names:
         return (Unreachable(f"the API server at {server}", since_ns, reason),)
     shown = first_names(names, NAMED)

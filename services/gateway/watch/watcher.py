@@ -23,7 +23,7 @@ from typing import Protocol
 import msgspec
 import stamina
 
-from services.gateway.kube_api.api_errors import ApiError, Busy, Expired, Forbidden, NotFound
+from services.gateway.kube_api.api_errors import ApiError, Busy, Expired, Forbidden, IdleWatch, NotFound
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.decoding import ApiObject, Decoder, Status, Unreadable
 from services.gateway.kube_api.resources import ESSENTIAL, Resource
@@ -202,8 +202,8 @@ class Watcher:
 
         Raises:
             Expired: the last received version is too old.
-            ApiError: no connection, or one that delivered nothing. One that delivered something and broke just ends, so
-                that the next one is opened without a pause.
+            ApiError: no connection, or one that broke before it delivered anything. One that delivered something and
+                broke, or was idle, just ends, so that the next one is opened without a pause.
         """
         self._received = False
         last_s = max(1, int(min(self._settings.watch_s * _jitter(), self._compare_at_s - _now_s())))
@@ -214,6 +214,10 @@ class Watcher:
                 self._read(lines)
         except (Expired, NotFound, Forbidden):
             raise
+        except IdleWatch as error:
+            # A resource that has not changed since the API server's start may have no bookmarks: nothing has failed.
+            self._reads()
+            log.info("watch was idle", extra={"resource": self.name, "error": str(error)})
         except ApiError as error:
             if not self._received:
                 raise

@@ -154,6 +154,7 @@ async def test_an_idle_watch_is_detected_and_continues(
         await until(lambda: f"{namespace}/unseen" in sink.objects)
         assert time.monotonic() - began >= 0.5
         assert len(sink.lists) == 1
+        assert sink.failures == [], "the server accepted each of the watches"
 
 
 @pytest.mark.parametrize("status", [400, 409, 429, 500, 503, 504])

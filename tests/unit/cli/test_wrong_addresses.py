@@ -8,9 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 from click.testing import CliRunner
 
+from cli.commands.cluster import unread_rows
+from cli.dev.kubeconfig import write_kubeconfig
+from cli.doctor.check_cluster import about_lists
 from cli.main import koord
+from shared.kube.short_lists import GatewayLists, Unread
 
 
 @pytest.mark.parametrize("url", ["garbage", "postgresql://host:port/name", "mysql://host/name"])
@@ -68,3 +73,36 @@ def test_a_path_below_a_file_is_named(tmp_path: Path) -> None:
     assert printed.stderr == (
         f"koord: {path} cannot be used (Not a directory); name another path, or correct its rights\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        ("up", ": https://127.0.0.1:1: Connection refused. `koord up` keeps"),
+        ("uninstall", " cannot be reached: Connection refused; run it again when it responds"),
+    ],
+)
+def test_an_api_server_that_is_away(tmp_path: Path, command: str, end: str) -> None:
+    kubeconfig = write_kubeconfig(
+        tmp_path / "config", url="https://127.0.0.1:1", ca=trustme.CA().cert_pem.bytes(), user="u", credentials="token"
+    )
+    place = ["--dir", str(tmp_path / "systems")]
+    printed = CliRunner().invoke(koord, [command, "--kubeconfig", str(kubeconfig), *place])
+    assert printed.exit_code == 1
+    assert f"{kubeconfig}" in printed.stderr
+    assert end in printed.stderr
+    assert "GET" not in printed.stderr
+
+
+def test_an_api_server_that_is_away_is_one_row_for_all_resources() -> None:
+    def unread(resource: str, lasts_s: float, reason: str) -> Unread:
+        return Unread(resource, lasts_s, f"watch: GET /api/v1/{resource}?watch=1&timeoutSeconds=290: {reason}")
+
+    away = [unread(f"r{number}", 10.0 + number, "Connection refused") for number in range(8)]
+    rows = list(unread_rows([*away, unread("pods", 30, "403 pods is forbidden: user may not")]))
+    assert rows == [
+        ("r0, r1, r2, r3, r4 and 3 more", "17 s", "Connection refused"),
+        ("pods", "30 s", "403 pods is forbidden: user may not"),
+    ]
+    findings = [finding.what for finding in about_lists(GatewayLists(unread=tuple(away)))]
+    assert findings == ["the gateway has not read r0, r1, r2, r3, r4 and 3 more resources for 17 s: Connection refused"]
