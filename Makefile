@@ -24,7 +24,7 @@ NO_SERVER := not soak and not servers and not kube and not node
 VECTORS ?= $(or $(KOORD_VECTORS),$(wildcard ../shared/vectors),tests/parity/cases)
 
 # Compiles the scheduler's passes where that has not been done yet: some 20 s, once.
-COMPILE = @$(BIN)/python -c "import services.scheduler.in_memory"
+COMPILE = @$(BIN)/python -c "import services.scheduler.in_memory_scheduler"
 
 .PHONY: demo unit test lint parity soak fuzz generate clean
 .DELETE_ON_ERROR:

@@ -16,7 +16,7 @@ import msgspec
 
 from cli.bench.scheduler_workloads import CPUS, NOW_NS, gang_events, nodes
 from cli.terminal.output import show_table
-from services.scheduler.in_memory import InMemoryScheduler
+from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND

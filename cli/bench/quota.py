@@ -20,7 +20,7 @@ from cli.bench import quota_charging
 from cli.bench.quota_charging import ChargingFigures
 from cli.terminal.output import show_table
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.accounting.verify import holds
+from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.decide.admission import AdmissionRules, shortfall
 from services.quota_ledger.explain.explain_runtime import explain
 from services.quota_ledger.tree.quota_tree import QuotaTree

@@ -18,7 +18,7 @@ import msgspec
 from cli.bench.scheduler_workloads import KINDS, MEMORY_MIB, NOW_NS, node, nodes, pods, refused_pods
 from cli.bench.scheduler_workloads import reservations as held_capacity
 from cli.terminal.output import show_table
-from services.scheduler.in_memory import InMemoryScheduler
+from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND

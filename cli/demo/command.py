@@ -72,7 +72,7 @@ async def _demo(scale: Scale, folder: Path) -> None:
 async def _compile() -> None:
     """Compiles the kernels as the first start of a scheduler does, so that this time does not count as placing."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "import services.scheduler.in_memory", stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-c", "import services.scheduler.in_memory_scheduler", stderr=asyncio.subprocess.DEVNULL
     )
     try:
         await child.wait()  # should it fail, the scheduler does too, and says why

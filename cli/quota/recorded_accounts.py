@@ -11,7 +11,7 @@ from cli.recorded_projection import read_into
 from cli.terminal.durations import second
 from cli.terminal.progress import progress
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.accounting.verify import Verification, VerifyReport
+from services.quota_ledger.accounting.verify_invariants_by_replay import Verification, VerifyReport
 from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED

@@ -12,7 +12,7 @@ import msgspec
 from cli.simulate import kube_objects, openb_trace, reservations
 from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
 from cli.terminal.output import Format, show, show_table
-from services.scheduler.in_memory import InMemoryScheduler
+from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.events import Event

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.in_memory import InMemoryScheduler
+from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
 from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved

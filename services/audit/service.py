@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge
 
 from services.audit.checkpoint_signing import Signer
 from services.audit.decide_signed_checkpoint import checkpoint_drafts, next_checkpoint_ns
-from services.audit.event_history_requests import read
+from services.audit.events_older_than_stream_requests import read
 from services.audit.last_signed_checkpoint_state import AuditState
 from services.audit.log_to_stream_relay import StreamRelay
 from services.audit.manifest import CONTEXTS, MANIFEST, READ

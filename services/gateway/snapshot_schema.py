@@ -5,7 +5,7 @@ from sys import intern
 
 import msgspec
 
-from services.gateway.desired_state_results import EarlyOutcome, Suppressed
+from services.gateway.desired_state_result_codes import EarlyOutcome, Suppressed
 from services.gateway.effects.eviction_budget import StoredEvictions
 from services.gateway.effects.intent_types import DesiredState, OneShot
 from services.gateway.known_objects import KnownObject, ObservedPod

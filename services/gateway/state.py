@@ -6,10 +6,10 @@ Objects themselves stay in the API and in the log; a digest of each is enough to
 from sys import intern
 from typing import ClassVar, cast
 
-from services.gateway.desired_state_results import result_of
+from services.gateway.desired_state_result_codes import result_of
+from services.gateway.due_intents import IntentIndex
 from services.gateway.effects.eviction_budget import EvictionRecord
 from services.gateway.effects.intent_types import POD_SCHEDULED, Intent, OneShot
-from services.gateway.intent_index import IntentIndex
 from services.gateway.known_objects import TERMINATING, UNSCHEDULABLE, KnownObject, ObservedPod, identity_of
 from services.gateway.kube_api.decoding import KeptObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
@@ -53,7 +53,7 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 17
+    SCHEMA: ClassVar[int] = 18
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:

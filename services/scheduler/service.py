@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 from services.scheduler.configuration import config_drafts, config_of
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import plan_cycle
-from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
-from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.http_api import serving
+from services.scheduler.extender_server.extender_service import ExtenderService
+from services.scheduler.extender_server.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.gangs.network_topology_status import network_topology_drafts

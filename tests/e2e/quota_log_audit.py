@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cli.quota.rebuild_state import Folded
-from services.quota_ledger.accounting.verify import VerifyReport, verify
+from services.quota_ledger.accounting.verify_invariants_by_replay import VerifyReport, verify
 from shared.domain.amounts import exceeding
 from shared.events import RecordedEvent
 from shared.events.quota import PodCharged

@@ -12,8 +12,8 @@ from services.gateway.kube_api.decoding import API_TYPES, Decoder, status_of
 from services.gateway.webhooks import admission_review
 from services.node_agent.states_informer.annotations import resource_status
 from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKubeletFile, read_assignments, read_config
-from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
-from services.scheduler.extender.http_api import decode_args
+from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
+from services.scheduler.extender_server.http_api import decode_args
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.simulator.api import request_execution
 from services.simulator.api.api_transaction import ApiTransaction

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.accounting.verify import checked, holds
+from services.quota_ledger.accounting.verify_invariants_by_replay import checked, holds
 from services.quota_ledger.decide.admission import limit_of
 from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.decide_ledger_events import postings, runtimes, structure
@@ -20,8 +20,8 @@ from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from services.scheduler.configuration import config_drafts, config_of
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import plan_cycle
-from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.placed_and_refused_pods import CyclePlan
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated

@@ -13,7 +13,7 @@ from services.gateway.effects import outcome_events as outcomes
 from services.gateway.effects.intent_types import OneShot
 from services.gateway.known_objects import ObservedPod
 from services.gateway.service import SERVICE as GATEWAY
-from services.metrics_ingest.agent_actions.agent_views_and_actions_state import ActionIngestState
+from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
 from services.metrics_ingest.agent_actions.service import SERVICE as ACTIONS
 from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
 from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState

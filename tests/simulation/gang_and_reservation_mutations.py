@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from services.scheduler.cache.reservation_holds import ReservationHolds
-from services.scheduler.framework.pod_grouping import Membership
+from services.scheduler.framework.gang_grouping_interface import Membership
 from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.quota import take_back_placements_without_quota
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields

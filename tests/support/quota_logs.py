@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.quota_ledger.accounting.verify import holds
+from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.decide.decide_ledger_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState

@@ -12,7 +12,7 @@ from cli.dev.fault_simulation.replica import Replica
 from cli.dev.fault_simulation.waiting_at_rest import waiting
 from services.gateway.effects.desired_state_comparison import desired_patch, fields_named
 from services.gateway.effects.intent_types import FieldGroup, field_group
-from services.quota_ledger.accounting.verify import holds
+from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Cause, RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired

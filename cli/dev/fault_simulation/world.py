@@ -23,7 +23,7 @@ from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, SERVIC
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.service_list import contexts
-from services.gateway.effects.paused_evictions import limits_of
+from services.gateway.effects.spend_budget_or_pause_eviction import limits_of
 from shared.log.position import UNKNOWN
 
 PARTITION_ROWS = 20

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from services.gateway.kube_api.resources import CONFIG_MAPS, PODS, RESOURCES, Resource
 from services.gateway.needed_rbac_rules import CONFIGURATION_NAME
 from services.gateway.uninstall.field_ownership import Raw, describe, is_own, removals
-from services.gateway.uninstall.topology_zones import keep_zones
+from services.gateway.uninstall.remove_batch_resources_from_zones import keep_zones
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodUnschedulable
 from shared.kube.elastic_quota import PREFIX

@@ -55,7 +55,7 @@ class QuotaEvaluator:
         """Admits a pod if its quota has capacity, and adds the pod to the usage unless the request is a dry run.
 
         Raises:
-            Refused: `quotaExceeded`, `quotaUnreadable`, `quotaMissing`, `quotaAmbiguous`.
+            AdmissionRejected: `quotaExceeded`, `quotaUnreadable`, `quotaMissing`, `quotaAmbiguous`.
             ApiError: the quota cannot be read or written.
         """
         pod, old = request.object, request.old_object

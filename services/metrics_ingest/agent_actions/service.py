@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.agent_actions.agent_views_and_actions_state import (
+from services.metrics_ingest.agent_actions.action_ingest_state import (
     FOLDED,
     ActionIngestState,
     RecordedActions,
@@ -18,7 +18,7 @@ from services.metrics_ingest.agent_actions.agent_views_and_actions_state import 
 )
 from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
 from services.metrics_ingest.agent_actions.manifest import MANIFEST
-from services.metrics_ingest.agent_actions.node_pods_publisher import NodePodsPublisher
+from services.metrics_ingest.agent_actions.publish_node_pods_to_agents import NodePodsPublisher
 from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from services.metrics_ingest.message_loop import Batch, serve

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors import pressure_stall, resctrl_monitor
 from services.node_agent.collectors.open_counter_files import number, read_once
 from services.node_agent.collectors.perf_events import CYCLES, INSTRUCTIONS, Counters, Event, PerfUnavailable

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Thread
 from typing import Protocol
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.runtime_hooks.core_sched_rule import CoreRule

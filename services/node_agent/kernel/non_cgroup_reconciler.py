@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
 from services.node_agent.kernel.kernel_settings_writer import KernelSettingsWriter
-from services.node_agent.kernel.oom_scores import OomScores
+from services.node_agent.kernel.oom_score_writer import OomScores
 from services.node_agent.kernel.resctrl_groups import ResctrlGroups
 from services.node_agent.kernel.terway_qos import TerwayFiles
 from services.node_agent.kernel.traffic_control import TrafficControl

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.usage_samples import SECOND_NS
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.qos_manager.strategies import resctrl

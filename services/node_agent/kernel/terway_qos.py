@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import Share, Shares
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos

@@ -9,13 +9,13 @@ from typing import Any
 
 from services.node_agent.cgroup.cpu_conversions import PERIOD_US, quota
 from services.node_agent.cgroup.executor import Executor
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_samples import MICRO, UsageSnapshot
 from services.node_agent.qos_manager.enforcers.cpu_burst import BUFFER, QUOTA
 from services.node_agent.qos_manager.strategies.cpu_burst import limit_milli
 from services.node_agent.qos_manager.strategies.cpu_suppress import CPUSET
-from services.node_agent.runtime_hooks import oom_score
+from services.node_agent.runtime_hooks import oom_score_from_annotations
 from services.node_agent.runtime_hooks.cpuset import CpuRule
 from services.node_agent.states_informer.annotations import cpus
 from shared.domain.priority import Priority, resource_of
@@ -117,7 +117,7 @@ def oom_scores(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
     """Yields the OOM scores of pods' annotations by container."""
     for each in pods:
         for name in each.node_pod.ids:
-            if (score := oom_score.score(each.pod.metadata.annotations, name)) is not None:
+            if (score := oom_score_from_annotations.score(each.pod.metadata.annotations, name)) is not None:
                 labels = {**each.labels, "container_name": name}
                 yield Gauge("koordlet_container_oom_score_adj", labels, score)
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups, containers, pod_cgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups, containers, pod_cgroups
 from services.node_agent.qos_manager.enforcers.cpu_suppress import BestEffortCgroups
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.states_informer.container_names_from_log_links import container_names

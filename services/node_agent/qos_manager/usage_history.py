@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from services.node_agent.cgroup.executor import Executor
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.recent_metric_samples import MetricSeries
 from services.node_agent.collectors.usage_samples import UsageSnapshot
-from services.node_agent.qos_manager.strategies import class_requests_and_excess, cpu_evict
+from services.node_agent.qos_manager.strategies import cpu_evict, requests_to_release_by_class
 from services.node_agent.qos_manager.strategies.cpu_evict import BATCH_CPU, BestEffort, Window
 from services.node_agent.qos_manager.strategies.eviction_strategies import Load
 from services.node_agent.states_informer.annotations import cpus
@@ -99,7 +99,9 @@ class BestEffortLimits:
         """Returns the batch cpu that best-effort pods request; milli-cores."""
         if self._request[0] is not node_pods:
             requests = (
-                class_requests_and_excess.request_of(pod, BATCH_CPU) for pod in node_pods.pods if raw_qos(pod) is QoS.BE
+                requests_to_release_by_class.request_of(pod, BATCH_CPU)
+                for pod in node_pods.pods
+                if raw_qos(pod) is QoS.BE
             )
             self._request = (node_pods, sum(requests))
         return self._request[1]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from services.quota_ledger.accounting.double_entry import SUPPLY, Balances, Posting, hold_account, transfer
 from services.quota_ledger.accounting.pod_postings import PodPostings
 from services.quota_ledger.pods.pod_table import PodTable
-from services.quota_ledger.tree.runtime_delta import RuntimeDelta
+from services.quota_ledger.tree.changed_runtimes_record import RuntimeDelta
 from shared.domain.amounts import sub
 from shared.domain.quota_lookup import QuotaLookup
 from shared.events import Event

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from services.quota_ledger.pods.observed_pod import observed_of, started_s
 from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.pods.pod_table import PodEntry
-from services.quota_ledger.state.state_fields import Placement, StateFields
+from services.quota_ledger.state.ledger_state_fields import Placement, StateFields
 from shared.domain.amounts import mask
 from shared.events import Cause, RecordedEvent
 from shared.events.log import WriterStarted

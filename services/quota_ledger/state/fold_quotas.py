@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from services.quota_ledger.state.ledger_state_fields import ObjectError, StateFields
 from services.quota_ledger.state.published_status import numbers_on
-from services.quota_ledger.state.state_fields import ObjectError, StateFields
 from shared.admission.quota.quota_validation import check_self
 from shared.admission.rejection import AdmissionRejected
 from shared.domain.amounts import Amounts, sub, total

@@ -12,9 +12,9 @@ from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot,
 from services.quota_ledger.pods.observed_pod import ObservedPod
 from services.quota_ledger.state.fold_pods import PodFold
 from services.quota_ledger.state.fold_quotas import QuotaFold, namespaces_of
+from services.quota_ledger.state.ledger_state_fields import ObjectError, Placement
 from services.quota_ledger.state.profile_resources import ProfilesSnapshot
 from services.quota_ledger.state.published_status import PublishedPatch
-from services.quota_ledger.state.state_fields import ObjectError, Placement
 from shared.domain.amounts import Amounts
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from services.quota_ledger.runtime.fair_share_inputs import FairShareInputs
 from services.quota_ledger.runtime.level_batch import LevelBatch
 from services.quota_ledger.runtime.matrix_layout import MatrixLayout
+from services.quota_ledger.tree.changed_runtimes_record import RuntimeDelta
 from services.quota_ledger.tree.quota_info import QuotaInfo
-from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 

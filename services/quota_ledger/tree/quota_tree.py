@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from services.quota_ledger.tree.aggregation import Aggregation
 from services.quota_ledger.tree.quota_info import QuotaInfo
-from services.quota_ledger.tree.runtime_update import RuntimeUpdate
+from services.quota_ledger.tree.recompute_runtimes import RuntimeUpdate
 from shared.domain.amounts import Amounts, capped, largest, mask, negated, sub
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 

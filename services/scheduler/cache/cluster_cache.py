@@ -11,10 +11,10 @@ from typing import Any
 from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cache.pod_index import PodIndex
+from services.scheduler.cache.pod_counts_by_selector_and_node import PodIndex
 from services.scheduler.state.allocatable_less_node_reservation import less_reserved
-from services.scheduler.state.changed_names import DirtySet
-from services.scheduler.state.latest_usage import believed, newest, youngest
+from services.scheduler.state.choose_newest_measurement import believed, newest, youngest
+from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState

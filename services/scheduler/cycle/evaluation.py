@@ -12,13 +12,13 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, apply_filters
 from services.scheduler.cycle.evaluation_with_one_more_pod import PredictedEvaluation, predict_evaluation
 from services.scheduler.cycle.fused_scoring import FusedScoring, RowScores
 from services.scheduler.cycle.rejection_counts import BEST, rejections
-from services.scheduler.cycle.row_changes import RowChanges
+from services.scheduler.cycle.rows_changed_by_this_cycle import RowChanges
 from services.scheduler.framework.plugin_base import Plugin, normalized
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.kernels.array_types_and_row_selection import Int64

@@ -15,7 +15,7 @@ import numpy as np
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.evaluated_class import EvaluatedClass
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.evaluation_with_one_more_pod import MIN_PODS

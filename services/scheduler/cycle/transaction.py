@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.cache.cycle_snapshot import Capacity, CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import Capacity, CycleSnapshot
 from services.scheduler.cache.reservation_holds import Use, used_reservation
 from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.row_changes import RowChange, RowChanges
-from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.cycle.rows_changed_by_this_cycle import RowChange, RowChanges
 from services.scheduler.framework.plugin_base import Plugin
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.post_filter import Mark
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile

@@ -11,7 +11,7 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
-from services.scheduler.framework.pod_grouping import PodGrouping, Requirement, UnitFailure, all_needed
+from services.scheduler.framework.gang_grouping_interface import PodGrouping, Requirement, UnitFailure, all_needed
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
 from services.scheduler.queue.units import Groupings, Unit
 from services.scheduler.state.pod_scheduling_record import PodRecord

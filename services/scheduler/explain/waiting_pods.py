@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from services.scheduler.explain.waiting_order_config import QueueRules
-from services.scheduler.framework.pod_grouping import ALONE, Membership
+from services.scheduler.framework.gang_grouping_interface import ALONE, Membership
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, REQUEUED

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from services.scheduler.cache.network_domains import NetworkDomains, children
-from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.state.watched_resources import NETWORK_TOPOLOGIES
 from shared.domain.network_topology import OBJECT
 from shared.events import Draft

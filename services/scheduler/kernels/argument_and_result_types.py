@@ -42,7 +42,7 @@ class Fit(NamedTuple):
 
     Attributes:
         filter_index: of the filter in the profile; below 0 for no fit filter.
-        resources, sizes, too_small: as `resources.fit_results` takes them.
+        resources, sizes, too_small: as `fit_allocation_balance.fit_results` takes them.
     """
 
     filter_index: int
@@ -59,7 +59,8 @@ class Allocation(NamedTuple):
 
     Attributes:
         terms: [terms, 5]: place among all terms, weight, first and last + 1 of its columns below, 1 for `most`.
-        columns: [4, columns]: resources, sources, requests and weights, as `resources.allocation_scores` takes them.
+        columns: [4, columns]: resources, sources, requests and weights, as `fit_allocation_balance.allocation_scores`
+            takes them.
     """
 
     terms: Int64
@@ -74,7 +75,7 @@ class Balance(NamedTuple):
 
     Attributes:
         place, weight: among all terms; weight 0 for no term.
-        resources, requests: as `resources.balance_scores` takes them.
+        resources, requests: as `fit_allocation_balance.balance_scores` takes them.
     """
 
     place: int

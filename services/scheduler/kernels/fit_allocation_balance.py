@@ -1,7 +1,8 @@
 """Resources of nodes: insufficient ones, and scores by allocation and balance.
 
 Arrays over amounts are [resources, nodes]: one row a resource. The nodes to evaluate, `rows` and `count`, are what
-`tiles.selected` returns. Loops run along nodes, one resource after the other, so that they become vector instructions.
+`array_types_and_row_selection.selected` returns. Loops run along nodes, one resource after the other, so that they
+become vector instructions.
 """
 
 import numpy as np

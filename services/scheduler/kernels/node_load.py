@@ -1,5 +1,5 @@
 """Measured load of nodes: scores and thresholds. Arrays over loads are [resources, nodes]; `rows` and `count` as in
-`resources`.
+`fit_allocation_balance`.
 """
 
 import numpy as np

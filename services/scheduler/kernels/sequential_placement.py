@@ -24,7 +24,7 @@ from services.scheduler.kernels.argument_and_result_types import (
     UInt64,
 )
 from services.scheduler.kernels.array_types_and_row_selection import Int64
-from services.scheduler.kernels.fused import evaluate
+from services.scheduler.kernels.fused_fit_and_scores import evaluate
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, best_rows
 from services.scheduler.kernels.numba_compile import Number, compiled, part
 

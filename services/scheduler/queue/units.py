@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrouping, Requirement
+from services.scheduler.framework.gang_grouping_interface import ALONE, Membership, PodGrouping, Requirement
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Order
 from services.scheduler.state.pod_scheduling_record import PodRecord
 

@@ -8,7 +8,7 @@ Source: architecture.md, Charging quota.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByQuota

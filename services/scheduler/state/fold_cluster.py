@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from services.scheduler.manifest import CONFIG_MAP
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS
+from services.scheduler.state.choose_newest_measurement import update_time_ns
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.latest_usage import update_time_ns
-from services.scheduler.state.observed_node_and_event_seqs import NodeRecord
+from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.packed_pod_observation import first_observation, observed_on_node
 from services.scheduler.state.pod_equivalence_class import has_same_marks
 from services.scheduler.state.pod_observation_diff import (

@@ -9,10 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
-from services.scheduler.state.changed_names import DirtySet
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
-from services.scheduler.state.observed_node_and_event_seqs import NodeRecord
+from services.scheduler.state.names_changed_since_cache_settled import DirtySet
+from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,

@@ -7,7 +7,7 @@ import msgspec
 
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
 from services.scheduler.state.gang_records import GangRecord
-from services.scheduler.state.observed_node_and_event_seqs import NodeRecord
+from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_scheduling_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot

@@ -17,7 +17,12 @@ from services.slo_controller.overcommit.usage_sums import UsageSums, sum_usage
 from services.slo_controller.state.interned_nodes import SlimNodes
 from services.slo_controller.state.pods_on_nodes import PodsOnNodes
 from services.slo_controller.state.snapshot_schema import DECODER, ENCODER, FIELDS
-from services.slo_controller.state.stored_object_parts import DesiredFields, NodeResources, Topology, object_key
+from services.slo_controller.state.topology_and_node_resource_records import (
+    DesiredFields,
+    NodeResources,
+    Topology,
+    object_key,
+)
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport, report_of_event, report_of_node_metric
 from shared.domain.usage_plausibility import ReportFault
 from shared.events import Event, RecordedEvent

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from cli.quota.rebuild_state import fold_log
-from services.quota_ledger.accounting.verify import verify
+from services.quota_ledger.accounting.verify_invariants_by_replay import verify
 from services.quota_ledger.service import SERVICE as LEDGER
 from shared.events.log import CarriedForward
 from shared.events.quota import (

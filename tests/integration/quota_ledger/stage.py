@@ -10,7 +10,7 @@ from cli.quota.rebuild_state import fold_log
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.accounting.verify import verify
+from services.quota_ledger.accounting.verify_invariants_by_replay import verify
 from shared.bus import Bus
 from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, decode_response, encode
 from shared.events import Cause, Draft, Event, RecordedEvent

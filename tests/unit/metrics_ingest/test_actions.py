@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from services.metrics_ingest.agent_actions.agent_views_and_actions_state import (
+from services.metrics_ingest.agent_actions.action_ingest_state import (
     NUMBERS_KEPT,
     ActionIngestState,
     is_recorded,

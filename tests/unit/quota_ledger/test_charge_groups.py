@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.quota_ledger.accounting.verify import holds
+from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.state.ledger_state import LedgerState

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.accounting.verify import checked, holds, verify
+from services.quota_ledger.accounting.verify_invariants_by_replay import checked, holds, verify
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import nonzero
 from shared.events import RecordedEvent

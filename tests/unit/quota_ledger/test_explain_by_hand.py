@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from cli.quota import render
-from services.quota_ledger.accounting.verify import verify
+from services.quota_ledger.accounting.verify_invariants_by_replay import verify
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.quota_ledger.accounting.verify import holds, verify
+from services.quota_ledger.accounting.verify_invariants_by_replay import holds, verify
 from services.quota_ledger.decide.decide_ledger_events import decide
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState

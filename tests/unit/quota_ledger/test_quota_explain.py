@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from cli.quota import render
 from cli.quota.command import parsed
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.accounting.verify import verify
+from services.quota_ledger.accounting.verify_invariants_by_replay import verify
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import UnknownQuota, explain, level

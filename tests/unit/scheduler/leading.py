@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from services.scheduler.extender.extender_service import ExtenderService
+from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.service import lead
 from services.scheduler.settings import SchedulerSettings
 from shared.events import Draft, RecordedEvent

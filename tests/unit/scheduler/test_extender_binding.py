@@ -3,7 +3,7 @@ that it used."""
 
 import asyncio
 
-from services.scheduler.extender.api_types import ExtenderBindingArgs
+from services.scheduler.extender_server.api_types import ExtenderBindingArgs
 from services.scheduler.quota.charge_client import ChargeClient
 from shared.events.scheduling import CycleDecided
 from shared.kube.elastic_quota import QUOTA_NAME

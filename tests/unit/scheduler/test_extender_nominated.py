@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaPod, MetaVictims
-from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
-from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.extender_verbs import filter_result
+from services.scheduler.extender_server.answer_extender_verbs import filter_result
+from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, MetaPod, MetaVictims
+from services.scheduler.extender_server.evaluate_pod_outside_cycle import EvaluationQuery
+from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.quota.charge_client import ChargeClient
 from shared.events import Draft, RecordedEvent
 from shared.events.intents import EvictionRequested

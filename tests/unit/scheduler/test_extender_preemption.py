@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.extender.api_types import ExtenderArgs, MetaPod, MetaVictims
-from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.extender_verbs import filter_result
+from services.scheduler.extender_server.answer_extender_verbs import filter_result
+from services.scheduler.extender_server.api_types import ExtenderArgs, MetaPod, MetaVictims
+from services.scheduler.extender_server.extender_service import ExtenderService
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import EvictionRejected
 from shared.events.intents import EvictionRequested

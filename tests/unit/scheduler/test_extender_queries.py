@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from services.scheduler.extender.api_types import MetaPod, MetaVictims
-from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
-from services.scheduler.extender.extender_verbs import cheapest, feasible_candidates
+from services.scheduler.extender_server.answer_extender_verbs import cheapest, feasible_candidates
+from services.scheduler.extender_server.api_types import MetaPod, MetaVictims
+from services.scheduler.extender_server.evaluate_pod_outside_cycle import EvaluationQuery
 from shared.kube.meta import OwnerReference
 from shared.kube.node import Taint
 from shared.kube.pod import Pod

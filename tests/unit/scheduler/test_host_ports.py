@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
 from services.scheduler.cache.host_ports import HostPorts, count_ports
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.state.pod_equivalence_class import HostPort
 from tests.support.executed_lines import steps_of

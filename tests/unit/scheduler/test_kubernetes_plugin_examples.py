@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.framework.plugin_base import Plugin, make_plugin, normalized
 from services.scheduler.plugins.helper.tolerations import tolerates

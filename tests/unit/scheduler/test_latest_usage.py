@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.state.latest_usage import newest
+from services.scheduler.state.choose_newest_measurement import newest
 from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.events import Event, RecordedEvent

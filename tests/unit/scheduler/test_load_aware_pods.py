@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.extender.debug_views import plugin_views
+from services.scheduler.extender_server.debug_views import plugin_views
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.kube.pod import Pod, PodCondition
 from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod

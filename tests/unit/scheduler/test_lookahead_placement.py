@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.joint_placement_of_similar_classes import PredictedPlacement, VariantBatch
-from services.scheduler.cycle.lookahead_placement import MAX_PODS, MIN_PODS
+from services.scheduler.cycle.predict_placements_of_next_pods import MAX_PODS, MIN_PODS
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.configuration import read_config
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from services.scheduler.extender.debug_views import plugin_views
+from services.scheduler.extender_server.debug_views import plugin_views
 from shared.kube.instants import instant_text
 from shared.kube.node import PodUsage, ResourceMap
 from tests.support.numa_machines import holding_pod, machine, reported

@@ -18,7 +18,7 @@ from cli.parity.runners.scheduler.gang_world import NODES, GangWorld, key_of
 from cli.parity.runners.scheduler.recorded_cluster import incoming
 from cli.parity.upstream.gang_quirks import Quirk, Quirks
 from services.scheduler.cycle.pod_scheduled_condition import message
-from services.scheduler.framework.pod_grouping import UnitFailure
+from services.scheduler.framework.gang_grouping_interface import UnitFailure
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.domain.gang import BIND_COUNT, BIND_GROUP
 from shared.events.scheduling import ClassEvaluated, Rejections

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.scheduler.recorded_cluster import Cluster
-from services.scheduler.extender.debug_views import plugin_views
+from services.scheduler.extender_server.debug_views import plugin_views
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs, decode_args
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns, windows_of
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareCache, LoadAwareScheduling

@@ -10,9 +10,9 @@ import msgspec
 
 from cli.parity.runners.scheduler.evaluation import Refusal, agree
 from cli.parity.runners.scheduler.recorded_cluster import Tried
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservedCapacity
-from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools

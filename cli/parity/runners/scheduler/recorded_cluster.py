@@ -17,7 +17,7 @@ from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.checked_document import API_VERSION
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
-from services.scheduler.in_memory import InMemoryScheduler
+from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.node_numa_resource.merge_hints_of_resources import Hint
+from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint
 from services.scheduler.plugins.node_numa_resource.node_usage import ZoneUse
 from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, merge, numas_of
 from services.scheduler.plugins.registry import text

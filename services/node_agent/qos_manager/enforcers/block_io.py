@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from services.node_agent.cgroup.executor import CgroupValue, Executor
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.qos_manager.strategies import block_io
 from services.node_agent.qos_manager.strategies.block_io import (
     MODEL,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.cpu_conversions import quota
 from services.node_agent.cgroup.executor import CgroupValue, Executor, WriteResult
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.open_counter_files import OpenFile, number
 from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import (

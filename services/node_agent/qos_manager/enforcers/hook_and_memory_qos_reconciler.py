@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup import host_application_paths
 from services.node_agent.cgroup.executor import CgroupValue, Executor
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.qos_manager.strategies import memory_qos
 from services.node_agent.runtime_hooks import batch_resource, core_sched_rule, cpu_normalization, cpuset
 from services.node_agent.runtime_hooks.batch_resource import BatchRule, Values

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from services.node_agent.cgroup.cpu_conversions import PERIOD_US
-from services.node_agent.qos_manager.strategies import class_requests_and_excess, eviction_candidates
+from services.node_agent.qos_manager.strategies import eviction_candidates, requests_to_release_by_class
 from services.node_agent.qos_manager.strategies.evict_until_released import (
     Amounts,
     Candidate,
@@ -86,7 +86,7 @@ def best_effort(
         return NoTask.NONE
     candidates = []
     for pod in eviction_candidates.best_effort(pods, "BECPUEvict"):
-        request = class_requests_and_excess.request_of(pod, BATCH_CPU)
+        request = requests_to_release_by_class.request_of(pod, BATCH_CPU)
         candidates.append((pod, _milli(pod_cores, pod) / request if request else 0.0))
     # Without a priority on both sides, only the ratio of usage to request decides.
     ordered = sorted(candidates, key=_BeOrder)
@@ -95,7 +95,7 @@ def best_effort(
         Kind.REQUEST,
         {BATCH_CPU: release},
         [Candidate(pod, _milli(pod_cores, pod)) for pod, _ in ordered],
-        lambda each: {BATCH_CPU: class_requests_and_excess.request_of(each.pod, BATCH_CPU)},
+        lambda each: {BATCH_CPU: requests_to_release_by_class.request_of(each.pod, BATCH_CPU)},
     )
 
 
@@ -224,7 +224,7 @@ def allocatable_task(
     """
     if percent is None or percent < 0 or lower is None or lower >= percent or most is None or most > 7999:
         return NoTask.INVALID
-    rule = class_requests_and_excess.Allocatable(resource, percent, lower, most)
+    rule = requests_to_release_by_class.Allocatable(resource, percent, lower, most)
     short = rule.short(pods, node.status.allocatable or {})
     if REPORTS_MISSING in (node.metadata.annotations or {}):
         # The controller keeps batch and mid resources at what the pods request; nobody is evicted for missing reports.
@@ -233,7 +233,7 @@ def allocatable_task(
         return NoTask.NONE
 
     def part(each: Candidate) -> Amounts:
-        name, size = class_requests_and_excess.class_request(each.pod, resource)
+        name, size = requests_to_release_by_class.class_request(each.pod, resource)
         return {name: size} if name in short else {}
 
     eligible = ((pod, used(pod)) for pod in eviction_candidates.by_priority(pods, feature, most))
@@ -241,7 +241,7 @@ def allocatable_task(
     found.sort(
         key=lambda each: (
             *eviction_candidates.order(each.pod),
-            -class_requests_and_excess.class_request(each.pod, resource)[1],
+            -requests_to_release_by_class.class_request(each.pod, resource)[1],
         )
     )
     return Task(feature, Kind.REQUEST, short, found, part)

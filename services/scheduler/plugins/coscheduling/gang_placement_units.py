@@ -13,7 +13,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.framework.pod_grouping import ALONE, Membership, PodGrouping, Requirement, UnitFailure
+from services.scheduler.framework.gang_grouping_interface import (
+    ALONE,
+    Membership,
+    PodGrouping,
+    Requirement,
+    UnitFailure,
+)
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from services.scheduler.state.gang_records import GangRecord, Member

@@ -1,4 +1,4 @@
-"""ElasticQuota as a plugin of a profile; `preemption.py` selects the victims.
+"""ElasticQuota as a plugin of a profile: PostFilter alone, preemption inside a quota. `preemption.py` selects the victims.
 
 Charges and the queue's gate are no part of the plugin: the quota ledger charges every pod of a quota, whatever its
 profile.

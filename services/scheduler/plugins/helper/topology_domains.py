@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.node_label_columns import ABSENT
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.pod_index import RowCounts
+from services.scheduler.cache.pod_counts_by_selector_and_node import RowCounts
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 
 _SPARSE = 8

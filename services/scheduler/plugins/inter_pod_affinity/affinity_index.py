@@ -7,7 +7,7 @@ selector names one of its labels are matched.
 from collections.abc import Iterator, Mapping
 
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cache.pod_index import RowCounts
+from services.scheduler.cache.pod_counts_by_selector_and_node import RowCounts
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment

@@ -10,7 +10,6 @@ from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns
 from services.scheduler.plugins.load_aware_scheduling.estimates_by_pod_template import PodTemplate, PodTemplates
 from services.scheduler.plugins.load_aware_scheduling.int64_bound import bounded
-from services.scheduler.plugins.load_aware_scheduling.load_added_by_one_pod import PodShare, share_of_pod
 from services.scheduler.plugins.load_aware_scheduling.load_arrays import (
     ANY_POD,
     FOREVER,
@@ -33,6 +32,7 @@ from services.scheduler.plugins.load_aware_scheduling.node_thresholds import (
     score_window,
 )
 from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, raw_amounts
+from services.scheduler.plugins.load_aware_scheduling.pod_load_not_in_report import PodShare, share_of_pod
 from shared.kube.node import Node, NodeMetric
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from services.scheduler.plugins.load_aware_scheduling.load_added_by_one_pod import PodShare
 from services.scheduler.plugins.load_aware_scheduling.load_cache import CountedPod, LoadCache
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Vector
+from services.scheduler.plugins.load_aware_scheduling.pod_load_not_in_report import PodShare
 from shared.kube.instants import instant_text
 
 

@@ -11,7 +11,7 @@ from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
 from services.scheduler.plugins.node_numa_resource.cpus_permitted_by_bind_policy import satisfies, usable_cpus
-from services.scheduler.plugins.node_numa_resource.merge_hints_of_resources import Mask
+from services.scheduler.plugins.node_numa_resource.hint_combinations import Mask
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeUsage
 from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection

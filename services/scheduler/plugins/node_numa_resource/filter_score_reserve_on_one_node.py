@@ -12,7 +12,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode, allocate, allocate_designated
-from services.scheduler.plugins.node_numa_resource.merge_hints_of_resources import Hint, Mask
+from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts
 from services.scheduler.plugins.node_numa_resource.pod_requirements import (
     NodeRequest,

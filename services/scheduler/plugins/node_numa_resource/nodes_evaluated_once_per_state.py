@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission

@@ -9,16 +9,16 @@ Source: spec/scheduler-core.md 4; upstream pkg/scheduler/plugins/nodenumaresourc
 
 from typing import ClassVar
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.cycle_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_base import Plugin
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource import SPEC
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections, RejectionIds
-from services.scheduler.plugins.node_numa_resource.filter_and_score import NumaState
+from services.scheduler.plugins.node_numa_resource.filter_score_reserve_over_all_nodes import NumaState
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
 from services.scheduler.state.pod_equivalence_class import PodClass

@@ -10,7 +10,7 @@ from math import comb
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode, allocate
-from services.scheduler.plugins.node_numa_resource.merge_hints_of_resources import Hint, Mask
+from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
 from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection
 from services.scheduler.plugins.node_numa_resource.policy_names import RESTRICTED
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score

@@ -11,7 +11,7 @@ pkg/util/bitmask/bitmask.go.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.plugins.node_numa_resource.merge_hints_of_resources import (
+from services.scheduler.plugins.node_numa_resource.hint_combinations import (
     Hint,
     Mask,
     narrowest_combinations,

@@ -6,7 +6,7 @@ Source: spec/scheduler-workloads.md 1.8, 1.9; upstream pkg/scheduler/plugins/res
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservedCapacity
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.reservation.args import ReservationArgs

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from services.gateway.effects.eviction_budget import Evicted, EvictionBudget, EvictionRecord, Limits, breaks
-from services.gateway.effects.paused_evictions import EvictionPauses
+from services.gateway.effects.spend_budget_or_pause_eviction import EvictionPauses
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionPaused,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.node_agent import feature_gates
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors import perf_events, pressure_stall, resctrl_monitor
 from services.node_agent.collectors.interference_gauges import (
     CYCLES_WINDOW_NS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
 from services.node_agent.qos_manager.strategies.pod_containers import NodePod

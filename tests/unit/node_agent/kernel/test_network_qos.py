@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel import terway_qos
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.network_namespace_addresses import addresses

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.node_agent import feature_gates
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
 from services.node_agent.qos_manager.strategies import kernel_settings, resctrl
 from services.node_agent.qos_manager.strategies.pod_containers import NodePod

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer, mounts, storage
 from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from shared.kube.pod import ClaimSource, Volume

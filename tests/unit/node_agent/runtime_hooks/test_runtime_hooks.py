@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.node_agent.runtime_hooks import batch_resource, cpu_normalization, cpuset, oom_score
+from services.node_agent.runtime_hooks import batch_resource, cpu_normalization, cpuset, oom_score_from_annotations
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
 from services.node_agent.runtime_hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.runtime_hooks.cpuset import CpuRule
@@ -150,7 +150,7 @@ def test_a_static_kubelet_keeps_its_assignments() -> None:
     ],
 )
 def test_the_oom_score_of_a_container(annotations: dict[str, str] | None, score: int | None) -> None:
-    assert oom_score.score(annotations, "c") == score
+    assert oom_score_from_annotations.score(annotations, "c") == score
 
 
 @pytest.mark.parametrize(

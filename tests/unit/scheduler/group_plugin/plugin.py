@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.framework.gang_grouping_interface import ClassGrouping, PodGrouping
 from services.scheduler.framework.plugin_base import Plugin
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
-from services.scheduler.framework.pod_grouping import ClassGrouping, PodGrouping
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from tests.unit.scheduler.group_plugin import GROUP, SPEC

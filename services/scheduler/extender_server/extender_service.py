@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
-from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
-from services.scheduler.extender.extender_verbs import cheapest, feasible_candidates, names_of
-from services.scheduler.extender.pending_evictions import PendingEvictions
-from services.scheduler.extender.victim_rules import fault_of, may_preempt
+from services.scheduler.extender_server.answer_extender_verbs import cheapest, feasible_candidates, names_of
+from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
+from services.scheduler.extender_server.evaluate_pod_outside_cycle import EvaluationQuery
+from services.scheduler.extender_server.evictions_for_calling_scheduler import PendingEvictions
+from services.scheduler.extender_server.victim_rules import fault_of, may_preempt
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Draft

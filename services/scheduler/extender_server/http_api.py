@@ -10,10 +10,11 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.explain.why_pod_waits_now import pending_status
-from services.scheduler.extender import debug_views
-from services.scheduler.extender.api_types import (
+from services.scheduler.extender_server import debug_views
+from services.scheduler.extender_server.answer_extender_verbs import filter_result, names_of, priorities
+from services.scheduler.extender_server.api_types import (
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
@@ -21,9 +22,8 @@ from services.scheduler.extender.api_types import (
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
 )
-from services.scheduler.extender.evaluate_pod_outside_cycle import BadQuery, EvaluationQuery
-from services.scheduler.extender.extender_service import ExtenderService
-from services.scheduler.extender.extender_verbs import filter_result, names_of, priorities
+from services.scheduler.extender_server.evaluate_pod_outside_cycle import BadQuery, EvaluationQuery
+from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.settings import SchedulerSettings
 from shared.errors import KoordError
 from shared.kube.pod import Pod

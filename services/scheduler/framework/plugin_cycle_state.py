@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from services.metrics_ingest.agent_actions.agent_views_and_actions_state import ActionIngestState
+from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
 from services.metrics_ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.agents import node_pods, subjects
 from shared.runtime.service import Runtime

@@ -9,9 +9,9 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.cycle_snapshot import CycleSnapshot
-from services.scheduler.framework.cycle_extension_points import PluginCycleState
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, ScoreTerm
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for

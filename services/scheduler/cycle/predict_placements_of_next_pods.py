@@ -12,7 +12,7 @@ from itertools import islice
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.joint_placement_of_similar_classes import PredictedPlacement, VariantBatch
-from services.scheduler.cycle.row_changes import RowChanges
+from services.scheduler.cycle.rows_changed_by_this_cycle import RowChanges
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 

@@ -16,8 +16,8 @@ from services.quota_ledger.accounting.double_entry import (
     used_account,
 )
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
+from services.quota_ledger.tree.changed_runtimes_record import RuntimeDelta
 from services.quota_ledger.tree.quota_tree import QuotaTree
-from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts, add, nonzero, sub, total
 from shared.events import RecordedEvent
 from shared.events.quota import (

@@ -2,7 +2,7 @@
 
 from operator import itemgetter
 
-from services.gateway.desired_state_results import APPLIED, ENDED, GIVEN_UP, EarlyOutcome, Suppressed
+from services.gateway.desired_state_result_codes import APPLIED, ENDED, GIVEN_UP, EarlyOutcome, Suppressed
 from services.gateway.effects.intent_types import (
     POD_SCHEDULED,
     DesiredState,
@@ -26,8 +26,7 @@ class IntentIndex:
     """Intents by cause, object and field group.
 
     Contexts have no order among each other: an outcome (in `cluster`) may be read before the intent (in `scheduling`)
-        that
-    it answers, so `early_outcomes` keeps such outcomes until their intents arrive.
+    that it answers, so `early_outcomes` keeps such outcomes until their intents arrive.
 
     Attributes:
         one_shots, desired: intents without an outcome, oldest first within a context; of desired states only the

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from services.scheduler.extender.api_types import (
+from services.scheduler.extender_server.api_types import (
     MAX_EXTENDER_SCORE,
     ExtenderArgs,
     ExtenderFilterResult,
@@ -14,7 +14,7 @@ from services.scheduler.extender.api_types import (
     MetaVictims,
     NodeItems,
 )
-from services.scheduler.extender.evaluate_pod_outside_cycle import EvaluationQuery
+from services.scheduler.extender_server.evaluate_pod_outside_cycle import EvaluationQuery
 
 
 class _Named(msgspec.Struct):

@@ -1,7 +1,7 @@
 """The fused evaluation of one class of pods: the fit filter and the weighted sum of all score terms, in one pass.
 
 Values that several plugins read of a node are loaded once, and no intermediate result is written to memory. Tile by
-tile the arithmetic is that of `resources` and `node_load`.
+tile the arithmetic is that of `fit_allocation_balance` and `node_load`.
 """
 
 from typing import NamedTuple
@@ -131,7 +131,7 @@ def evaluate(
     """Rejects nodes with insufficient resources, and sums up the scores of the others.
 
     Args:
-        rows, count: the nodes to evaluate, as `tiles.selected` returns them.
+        rows, count: the nodes to evaluate, as `array_types_and_row_selection.selected` returns them.
         outcome: written to.
         base: score of every node besides the terms.
     """

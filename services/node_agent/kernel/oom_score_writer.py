@@ -6,9 +6,9 @@ Source: spec/node-agent.md 4.10.
 import logging
 from collections.abc import Iterable
 
-from services.node_agent.cgroup.pod_with_container_cgroups import PodCgroups
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
-from services.node_agent.runtime_hooks import oom_score
+from services.node_agent.runtime_hooks import oom_score_from_annotations
 from shared.kube.oom_score_annotations import OOM_SCORE_ADJ, OOM_SCORE_ADJ_SPEC
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class OomScores:
             if not annotations.keys() & {OOM_SCORE_ADJ, OOM_SCORE_ADJ_SPEC}:
                 continue
             for name, cid in each.node_pod.ids.items():
-                if (score := oom_score.score(annotations, name)) is not None:
+                if (score := oom_score_from_annotations.score(annotations, name)) is not None:
                     self._put(each, cid, str(score))
 
     def _put(self, each: PodCgroups, cid: str, score: str) -> None:

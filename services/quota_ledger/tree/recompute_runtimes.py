@@ -12,9 +12,9 @@ from services.quota_ledger.runtime.fair_share import Child, scaled_minima, share
 from services.quota_ledger.runtime.fair_share_inputs import LARGEST
 from services.quota_ledger.runtime.level_batch import LevelBatch
 from services.quota_ledger.runtime.sibling_matrix import MatrixPool
+from services.quota_ledger.tree.changed_runtimes_record import RuntimeDelta
 from services.quota_ledger.tree.quota_hierarchy import Hierarchy
 from services.quota_ledger.tree.quota_info import QuotaInfo
-from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts
 
 Int64 = NDArray[np.int64]

@@ -6,7 +6,7 @@ Therefore the preemptor and the victims are read from the State.
 
 from collections.abc import Callable
 
-from services.scheduler.extender.api_types import MetaVictims
+from services.scheduler.extender_server.api_types import MetaVictims
 from services.scheduler.state.pod_scheduling_record import PodRecord
 
 
