@@ -54,7 +54,7 @@ def _settings_table(name: str) -> str:
         about = f"{name}: measures the node it runs on and reports to metrics ingest."
         parts = (AgentEnvironment, AgentSettings)
     else:
-        from shared.runtime.retention import RetentionSettings
+        from shared.runtime.retention_settings import RetentionSettings
         from shared.runtime.service import Environment
 
         service = load(name)

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,9 +28,7 @@ from shared.log.position import LogRewound, Position
 from shared.log.projection import Projection
 from shared.log.reader import LogReader
 from shared.log.service_store import ServiceStore
-
-if TYPE_CHECKING:
-    from shared.runtime.service import Runtime, Service
+from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +49,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 
 async def rebuild(
-    service: "Service", database: Database, upto: datetime | None = None, base: datetime | None = None
+    service: Service, database: Database, upto: datetime | None = None, base: datetime | None = None
 ) -> Rebuilt:
     """Folds from a snapshot, or from the beginning, to another one's positions, and compares.
 
@@ -132,7 +130,7 @@ async def _explaining(
     return next((first[part] for part in reversed(path) if part in first), "")
 
 
-async def watch_rebuilds(runtime: "Runtime") -> None:
+async def watch_rebuilds(runtime: Runtime) -> None:
     """Rebuilds at an interval. A difference is an alarm, never a repair: the log is right and a person must examine it."""
     target = _target(runtime.manifest)
     while True:
@@ -167,7 +165,7 @@ async def watch_rebuilds(runtime: "Runtime") -> None:
             runtime.rebuilt = runtime.rebuilt or "equal"  # a difference stays reported
 
 
-def _target(service: "Service") -> str:
+def _target(service: Service) -> str:
     """Returns the import path of the declaration for a child process: `services.scheduler.service:SERVICE`."""
     for module in list(sys.modules.values()):
         for name, value in list(vars(module).items()):

@@ -7,12 +7,9 @@ applies: the setting of this service, its declaration, the setting for all.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-from msgspec import Meta
 
 from shared.events import Draft
 from shared.log.database import FAILURES
@@ -28,10 +25,8 @@ from shared.log.retention_carry_forward import (
     opening_copies,
 )
 from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
-from shared.settings import Settings
-
-if TYPE_CHECKING:
-    from shared.runtime.service import Runtime
+from shared.runtime.retention_settings import GB
+from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -39,51 +34,8 @@ POLL_INTERVAL_S = 60.0
 CHUNK = 2_000
 """Events of one append: a large append would delay the others."""
 
-DAYS = 30.0
-GB = 10**9
 
-
-class Retention(NamedTuple):
-    """Retention of a context, as its service declares it; 0 where it declares nothing.
-
-    Attributes:
-        days: how long its events are kept.
-        gigabytes: how much they may take on disk.
-        yields: its events are dropped early when the log's disk is nearly full.
-    """
-
-    days: float = 0.0
-    gigabytes: float = 0.0
-    yields: bool = False
-
-
-class RetentionSettings(Settings, frozen=True, kw_only=True):
-    """Retention of a service's context: `KOORD_<SERVICE>_<FIELD>`, else its declaration, else `KOORD_<FIELD>`."""
-
-    retention_days: Annotated[
-        float, Meta(ge=0, description="days that events are kept; 0: what the service declares, or 30")
-    ] = 0.0
-    retention_gb: Annotated[
-        float,
-        Meta(ge=0, description="GB on disk, beyond which the oldest go; 0: what the service declares, or no bound"),
-    ] = 0.0
-
-    @classmethod
-    def of(cls, service: str, declared: Retention, environment: Mapping[str, str]) -> Retention:
-        """Returns the retention in force for a service; a bound of 0 is none.
-
-        Raises:
-            BadSetting: a value is no number.
-        """
-        own, for_all = cls.load(service, environment), cls.load("", environment)
-        return Retention(
-            own.retention_days or declared.days or for_all.retention_days or DAYS,
-            own.retention_gb or declared.gigabytes or for_all.retention_gb,
-            declared.yields,
-        )
-
-
-async def watch_retention(runtime: "Runtime") -> None:
+async def watch_retention(runtime: Runtime) -> None:
     """Applies retention each minute, while this replica is the writer; while the disk is nearly full, without a pause."""
     while True:
         try:
@@ -100,7 +52,7 @@ def is_nearly_full(disk_free: float | None) -> bool:
     return disk_free is not None and disk_free < DISK_VERY_LOW
 
 
-async def watch_disk(runtime: "Runtime") -> None:
+async def watch_disk(runtime: Runtime) -> None:
     """Measures the free share of the log's disk, and warns while it is low.
 
     A writer whose events yield reserves space there while there is enough, and gives it back when the disk is nearly
@@ -120,7 +72,7 @@ async def watch_disk(runtime: "Runtime") -> None:
         log.warning("the disk of the log is nearly full", extra={"free_percent": round(100 * free)})
 
 
-async def retain(runtime: "Runtime") -> bool:
+async def retain(runtime: Runtime) -> bool:
     """Drops the oldest partition if it is too old, or the context too large. Returns whether it was dropped."""
     context, kept, rule = runtime.service.writes, runtime.retention, runtime.service.carry_forward
     if rule is None:
@@ -150,7 +102,7 @@ async def retain(runtime: "Runtime") -> bool:
     return True
 
 
-async def _open_balances(runtime: "Runtime", rule: CarryForward, after: int, upto: int) -> int:
+async def _open_balances(runtime: Runtime, rule: CarryForward, after: int, upto: int) -> int:
     """Appends the balances with which the log begins behind `upto`; returns the number of their parts."""
     if rule.opening is None:
         return 0
@@ -162,6 +114,6 @@ async def _open_balances(runtime: "Runtime", rule: CarryForward, after: int, upt
     return len(drafts)
 
 
-def _copies(runtime: "Runtime", rule: CarryForward, kept: Kept, found: Sequence[Candidate]) -> list[Draft]:
+def _copies(runtime: Runtime, rule: CarryForward, kept: Kept, found: Sequence[Candidate]) -> list[Draft]:
     """Returns the copies of what holds by the State as it is now: the writer calls this where it appends them."""
     return copies(found, rule.holds(runtime.state, kept))

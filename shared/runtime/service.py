@@ -30,7 +30,7 @@ from shared.runtime import sharding, tracing
 from shared.runtime.adapters import PRODUCTION, Adapters
 from shared.runtime.health import Metrics, Status
 from shared.runtime.manifest import Manifest
-from shared.runtime.retention import Retention, RetentionSettings
+from shared.runtime.retention_settings import Retention, RetentionSettings
 from shared.settings import Settings
 from shared.unreachable import Unreachable
 

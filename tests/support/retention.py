@@ -10,7 +10,8 @@ from shared.log.follower import Follower
 from shared.log.reader import LogReader
 from shared.log.table_names import table_of
 from shared.log.writer import LogWriter
-from shared.runtime.retention import Retention, retain
+from shared.runtime.retention import retain
+from shared.runtime.retention_settings import Retention
 from shared.runtime.service import Environment, Runtime, Service
 
 DAY_NS = 86_400 * 10**9

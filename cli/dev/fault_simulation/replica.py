@@ -24,7 +24,7 @@ from shared.log.database import FAILURES
 from shared.log.follower_failure import Parked
 from shared.log.position import Position
 from shared.runtime.adapters import Adapters
-from shared.runtime.retention import DAYS, Retention
+from shared.runtime.retention_settings import DAYS, Retention
 from shared.runtime.runner import serve
 from shared.runtime.service import Environment, Runtime, Service
 

@@ -37,7 +37,7 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.instants import SECOND
-from shared.runtime.retention import Retention
+from shared.runtime.retention_settings import Retention
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
 

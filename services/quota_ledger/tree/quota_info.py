@@ -1,14 +1,34 @@
 """One quota with its sums and its runtime; upstream's QuotaInfo."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from services.quota_ledger.runtime.fair_share_inputs import DEMANDS, MINIMA, WEIGHTS, FairShareInputs
 from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
 
-if TYPE_CHECKING:
-    from services.quota_ledger.runtime.sibling_matrix import SiblingMatrix
+
+class Level(Protocol):
+    """The matrix of a level, `runtime/sibling_matrix.py`, with the runtimes of siblings.
+
+    Attributes:
+        version: increases whenever a runtime or a scaled min changes.
+        columns: resource -> column of `pool`.
+    """
+
+    version: int
+    columns: dict[str, int]
+    pool: Any
+
+    def set_demand(self, info: "QuotaInfo") -> None:
+        """Writes the demand of one child."""
+
+    def read(self, info: "QuotaInfo") -> tuple[dict[str, int], dict[str, int]]:
+        """Returns runtime and scaled min of one child."""
+        ...
+
+    def write(self, info: "QuotaInfo", runtime: Mapping[str, int], scaled_min: Mapping[str, int]) -> None:
+        """Writes runtime and scaled min of one child."""
 
 
 class QuotaInfo:
@@ -68,7 +88,7 @@ class QuotaInfo:
         self.children: dict[str, None] = {}
         self.depth = 0
         self.demand: Amounts = {}
-        self.matrix: SiblingMatrix | None = None
+        self.matrix: Level | None = None
         self.row = 0
         self.version = 0
         self.cached_scaled_min: Mapping[str, int] = declared.min

@@ -32,7 +32,7 @@ from shared.log.database import Database
 from shared.log.partition_retention import drop, expired
 from shared.log.table_names import table_of
 from shared.log.writer import LogWriter
-from shared.runtime.retention import Retention, RetentionSettings
+from shared.runtime.retention_settings import Retention, RetentionSettings
 from shared.settings import BadSetting
 from tests.support.retention import DAY_NS, Retaining, grow_old, narrow, partitions
 
