@@ -14,8 +14,10 @@ from cli.terminal.durations import instant_of
 from services.scheduler.explain.explanation_text import Explanation
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
+from services.scheduler.state.quota_headroom import Entry
 from shared.domain.qos import qos
 from shared.events.cluster import PodObserved
+from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 from shared.log.admin.newest_events import newest
 from shared.log.reader import LogReader
@@ -44,8 +46,7 @@ async def describe(log: LogReader, name: str) -> Description:
         found |= _facts(pod)
     if record is not None and record.pod_class is not None:
         found["Requests"] = human_amounts(record.pod_class.request)
-        entry = view.quota.pods.get(record.uid)
-        found["Quota"] = "" if entry is None else f"{entry.quota}, {'charged' if entry.charged else 'not charged'}"
+        found["Quota"] = _quota(view.quota.pods.get(record.uid), pod)
         found["Gang"] = view.gangs.gang_of.get(record.uid, "")
         waiting = [each for each in waiting_pods(view, rules_in_force(view), time.time_ns()) if each.record is record]
         for each in await pending_in(log, view, waiting):
@@ -84,6 +85,15 @@ def _decision(explanation: Explanation) -> Mapping[str, Value]:
             found["Best nodes"] = Table(("node", "score"), best, right=("score",))
     steps = [(instant_of(one.at_ns), one.event, one.text) for one in explanation.steps[-LAST_STEPS:]]
     return {**found, "Events": Table(("at", "event", "what"), steps)}
+
+
+def _quota(entry: Entry | None, pod: Pod | None) -> str:
+    """Returns the quota in which a pod counts; another one that its label names is rejected, or does not exist."""
+    if entry is None:
+        return ""
+    label = ((pod.metadata.labels if pod is not None else None) or {}).get(QUOTA_NAME, entry.quota)
+    other = f"; its label names {label}, which is not in force: `koord explain pod`" if label != entry.quota else ""
+    return f"{entry.quota}, {'charged' if entry.charged else 'not charged'}{other}"
 
 
 async def _object(log: LogReader, name: str) -> Pod | None:

@@ -123,7 +123,7 @@ async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
                 f"node {name}: no batch or mid resources were decided yet (last observed at {row.at:%Y-%m-%d %H:%M:%S} "
                 "UTC); `koord get configs` shows whether over-commitment is in force"
             )
-    return f"the log has no node {name!r}; `koord events --type NodeObserved` lists some"
+    return f"there is no node {name!r}; `koord get nodes` shows those there are"
 
 
 def _print(found: NodeExplained) -> None:

@@ -10,7 +10,15 @@ import click
 from msgspec.structs import replace
 
 from cli.quota import render
-from cli.quota.recorded_accounts import COMPUTED, Accounts, accounts, verified, weigh_their_max
+from cli.quota.recorded_accounts import (
+    COMPUTED,
+    Accounts,
+    accounts,
+    accounts_in,
+    observed_pod,
+    verified,
+    weigh_their_max,
+)
 from cli.supervisor.log_access import log_of
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
@@ -20,7 +28,10 @@ from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
 from services.quota_ledger.explain.what_if_quota_change import changed_runtimes
 from shared.errors import KoordError
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.pod import Pod
 from shared.kube.quantity import amount, nanos
+from shared.log.admin.session import reading
 
 _CHANGE = re.compile(r"(?P<quota>[^=]+)\.(?P<field>min|max|weight)\.(?P<resource>[^=]+)=(?P<amount>[^=]+)")
 
@@ -50,13 +61,17 @@ def explain_standing(*, name: str, parents: bool, at: datetime | None, output: F
 
     Also which quotas borrow beside it.
     """
-    found_accounts = _accounts(folder, at)
-    projection = found_accounts.projection
-    uid = next((uid for uid in sorted(projection.pods) if projection.pods.name(uid) == name), None)
-    if uid is None:
+    with log_of(folder) as postgres:
+        found_accounts, pod = asyncio.run(_accounts_and_pod(postgres, name, at))
+    projection = _noted(found_accounts).projection
+    if pod is None:
+        raise KoordError(f"there is no pod {name!r}; `koord get pods -A` shows those there are")
+    uid = pod.metadata.uid
+    if uid not in projection.pods:
         raise KoordError(f"no quota counts pod {name}; it has ended, or belongs to none")
     rules = found_accounts.settings.admission()
-    found = explain_pod(projection, uid, replace(rules, parents=True) if parents else rules)
+    label = (pod.metadata.labels or {}).get(QUOTA_NAME, "")
+    found = explain_pod(projection, uid, replace(rules, parents=True) if parents else rules, label)
     if output == "table":
         click.echo(render.why_pod(found), nl=False)
     else:
@@ -128,6 +143,11 @@ def parsed(changes: tuple[str, ...]) -> dict[str, Any]:
         size = amount(match["resource"], nanos(match["amount"]))
         found.setdefault(match["quota"], {}).setdefault(match["field"], {})[match["resource"]] = size
     return found
+
+
+async def _accounts_and_pod(postgres: str, name: str, at: datetime | None) -> tuple[Accounts, Pod | None]:
+    async with reading(postgres) as log:
+        return await accounts_in(log, at), await observed_pod(log, name, at)
 
 
 def _accounts(folder: Path, at: datetime | None) -> Accounts:

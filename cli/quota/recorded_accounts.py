@@ -2,9 +2,9 @@
 after that. No service needs to run.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from cli.quota.rebuild_state import fold_log, settings_of
 from cli.recorded_projection import read_into
@@ -17,15 +17,18 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED
 from services.quota_ledger.state.quota_accounts_state_for_cli import ProjectionState
 from shared.errors import KoordError
-from shared.events import EVENT_TYPES
-from shared.events.cluster import ObjectObserved
+from shared.events import EVENT_TYPES, Event
+from shared.events.cluster import ObjectObserved, PodObserved
 from shared.events.log import CarriedForward
 from shared.events.quota import BalancesOpened
 from shared.kube.elastic_quota import RESOURCES, weighs_its_max
+from shared.kube.pod import Pod
 from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.position import Position
 from shared.log.reader import LogReader, read_record
+
+Observed = TypeVar("Observed", bound=Event)
 
 CONTEXT = MANIFEST.writes
 
@@ -111,16 +114,31 @@ async def weigh_their_max(
     return frozenset(name for name, raw in objects.items() if raw is not None and weighs_its_max(raw))
 
 
+async def observed_pod(log: LogReader, name: str, until: datetime | None) -> Pod | None:
+    """Returns the newest object of a pod, `namespace/name`, at the head or at an instant; None where the log has none."""
+    upto = await log.last_until("cluster", until) if until is not None else None
+    async for event in _newest_first(log, PodObserved, name, upto):
+        return event.object
+    return None
+
+
 async def _object_of(log: LogReader, key: str, upto: int | None) -> Mapping[str, Any] | None:
     """Returns the newest object of a quota."""
-    codec = Codec([ObjectObserved])
-    for kind in (ObjectObserved, CarriedForward):
-        rows = [row async for row in log.rows(context="cluster", kind=kind.__name__, key=key, upto=upto)]
+    async for event in _newest_first(log, ObjectObserved, key, upto):
+        if event.resource in RESOURCES:
+            return event.object
+    return None
+
+
+async def _newest_first(log: LogReader, kind: type[Observed], key: str, upto: int | None) -> AsyncIterator[Observed]:
+    """Yields the observations of one key, then those that were carried forward."""
+    codec = Codec([kind])
+    for recorded_as in (kind, CarriedForward):
+        rows = [row async for row in log.rows(context="cluster", kind=recorded_as.__name__, key=key, upto=upto)]
         for row in reversed(rows):
             record = read_record(row, codec)
-            if record is not None and isinstance(record.event, ObjectObserved) and record.event.resource in RESOURCES:
-                return record.event.object
-    return None
+            if record is not None and isinstance(record.event, kind):
+                yield record.event
 
 
 async def _upto(log: LogReader, until: datetime | None) -> int:

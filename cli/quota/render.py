@@ -102,7 +102,13 @@ def explained(found: RuntimeExplanation) -> str:
 def why_pod(found: PodExplanation) -> str:
     """The standing of a pod in its quota."""
     text = [f"{found.pod} belongs to quota {found.quota} (by {found.matched_by})"]
+    if found.missing_quota:
+        text.append(
+            f"Its label names quota {found.missing_quota}, which does not exist: correct it, or create the quota."
+        )
     match found.state:
+        case "rejected":
+            text.append(f"That quota is rejected, and its pods wait: {found.text}")
         case "used":
             text.append("It uses its quota already.")
         case "fits":
@@ -132,8 +138,13 @@ def _short(found: PodExplanation) -> Iterator[str]:
         if holders.more:
             yield f"  held by {holders.more} more: {human_amounts(holders.more_used)}"
     if found.bounded_by:
-        yield f"  its {found.bounded_by} is {human_amounts(found.bound)}: only a higher one or pods that end make room"
+        yield f"  its {found.bounded_by} is {human_amounts(found.bound)}: only a higher one{_or_ending_pods(found)} makes room"
     yield from (f"  quota {quota} borrows {human_amounts(sizes)}" for quota, sizes in found.borrowers.items())
+
+
+def _or_ending_pods(found: PodExplanation) -> str:
+    """Returns an alternative to a higher bound; none where no pod uses the quota."""
+    return " or the end of pods" if found.used_by is not None and found.used_by.pods else ""
 
 
 def _level(level: LevelShares) -> Iterator[str]:

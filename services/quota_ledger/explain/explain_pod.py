@@ -27,8 +27,9 @@ class PodExplanation(msgspec.Struct, frozen=True):
     """The standing of a pod in its quota.
 
     Attributes:
-        state: `used`, `fits` or `short`.
-        text: the scheduler's message where it is short.
+        state: `used`, `fits`, `short`, or `rejected`: the pod waits because the quota that its label names is rejected.
+        text: the scheduler's message where it is short; the reason of the rejection.
+        missing_quota: the quota that its label names and that does not exist.
         short_of: the quota that is short: the pod's own or one above.
         missing: resource -> excess over the limit of `short_of`.
         used_by: the pods that use that quota.
@@ -43,6 +44,7 @@ class PodExplanation(msgspec.Struct, frozen=True):
     matched_by: str
     state: str
     text: str = ""
+    missing_quota: str = ""
     short_of: str = ""
     missing: dict[str, int] = msgspec.field(default_factory=dict)
     used_by: QuotaUsers | None = None
@@ -51,15 +53,23 @@ class PodExplanation(msgspec.Struct, frozen=True):
     borrowers: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
 
 
-def explain_pod(projection: LedgerProjection, uid: str, rules: AdmissionRules) -> PodExplanation:
-    """Explains whether a pod fits into its quota, and why not."""
+def explain_pod(projection: LedgerProjection, uid: str, rules: AdmissionRules, label: str = "") -> PodExplanation:
+    """Explains whether a pod fits into its quota, and why not.
+
+    Args:
+        label: the quota that the pod's label names; empty without one.
+    """
     pod, name = projection.pods[uid], projection.pods.name(uid)
     tree = projection.trees[pod.tree]
+    is_missing = label not in projection.lookup.quotas and label not in projection.rejected
+    missing_quota = label if is_missing else ""
     if pod.charged:
-        return PodExplanation(name, pod.quota, pod.matched_by, "used")
+        return PodExplanation(name, pod.quota, pod.matched_by, "used", missing_quota=missing_quota)
+    if rules.rejected_waits and pod.matched_by == "default" and label in projection.rejected:
+        return PodExplanation(name, label, "label", "rejected", text=projection.rejected[label])
     short = shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules)
     if short is None:
-        return PodExplanation(name, pod.quota, pod.matched_by, "fits")
+        return PodExplanation(name, pod.quota, pod.matched_by, "fits", missing_quota=missing_quota)
     excess = sub(total((short.used, short.request)), short.limit)
     missing = {resource: excess[resource] for resource in short.exceeded}
     bounded_by, bound = _bound(tree, short)

@@ -8,6 +8,7 @@ import msgspec
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, restore_into, snapshot_of
 from services.quota_ledger.explain.explain_runtime import tree_of
+from shared.admission.quota.quota_validation import check_min_within_max, check_not_negative
 
 
 def changed_runtimes(
@@ -26,6 +27,7 @@ def changed_runtimes(
 
     Raises:
         UnknownQuota: no quota has one of the names.
+        AdmissionRejected: a quota with these amounts would be rejected.
     """
     other = projection.empty()
     encoded = msgspec.msgpack.encode(snapshot_of(projection))
@@ -35,7 +37,11 @@ def changed_runtimes(
         declared = tree.quotas[quota].declared
         others = {"weight": fields.get("max", {}), **fields} if quota in weigh_their_max else fields
         updated = {field: {**getattr(declared, field), **amounts} for field, amounts in others.items()}
-        tree.update_quota(msgspec.structs.replace(declared, **updated))
+        after = msgspec.structs.replace(declared, **updated)
+        for field in updated:
+            check_not_negative(field, after, getattr(after, field))
+        check_min_within_max(after)
+        tree.update_quota(after)
     for tree in other.trees.values():
         tree.refresh_runtimes()
     changed: dict[str, Any] = {}

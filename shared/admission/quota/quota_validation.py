@@ -166,20 +166,35 @@ def check_self(raw: Raw, quota: DeclaredQuota) -> None:
     Raises:
         AdmissionRejected: `negative`, `sharedWeightParse`, `minMax`, `strictParse`, `strictMissing`, `strictBelowUsed`.
     """
-    metadata = raw["metadata"]
-    for field, amounts_of in (("max", quota.max), ("min", quota.min)):
-        for name, size in sorted(amounts_of.items()):
-            if size < 0:
-                raise AdmissionRejected("negative", f"quota {quota.name}: {field} of {name} is negative")
-    weight = _weight(metadata, "sharedWeightParse") or {}
-    if below := sorted(name for name, size in weight.items() if size < 0):
-        raise AdmissionRejected("negative", f"quota {quota.name}: the shared weight of {below[0]} is negative")
+    check_not_negative("max", quota, quota.max)
+    check_not_negative("min", quota, quota.min)
+    weight = _weight(raw["metadata"], "sharedWeightParse") or {}
+    check_not_negative("the shared weight", quota, weight)
+    check_min_within_max(quota)
+    _check_strict(raw, quota)
+
+
+def check_not_negative(field: str, quota: DeclaredQuota, sizes: Mapping[str, int]) -> None:
+    """Checks the amounts of one field.
+
+    Raises:
+        AdmissionRejected: `negative`.
+    """
+    if below := sorted(name for name, size in sizes.items() if size < 0):
+        raise AdmissionRejected("negative", f"quota {quota.name}: {field} of {below[0]} is negative")
+
+
+def check_min_within_max(quota: DeclaredQuota) -> None:
+    """Checks that max has every resource of min, with as much at least.
+
+    Raises:
+        AdmissionRejected: `minMax`.
+    """
     for name, size in sorted(quota.min.items()):
         if name not in quota.max or size > quota.max[name]:
             raise AdmissionRejected(
                 "minMax", f"quota {quota.name}: min of {name} is above its max; raise max or lower min"
             )
-    _check_strict(raw, quota)
 
 
 def _check_strict(raw: Raw, quota: DeclaredQuota) -> None:

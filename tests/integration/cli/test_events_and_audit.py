@@ -130,7 +130,7 @@ async def test_a_node_that_the_log_does_not_have_is_named(log: Log) -> None:
     result = await run(log, "explain", "node", "n9")
     assert (result.exit_code, result.stderr) == (
         1,
-        "koord: the log has no node 'n9'; `koord events --type NodeObserved` lists some\n",
+        "koord: there is no node 'n9'; `koord get nodes` shows those there are\n",
     )
 
 

@@ -35,7 +35,7 @@ def _waiting() -> Teams:
     """A pod of each kind of wait."""
     world = _Recorded()
     world.add_pod(pod("uses", cpu="2", labels={QUOTA_NAME: "small"}, priority=9000))
-    world.add_pod(pod("large", cpu="100"))
+    world.add_pod(pod("large", cpu="100", labels={QUOTA_NAME: "smal"}))
     world.add_pod(pod("short", cpu="1", labels={QUOTA_NAME: "small"}))
     world.add_pod(pod("later", gates=("example.com/later",)))
     for name in ("a", "b"):
@@ -125,6 +125,8 @@ async def test_a_pod_a_node_and_a_quota_are_described(log: Log) -> None:
         "  ElasticQuota      2  Insufficient",
     ):
         assert line in short.stdout, short.stdout
+    large = await run(log, "describe", "pod", "large", "-n", "d")
+    assert "koordinator-default-quota, not charged; its label names smal, which is not in force" in large.stdout
     node = await run(log, "describe", "node", "n1")
     assert node.exit_code == 0, node.stderr
     assert "cpu              -           64          2" in node.stdout, node.stdout

@@ -28,8 +28,8 @@ class Log(NamedTuple):
         return CliRunner().invoke(koord, arguments, env=environment)
 
 
-def quota(name: str) -> Draft:
-    raw = {"metadata": {"name": name, "namespace": "quotas"}, "spec": {"min": {"cpu": "5"}, "max": {"cpu": "10"}}}
+def quota(name: str, min_cpu: str = "5") -> Draft:
+    raw = {"metadata": {"name": name, "namespace": "quotas"}, "spec": {"min": {"cpu": min_cpu}, "max": {"cpu": "10"}}}
     resource = "elasticquotas.scheduling.sigs.k8s.io"
     return Draft(ObjectObserved(resource=resource, name=f"quotas/{name}", uid=name, object=raw))
 
@@ -45,8 +45,11 @@ async def log(database: str) -> Log:
         Draft(NodeObserved(node="n1", object=node)),
         quota("a"),
         quota("b"),
+        quota("bad", min_cpu="20"),
         pod("x", "a", "8", at="n1"),
         pod("y", "b", "6", at=""),
+        pod("of-bad", "bad", "1", at=""),
+        pod("mistyped", "bb", "1", at=""),
     ]
     opened = Database(database)
     writer = LogWriter(opened, None, "cluster", "test@1")
@@ -85,6 +88,19 @@ async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
     verified = await run(log, "verify", "quotas")
     assert verified.exit_code == 0
     assert verified.stdout.strip().endswith("balanced")
+
+
+async def test_explain_pod_names_a_rejected_quota_and_one_that_does_not_exist(log: Log) -> None:
+    rejected = (await run(log, "explain", "pod", "of-bad", "-n", "ns")).stdout
+    assert rejected == (
+        "ns/of-bad belongs to quota bad (by label)\n"
+        "That quota is rejected, and its pods wait: quota bad: min of cpu is above its max; raise max or lower min\n"
+    )
+    missing = (await run(log, "explain", "pod", "mistyped", "-n", "ns")).stdout
+    assert "belongs to quota koordinator-default-quota (by default)" in missing
+    assert "Its label names quota bb, which does not exist" in missing
+    unknown = await run(log, "explain", "pod", "nobody", "-n", "ns")
+    assert "there is no pod 'ns/nobody'; `koord get pods -A` shows those there are" in unknown.stderr
 
 
 async def test_the_tree_of_an_empty_log_is_empty(log: Log) -> None:

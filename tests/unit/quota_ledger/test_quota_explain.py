@@ -95,6 +95,12 @@ def test_a_pod_that_must_not_be_preempted_is_explained_by_min() -> None:
     assert "ns/z" not in text
 
 
+def test_a_pod_above_the_max_of_its_quota_needs_a_higher_one() -> None:
+    projection = books_of(CapacitySet(tree="", total={"cpu": 20_000}), team("a", 5_000), waits("x", "a", 12_000))
+    text = render.why_pod(explain_pod(projection, "x", AdmissionRules()))
+    assert "  its max is cpu 9: only a higher one makes room\n" in text
+
+
 def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
     projection = books_of(
         CapacitySet(tree="", total={"cpu": 10_000}), QuotaDeclared(quota=DEFAULT, declared=DeclaredQuota(name=DEFAULT, max={"cpu": 2**63 - 1})),
@@ -117,10 +123,24 @@ def test_what_if_changes_nothing_but_shows_the_changes() -> None:
         "b": {"cpu": [5000, 4166]},
     }
     assert overview(projection) == before
-    rows = list(render.changes(changed_runtimes(projection, parsed(("b.max.cpu=4",)))))
+    rows = list(render.changes(changed_runtimes(projection, parsed(("b.min.cpu=4", "b.max.cpu=4")))))
     assert rows == [("a", "cpu", "5", "6", "+1"), ("b", "cpu", "5", "4", "-1")]
     with pytest.raises(KoordError, match=r"NAME\.min\.RESOURCE"):
         parsed(("nonsense",))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("b.max.cpu=4", "quota b: min of cpu is above its max; raise max or lower min"),
+        ("a.min.cpu=10", "quota a: min of cpu is above its max; raise max or lower min"),
+        ("a.min.memory=1Gi", "quota a: min of memory is above its max; raise max or lower min"),
+        ("a.weight.cpu=-1", "quota a: weight of cpu is negative"),
+    ],
+)
+def test_what_if_rejects_a_change_that_the_ledger_would_reject(change: str, reason: str) -> None:
+    with pytest.raises(KoordError, match=reason):
+        changed_runtimes(borrowed(), parsed((change,)))
 
 
 @pytest.mark.parametrize("settings", [{"scales_min": False}, {"guarantees": True}])
