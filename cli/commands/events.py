@@ -137,8 +137,9 @@ async def _is_known(log: LogReader, contexts: Sequence[str], key: str) -> bool:
 
 
 async def _merged(sources: Sequence[AsyncIterator[Row]]) -> AsyncIterator[Row]:
-    """The rows of several contexts, each in its order, by the time of their append."""
-    heads = {number: row for number, source in enumerate(sources) if (row := await anext(source, None)) is not None}
+    """The rows of several contexts, each in its order, by the time of their append; all are searched at once."""
+    first = await asyncio.gather(*(anext(source, None) for source in sources))
+    heads = {number: row for number, row in enumerate(first) if row is not None}
     while heads:
         number = min(heads, key=lambda number: (heads[number].at, heads[number].context))
         yield heads.pop(number)
