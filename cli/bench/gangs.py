@@ -1,6 +1,7 @@
 """`koord bench gangs`: the speed of the engine without servers, for gangs that are placed and gangs that fit nowhere.
 
-Every node is evaluated and scored for every gang; a gang is a class of pods of its own, as its label tells it from
+Every node is evaluated and scored for every gang, and so is every domain of the network that could hold it: gangs have
+to be placed in one domain. A gang is a class of pods of its own, as its label tells it from
 others. Timed are whole cycles: changes are settled, decided, recorded as events and folded back. Not timed is the
 making of pods, and the fold of their observation.
 """
@@ -14,8 +15,9 @@ from statistics import median
 import click
 import msgspec
 
-from cli.bench.scheduler_workloads import CPUS, NOW_NS, gang_events, nodes
+from cli.bench.scheduler_workloads import CPUS, NOW_NS, gang_events, network_topology, nodes
 from cli.terminal.output import show_table
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
@@ -24,6 +26,9 @@ from shared.kube.instants import SECOND
 LARGE = 1000
 REFUSED_SIZE = 64
 REPEATS = 5
+_AWARE = DEFAULT_PROFILE.replace(
+    "  pluginConfig:\n", "  pluginConfig:\n  - {name: Coscheduling, args: {awareNetworkTopology: true}}\n", 1
+)
 PODS_OF_A_SIZE = 4096
 """Pods that are placed in gangs of each size; at least one gang."""
 
@@ -32,7 +37,8 @@ class GangFigures(msgspec.Struct, frozen=True):
     """The figures that `--json` prints.
 
     Attributes:
-        racks, tiers: of the nodes' labels; they restrict no placement.
+        racks, tiers: of the network. A gang has to be placed in one rack; one of 64 or more pods in a domain of the
+            outermost tier.
         pods_per_s: of the size with the lowest rate.
         by_size: size -> pods placed in a second, in cycles of many gangs.
         gang_1000_ms: a cycle that places a gang of 1,000 alone, the median of five.
@@ -82,9 +88,10 @@ def gangs(*, node_count: int, racks: int, tiers: int, sizes: tuple[int, ...], ba
 def measure(node_count: int, racks: int, tiers: int, sizes: Sequence[int], batch: int) -> GangFigures:
     """Places gangs of each size, gangs of 1,000, and refuses gangs; compiled passes are loaded before."""
     for count in (20, node_count):
-        engine = InMemoryScheduler()
+        engine = InMemoryScheduler(_AWARE)
         engine.observe(nodes(count, racks=racks, tiers=tiers), NOW_NS)
-        bench = _Bench(engine, batch)
+        engine.observe([network_topology(tiers)], NOW_NS)
+        bench = _Bench(engine, batch, tiers)
         bench.run(2, 4)
     gc.collect()
     gc.freeze()
@@ -106,8 +113,9 @@ def measure(node_count: int, racks: int, tiers: int, sizes: Sequence[int], batch
 class _Bench:
     """An engine with nodes, to which gangs come one after the other."""
 
-    def __init__(self, engine: InMemoryScheduler, batch: int) -> None:
+    def __init__(self, engine: InMemoryScheduler, batch: int, tiers: int) -> None:
         self._engine = engine
+        self._tiers = tiers
         self._batch = batch
         self._number = 0
         self._now_ns = NOW_NS
@@ -139,6 +147,7 @@ class _Bench:
             self._now_ns += SECOND // 1000
 
     def _events(self, count: int, size: int, cpu_milli: int) -> Iterator[Event]:
+        layer = f"tier-{self._tiers - 1 if size >= REFUSED_SIZE else 0}"
         for _ in range(count):
             self._number += 1
-            yield from gang_events(f"gang-{self._number:05}", size, cpu_milli)
+            yield from gang_events(f"gang-{self._number:05}", size, cpu_milli, layer)

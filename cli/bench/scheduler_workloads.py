@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS
-from shared.domain.gang import POD_GROUP_LABEL
+from services.scheduler.state.watched_resources import NETWORK_TOPOLOGIES, NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS
+from shared.domain.gang import POD_GROUP_LABEL, TOPOLOGY
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectObserved, PodObserved
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -69,9 +69,27 @@ def _network_labels(number: int, count: int, racks: int, tiers: int) -> dict[str
     return {f"network.example.com/tier-{tier}": f"domain-{rack >> tier}" for tier in range(tiers if racks else 0)}
 
 
-def gang_events(name: str, size: int, cpu_milli: int) -> Iterator[ObjectObserved | PodObserved]:
-    """Yields a PodGroup and its pods."""
-    body = {"metadata": {"name": name, "namespace": "bench"}, "spec": {"minMember": size}}
+def network_topology(tiers: int) -> ObjectObserved:
+    """Returns the ClusterNetworkTopology of the labels that `nodes` writes: the racks are the innermost tier."""
+    names = [f"tier-{tier}" for tier in reversed(range(tiers))]
+    layers = [
+        {"topologyLayer": name, "parentTopologyLayer": above, "labelKey": [f"network.example.com/{name}"]}
+        for name, above in zip(names, ("ClusterTopologyLayer", *names), strict=False)
+    ]
+    layers.append({"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": names[-1]})
+    body = {"metadata": {"name": "default", "uid": "network"}, "spec": {"networkTopologySpec": layers}}
+    return ObjectObserved(resource=NETWORK_TOPOLOGIES, name="default", uid="network", object=body)
+
+
+def gang_events(name: str, size: int, cpu_milli: int, layer: str) -> Iterator[ObjectObserved | PodObserved]:
+    """Yields a PodGroup and its pods.
+
+    Args:
+        layer: of which one domain has to hold the gang.
+    """
+    wish = f'{{"gatherStrategy":[{{"layer":"{layer}","strategy":"MustGather"}}]}}'
+    group = {"name": name, "namespace": "bench", "annotations": {TOPOLOGY: wish}}
+    body = {"metadata": group, "spec": {"minMember": size}}
     yield ObjectObserved(resource=POD_GROUPS, name=f"bench/{name}", uid=name, object=body)
     requests = {"cpu": f"{cpu_milli}m", "memory": "1Gi"}
     spec = PodSpec(

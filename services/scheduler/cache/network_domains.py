@@ -32,6 +32,7 @@ class NetworkDomains(NamedTuple):
         parents: layer's number -> [domains], the number of the domain above; empty for the first layer.
         starts: layer's number -> [domains], the number of the first domain below; empty for the last layer.
         rows: [nodes], their rows in the node table.
+        ranks: layer's number -> [domains], their order by name, whatever is above them.
     """
 
     layers: tuple[str, ...]
@@ -39,6 +40,7 @@ class NetworkDomains(NamedTuple):
     parents: tuple[Int64, ...]
     starts: tuple[Int64, ...]
     rows: Int64
+    ranks: tuple[Int64, ...]
 
     def sums(self, of_nodes: Int64, layer: int) -> Int64:
         """Returns [domains of a layer]: the sums of what the layer below has, [domains there]."""
@@ -163,7 +165,14 @@ def domains_of(layers: Sequence[str], paths: Mapping[int, Path]) -> NetworkDomai
         parents=tuple(np.array(each, np.int64) for each in parents),
         starts=tuple(np.array(each, np.int64) for each in starts[:-1]),
         rows=np.array([row for _, row in resolved], np.int64),
+        ranks=tuple(_ranks(each) for each in names),
     )
+
+
+def _ranks(names: Sequence[str]) -> Int64:
+    ranks = np.empty(len(names), np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return ranks
 
 
 def _resolved(path: Path, above: Mapping[tuple[int, str], str]) -> Path:

@@ -92,14 +92,18 @@ class PodPlacement:
 
     # classes
 
-    def class_of(self, pod_class: PodClass) -> EvaluatedClass:
-        """Returns a class with its evaluation, which is made on the first call."""
+    def class_of(self, pod_class: PodClass, *, looks_ahead: bool = True) -> EvaluatedClass:
+        """Returns a class with its evaluation, which is made on the first call.
+
+        Args:
+            looks_ahead: False where its pods are not placed by their scores.
+        """
         class_ = self.classes.get(pod_class)
         if class_ is None:
             evaluation = self.transaction.evaluation(self.profile(pod_class), pod_class)
             class_ = self.classes[pod_class] = EvaluatedClass(evaluation, is_prepared=self.is_prepared(pod_class))
             self.evaluated += 1
-            if self.remaining[pod_class] >= MIN_PODS and not evaluation.none_feasible():
+            if looks_ahead and self.remaining[pod_class] >= MIN_PODS and not evaluation.none_feasible():
                 evaluation.look_ahead(self.transaction.snapshot)
         return class_
 

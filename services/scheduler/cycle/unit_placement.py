@@ -8,44 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from services.scheduler.cache.tie_break import name_hash
+from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.network_domain_placement import NetworkDomainPlacement
 from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
+from services.scheduler.cycle.unit_attempt import UnitAttempt
 from services.scheduler.framework.gang_grouping_interface import PodGrouping, Requirement, UnitFailure, all_needed
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
-from services.scheduler.queue.units import Groupings, Unit
+from services.scheduler.queue.units import Unit
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
-
-
-class _Attempt:
-    """The pods of a unit that were tried.
-
-    Attributes:
-        is_complete: the requirement is met.
-        placed: number of placed pods.
-        failed: pods without a node, each with the evaluation of the nodes; the last one is what an incomplete unit
-            lacks.
-        prepared: placed pods that have to be prepared for the node of a row.
-        undecided: pods that are not needed, and were not tried.
-    """
-
-    __slots__ = ("failed", "is_complete", "placed", "prepared", "undecided")
-
-    def __init__(self) -> None:
-        self.is_complete = True
-        self.placed = 0
-        self.failed: list[tuple[PodRecord, ClassEvaluated]] = []
-        self.prepared: list[tuple[PodRecord, int]] = []
-        self.undecided: list[PodRecord] = []
 
 
 class UnitPlacement:
     """The steps of a cycle for units of several pods."""
 
-    def __init__(self, pods: PodPlacement, groupings: Groupings) -> None:
+    def __init__(self, pods: PodPlacement, cache: CycleInputs) -> None:
         self._pods = pods
-        self._groupings = groupings
+        self._groupings = cache.groupings
+        self._in_domains = NetworkDomainPlacement(pods, cache)
         self._units = 0  # so far
 
     def schedule(self, unit: Unit) -> None:
@@ -61,9 +43,15 @@ class UnitPlacement:
         self._units += 1
         grouping = self._grouping(unit)
         key = unit.group.key if unit.group is not None else ""
-        holds = grouping is not None and grouping.holds(key)
-        attempt = self._attempt(unit, requirement, keeps_on=holds)
         decisions = self._pods.plan.decisions
+        gathering = grouping.gathering(key, unit.pods) if grouping is not None else None
+        holds = gathering is None and grouping is not None and grouping.holds(key)
+        if gathering is None:
+            attempt = self._attempt(unit, requirement, keeps_on=holds)
+        else:
+            attempt = self._in_domains.attempt(unit, requirement, gathering, self._units)
+            # The pods of a unit are neighbours; those that it does not need are units of their own.
+            decisions[mark.plan.decisions :] = sorted(decisions[mark.plan.decisions :], key=_is_of_no_unit)
         if attempt.is_complete and not attempt.prepared:
             if attempt.undecided:
                 self._pods.plan.left_out[self._units] = tuple(attempt.undecided)
@@ -101,7 +89,7 @@ class UnitPlacement:
                 PlacedPod(pod, pod.pod_class, pod.placed_node, 0, index, allocation or {}, self._units)
             )
 
-    def _attempt(self, unit: Unit, requirement: Requirement, *, keeps_on: bool) -> _Attempt:
+    def _attempt(self, unit: Unit, requirement: Requirement, *, keeps_on: bool) -> UnitAttempt:
         """Places pods of a unit until the requirement is met, or can no longer be met.
 
         Args:
@@ -110,7 +98,7 @@ class UnitPlacement:
         needed, part_of = requirement.needed, requirement.part_of
         left = Counter(part_of.get(pod.uid, "") for pod in unit.pods)
         placed: Counter[str] = Counter()
-        attempt = _Attempt()
+        attempt = UnitAttempt()
         ahead = 0  # pods that are placed before their turn
         for place, pod in enumerate(unit.pods):
             if ahead:
@@ -153,14 +141,14 @@ class UnitPlacement:
         grouping = self._grouping(unit)
         if grouping is None or unit.group is None:
             return
-        count = sum(isinstance(each, PlacedPod) for each in decisions[first:])
+        count = sum(isinstance(each, PlacedPod) and each.unit > 0 for each in decisions[first:])
         annotations = grouping.annotations(unit.group.key, count)
         for place in range(first, len(decisions)):
             each = decisions[place]
-            if isinstance(each, PlacedPod):
+            if isinstance(each, PlacedPod) and each.unit:
                 decisions[place] = each._replace(allocation={**each.allocation, **annotations})
 
-    def _message(self, unit: Unit, attempt: _Attempt) -> str:
+    def _message(self, unit: Unit, attempt: UnitAttempt) -> str:
         """Returns the message of the pods that are refused with the first one that could not be placed."""
         grouping, (pod, found) = self._grouping(unit), attempt.failed[-1]
         if grouping is None or unit.group is None or pod.pod_class is None:
@@ -214,6 +202,10 @@ class UnitPlacement:
         self._pods.plan.decisions += [
             RefusedPod(pod, index, message=words) for pod in unit.pods if pod.uid not in decided
         ]
+
+
+def _is_of_no_unit(decision: PlacedPod | RefusedPod) -> bool:
+    return isinstance(decision, PlacedPod) and not decision.unit
 
 
 def _equal_behind(unit: Unit, place: int, part_of: Mapping[str, str], most: int) -> Iterator[PodRecord]:

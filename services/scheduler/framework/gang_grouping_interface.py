@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.state.pod_scheduling_record import PodRecord
+from shared.domain.network_topology import GatherSpec
 
 
 class Membership(NamedTuple):
@@ -51,6 +52,19 @@ def all_needed(pods: Sequence[PodRecord]) -> Requirement:
     return Requirement({"": len(pods)}, dict.fromkeys((pod.uid for pod in pods), ""))
 
 
+class Gathering(NamedTuple):
+    """The wishes of a unit about the network domains of its pods.
+
+    Attributes:
+        order: uid -> place among the pods of the unit; NO_INDEX without one.
+        nodes: of the pods of its group that have one, each as often as it has pods.
+    """
+
+    spec: GatherSpec
+    order: Mapping[str, int]
+    nodes: tuple[str, ...]
+
+
 class UnitFailure(NamedTuple):
     """The first pod of a unit that could not be placed.
 
@@ -85,6 +99,14 @@ class PodGrouping:
     def requirement(self, group: str, pods: Sequence[PodRecord]) -> Requirement:  # noqa: ARG002
         """Returns what a unit of these waiting pods of a group needs."""
         return all_needed(pods)
+
+    def gathers(self, group: str) -> bool:  # noqa: ARG002
+        """Returns True for a group with wishes about network domains."""
+        return False
+
+    def gathering(self, group: str, pods: Sequence[PodRecord]) -> Gathering | None:  # noqa: ARG002
+        """Returns the wishes of a unit about network domains; None without any."""
+        return None
 
     def message(self, group: str, failure: UnitFailure) -> str:  # noqa: ARG002
         """Returns the message of the pods that were refused with their unit; empty for that of their reason."""

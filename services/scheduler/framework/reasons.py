@@ -34,6 +34,8 @@ NO_NODES = "NoNodes"
 UNREADABLE_POD = "UnreadablePod"
 UNIT_NOT_PLACED = "UnitNotPlaced"
 NODE_UNKNOWN = "NodeUnknown"
+NETWORK_DOMAIN_TOO_SMALL = "NetworkDomainTooSmall"
+NETWORK_TOPOLOGY_UNKNOWN = "NetworkTopologyUnknown"
 
 FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
     # Of a pod, by its quota.

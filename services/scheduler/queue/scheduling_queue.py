@@ -269,7 +269,7 @@ class SchedulingQueue:
             return Unit((self._pods[order[-1]],), is_due, order)
         members = sorted((self._pods[uid] for uid in self._groups.members(group)), key=self._member_order)
         requirement = self._groups.requirement(group, members)
-        if requirement is not None and len(members) == 1 and not self._groups.has_held(group):
+        if requirement is not None and len(members) == 1 and not self._groups.restricts_one(group):
             group = requirement = None  # it is placed like any pod
         return Unit(tuple(members), is_due, order, group, requirement)
 

@@ -113,9 +113,12 @@ class Groups:
         """Returns the uids of the waiting pods of a group."""
         return self._members[group].keys()
 
-    def has_held(self, group: Group) -> bool:
-        """Returns True where nodes are held for pods of the group."""
-        return bool(self._groupings[group.scheduler][group.plugin].held(group.key))
+    def restricts_one(self, group: Group) -> bool:
+        """Returns True where a single pod of the group is not placed like any pod: nodes are held for others, or it
+        gathers in network domains.
+        """
+        grouping = self._groupings[group.scheduler][group.plugin]
+        return grouping.gathers(group.key) or bool(grouping.held(group.key))
 
     def requirement(self, group: Group, pods: Sequence[PodRecord]) -> Requirement | None:
         """Returns the number of pods that a unit needs; None where it has too few."""

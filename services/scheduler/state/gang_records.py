@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.domain.gang import GangSettings, gang_of, settings_of_pod, settings_of_pod_group
+from shared.domain.network_topology import NO_INDEX, index_of
 from shared.kube.pod import Pod
 
 
@@ -21,11 +22,13 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
         phase: as the API has it.
         is_bound: it has been observed on a node.
         owner: name of its controller, or of its first owner; empty without one.
+        index: its place among the members, NO_INDEX without one.
     """
 
     phase: str
     is_bound: bool
     owner: str = ""
+    index: int = NO_INDEX
 
 
 class GangRecord(msgspec.Struct, array_like=True):
@@ -77,7 +80,7 @@ class GangRecords:
             return
         record = self._record(gang)
         is_bound, before = bool(pod.spec.node_name), record.members.get(uid)
-        member = Member(intern(pod.status.phase), is_bound, _owner(pod))
+        member = Member(intern(pod.status.phase), is_bound, _owner(pod), index_of(metadata.annotations))
         if member != before:
             record.members[uid] = member
             self.gang_of[uid] = intern(gang)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from shared.domain import gang
 from shared.domain.deprecated_resources import with_current_names
+from shared.domain.network_topology import SELECTOR
 from shared.domain.pod_requests import (
     INFEASIBLE,
     RESIZE_PENDING,
@@ -50,6 +51,7 @@ ANNOTATIONS = (
     "scheduling.koordinator.sh/exact-match-reservation",
     RESERVATION_PLACEMENT,
     *gang.ANNOTATIONS,
+    SELECTOR,
 )
 """Annotations that a decision depends on."""
 

@@ -1,8 +1,9 @@
 """Coscheduling: the pods of a gang, or of a group of gangs, are placed together or not at all."""
 
 from services.scheduler.framework.plugin_spec import PluginSpec, Point
-from services.scheduler.framework.reasons import ReasonText
+from services.scheduler.framework.reasons import NETWORK_DOMAIN_TOO_SMALL, NETWORK_TOPOLOGY_UNKNOWN, ReasonText
 from services.scheduler.plugins.coscheduling.args import UNUSED, read_coscheduling_args
+from services.scheduler.state.cluster_event import ClusterEvent
 from shared.domain.gang import BIND_COUNT, BIND_GROUP
 from shared.kube import resource_names
 
@@ -22,8 +23,24 @@ SPEC = PluginSpec(
             "the node that was held for it was released: other pods of its gang found none in time",
             "为其保留的节点已被释放：同一 Gang 的其他 Pod 未能及时找到节点",
         ),
+        NETWORK_DOMAIN_TOO_SMALL: ReasonText("in no {detail}", "所在网络拓扑域不足：{detail}"),
+        NETWORK_TOPOLOGY_UNKNOWN: ReasonText("in no known network domain: {detail}", "网络拓扑未知：{detail}"),
     },
-    queueing_hints=dict.fromkeys(("GangUnknown", "GangIncomplete", "GangTimedOut"), frozenset()),
+    queueing_hints={
+        **dict.fromkeys(("GangUnknown", "GangIncomplete", "GangTimedOut"), frozenset()),
+        NETWORK_TOPOLOGY_UNKNOWN: frozenset((ClusterEvent.POD_GROUP,)),
+        NETWORK_DOMAIN_TOO_SMALL: frozenset(
+            (
+                ClusterEvent.NODE_ADDED,
+                ClusterEvent.ALLOCATABLE,
+                ClusterEvent.LABELS,
+                ClusterEvent.TAINTS,
+                ClusterEvent.POD_RELEASED,
+                ClusterEvent.METRIC,
+                ClusterEvent.POD_GROUP,
+            )
+        ),
+    },
     groups_pods=True,
     reads=(resource_names.POD_GROUPS, resource_names.NETWORK_TOPOLOGIES),
     annotations=(*BIND_GROUP, *BIND_COUNT),

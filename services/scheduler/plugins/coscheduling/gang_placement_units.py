@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.gang_grouping_interface import (
     ALONE,
+    Gathering,
     Membership,
     PodGrouping,
     Requirement,
@@ -27,6 +28,7 @@ from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import BIND_COUNT, BIND_GROUP, ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
+from shared.domain.network_topology import GatherSpec, read_gather
 
 
 class GangCounts(NamedTuple):
@@ -135,14 +137,14 @@ class GangGrouping(PodGrouping):
         present = [records[other] for other in settings.groups if other in records]
         changed_seq = max((each.changed_seq for each in (record, *present)), default=0)
         if self.is_satisfied_for_good(gang):
-            return Membership(changed_seq=changed_seq)
+            return self._satisfied(settings.groups, changed_seq)
         released_seq = max((self._released.get(other, 0) for other in settings.groups), default=0)
         missing = list(self.missing(settings.groups))
         if missing:
             return Membership("", Reason("GangIncomplete", "; ".join(missing)), changed_seq)
         needed = self.needed(settings.groups)
         if not any(needed.values()):
-            return Membership(changed_seq=changed_seq)
+            return self._satisfied(settings.groups, changed_seq)
         short = [
             f"gang {other} needs {count} pods that can be placed, and has {pending}"
             for other, count in needed.items()
@@ -150,6 +152,24 @@ class GangGrouping(PodGrouping):
         ]
         held_back = Reason("GangIncomplete", "; ".join(short)) if short else None
         return Membership("" if short else ",".join(settings.groups), held_back, changed_seq, released_seq)
+
+    def _satisfied(self, groups: Sequence[str], changed_seq: int) -> Membership:
+        """Returns the membership of a pod whose gang needs no others: it is placed alone, or with those that return to
+        the network domain of its gang.
+        """
+        if self._spec(groups) is None:
+            return Membership(changed_seq=changed_seq)
+        there = [gang for gang in groups if gang in self._view.gangs.gangs]
+        return Membership(",".join(there), changed_seq=changed_seq)
+
+    def _spec(self, groups: Sequence[str]) -> GatherSpec | None:
+        """Returns the wishes of the first gang of a group that has any."""
+        if not self.args.gathers:
+            return None
+        records = (self._view.gangs.gangs.get(gang) for gang in groups)
+        settings = (record.settings for record in records if record is not None)
+        found = (read_gather(each.topology) for each in settings if each is not None)
+        return next((spec for spec in found if spec is not None), None)
 
     def missing(self, groups: Sequence[str]) -> Iterable[str]:
         """Yields the gangs of a group that have too few pods to be tried."""
@@ -241,6 +261,22 @@ class GangGrouping(PodGrouping):
         groups, gang_of = group.split(","), self._view.gangs.gang_of
         takes_all = any(self.policy(self._view.gangs.gangs[gang]) == ONLY_WAITING for gang in groups)
         return Requirement(self.needed(groups), {pod.uid: gang_of[pod.uid] for pod in pods}, takes_all)
+
+    def gathers(self, group: str) -> bool:
+        """Returns True for a group with wishes about network domains."""
+        return self._spec(group.split(",")) is not None
+
+    def gathering(self, group: str, pods: Sequence[PodRecord]) -> Gathering | None:
+        """Returns the wishes of a unit about network domains, with the nodes of all placed members of its gangs."""
+        groups = group.split(",")
+        spec = self._spec(groups)
+        if spec is None:
+            return None
+        gangs, there = self._view.gangs, self._view.pods
+        order = {pod.uid: gangs.gangs[gangs.gang_of[pod.uid]].members[pod.uid].index for pod in pods}
+        members = (there[uid] for gang in groups for uid in gangs.gangs[gang].members)
+        assignments = (pod.assignment() for pod in members)
+        return Gathering(spec, order, tuple(each.node for each in assignments if each is not None))
 
     # holds
 
