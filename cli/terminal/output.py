@@ -3,6 +3,7 @@
 One object, or one object a line when streamed.
 """
 
+import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -18,6 +19,9 @@ Format = str
 
 WHOLE = 40
 """Characters up to which a table's cells are not broken."""
+
+GAP = 2
+"""Spaces between two columns."""
 
 
 def show(value: object, output: Format) -> None:
@@ -60,12 +64,14 @@ def show_table(
     header: bool = True,
     right: Collection[str] = (),
 ) -> None:
-    """Prints rows under a header: with colour on a terminal, as plain aligned text elsewhere.
+    """Prints rows under a header: with colour on a terminal, as plain aligned text elsewhere, and on a terminal that is too
+    narrow, which breaks the lines itself: no number is cut.
 
     Args:
         right: columns that are aligned to the right.
     """
-    if sys.stdout.isatty():
+    rows = [tuple(row) for row in rows]
+    if sys.stdout.isatty() and _least_width(columns, rows) <= shutil.get_terminal_size().columns:
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
@@ -82,6 +88,12 @@ def show_table(
         return
     for line in table_lines(columns, rows, header=header, right=right):
         click.echo(line)
+
+
+def _least_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """Returns the width of a table whose sentences are broken at `WHOLE` characters."""
+    widest = [max(len(column), *(len(str(row[i])) for row in rows)) for i, column in enumerate(columns)] if rows else []
+    return sum(min(width, WHOLE) for width in widest) + GAP * (len(columns) - 1)
 
 
 def table_lines(
