@@ -6,6 +6,7 @@ from typing import Any, Self, get_args, get_origin
 import msgspec
 
 from shared.errors import KoordError
+from shared.type_error_words import in_plain_words
 
 
 class BadSetting(KoordError):
@@ -13,6 +14,10 @@ class BadSetting(KoordError):
 
     def __init__(self, variable: str, found: str, reason: str) -> None:
         super().__init__(f"{variable} is {found!r}: {reason}")
+
+
+class MissingSetting(KoordError):
+    """An environment variable without which a service cannot start."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,17 +29,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             BadSetting: a value does not parse or is out of bounds; names the variable.
+            MissingSetting: one that has no default is not set.
         """
         found: dict[str, Any] = {}
         for field in msgspec.structs.fields(cls):
             variable = variable_of(service, field.name)
             text = environment.get(variable)
             if text is None:
+                if field.required:
+                    raise MissingSetting(f"{variable} is not set; {_description(field.type)}")
                 continue
             try:
                 found[field.name] = msgspec.convert(text, field.type, strict=False)
             except msgspec.ValidationError as error:
-                raise BadSetting(variable, text, str(error)) from error
+                raise BadSetting(variable, text, in_plain_words(str(error)).removesuffix(", got a string")) from error
         return msgspec.convert(found, cls, strict=False)
 
 
@@ -60,12 +68,15 @@ def table(service: str, settings: type[Settings]) -> list[SettingRow]:
     """Returns the rows that `koord run SERVICE --help` prints."""
     rows = []
     for field in msgspec.structs.fields(settings):
-        kind, description = field.type, ""
-        for meta in getattr(kind, "__metadata__", ()):
-            description = meta.description or description
+        kind, description = field.type, _description(field.type)
         if hasattr(kind, "__metadata__"):
             kind = get_args(kind)[0]
         name = str(kind) if get_origin(kind) else getattr(kind, "__name__", str(kind))
         default = "required" if field.required else f"default {field.default!r}"
         rows.append(SettingRow(variable_of(service, field.name), name, default, description))
     return rows
+
+
+def _description(kind: Any) -> str:
+    """Returns the description of an annotated type; empty without one."""
+    return next((meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description), "")

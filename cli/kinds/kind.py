@@ -94,12 +94,13 @@ def get_command(kind: Kind, summary: str) -> click.Command:
         if not found and output in ("table", "wide"):
             click.echo(f"No {kind.plural} found{_where(kind, namespace, is_everywhere=all_namespaces)}.", err=True)
             return
-        shown = kind._replace(columns=(_NAMESPACE, *kind.columns)) if all_namespaces else kind
+        with_namespace = all_namespaces and kind.is_namespaced
+        shown = kind._replace(columns=(_NAMESPACE, *kind.columns)) if with_namespace else kind
         _print(shown, found, output, is_one=name is not None, no_headers=no_headers)
 
     adds: list[Callable[[Any], Any]] = [
         click.argument("name", required=False, shell_complete=kind.complete),
-        *(_namespaces() if kind.is_namespaced else ()),
+        *(_namespaces() if kind.is_namespaced else (_everywhere("All of them: the kind is not listed by namespace."),)),
         *kind.options,
         *([click.option("--watch", is_flag=True, help="Show it again every two seconds.")] if kind.watch else ()),
         outputs("table", "wide", "name", "json", "yaml"),
@@ -143,8 +144,12 @@ def select(
 def _namespaces() -> tuple[Callable[[Any], Any], ...]:
     return (
         click.option("-n", "--namespace", help="Only this namespace.  [default: default]"),
-        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
+        _everywhere("All namespaces."),
     )
+
+
+def _everywhere(text: str) -> Callable[[Any], Any]:
+    return click.option("-A", "--all-namespaces", is_flag=True, help=text)
 
 
 def _where(kind: Kind, namespace: str | None, *, is_everywhere: bool) -> str:

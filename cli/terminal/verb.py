@@ -18,6 +18,11 @@ NAMES = (
 """The names of each kind that has several."""
 
 
+def _is_name(rest: list[str]) -> bool:
+    """Returns whether another name follows, so that the first word was meant as a kind."""
+    return bool(rest) and not rest[0].startswith("-")
+
+
 class Verb(LazyGroup):
     """A group whose sub-commands are kinds; a kind goes by any of its names, and `KIND/NAME` stands for `KIND NAME`."""
 
@@ -43,8 +48,8 @@ class Verb(LazyGroup):
             args = [self._kinds[args[0]], *args[1:]]
         elif slash and first in self._kinds:
             args = [self._kinds[first], name, *args[1:]]
-        elif self._guess is not None and not first.startswith("-"):
+        elif self._guess is not None and not first.startswith("-") and not _is_name(args[1:]):
             return args[0], self.load(args[0], self._guess), args
         else:
-            ctx.fail(f"there is no kind {first!r} to {ctx.info_name}; there are {', '.join(self.entries)}")
+            ctx.fail(f"there is no kind {first!r} to `koord {ctx.info_name}`; there are {', '.join(self.entries)}")
         return super().resolve_command(ctx, args)

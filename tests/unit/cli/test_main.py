@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import click
 import pytest
@@ -16,6 +17,8 @@ from cli.main import COMMANDS, koord
 from cli.terminal.json_path import found_at
 from cli.terminal.lazy_group import LazyGroup
 from shared.errors import KoordError
+from shared.runtime.service import Environment
+from shared.settings import BadSetting, MissingSetting
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_a_kind_that_a_verb_does_not_take_is_an_error_that_names_those_there_are
     refused = CliRunner().invoke(koord, ["explain", "config", "x"])
     assert (
         refused.exit_code,
-        "there is no kind 'config' to explain; there are node, pod, quota" in refused.stderr,
+        "there is no kind 'config' to `koord explain`; there are node, pod, quota" in refused.stderr,
     ) == (2, True)
 
 
@@ -156,3 +159,25 @@ def test_a_path_is_accepted_with_and_without_what_kubectl_puts_around_it(path: s
 def test_what_is_no_path_is_wrong_usage(path: str) -> None:
     refused = CliRunner().invoke(koord, ["get", "quotas", "-o", f"jsonpath={path}"])
     assert (refused.exit_code, path in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [("why", "node", "node-1"), ("why", "pdo", "web")])
+def test_a_kind_that_a_verb_does_not_have_is_named(arguments: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(koord, list(arguments))
+    assert refused.exit_code == 2
+    named = f"there is no kind {arguments[1]!r} to `koord why`; there are eviction, gang, pod, reservation"
+    assert named in refused.stderr
+
+
+def test_all_namespaces_is_accepted_for_kinds_without_namespaces(tmp_path: Path) -> None:
+    for kind in ("nodes", "quotas", "reservations", "configs"):
+        printed = CliRunner().invoke(koord, ["get", kind, "-A", "--dir", str(tmp_path)])
+        assert (printed.exit_code, "no system runs in" in printed.stderr) == (1, True)
+
+
+def test_a_service_without_a_database_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KOORD_POSTGRES", raising=False)
+    with pytest.raises(MissingSetting, match="KOORD_POSTGRES is not set; the log's database: postgresql://"):
+        Environment.load("", {})
+    with pytest.raises(BadSetting, match=r"KOORD_SHARD is 'x': expected a whole number$"):
+        Environment.load("", {"KOORD_POSTGRES": "postgresql://a@b/c", "KOORD_SHARD": "x"})
