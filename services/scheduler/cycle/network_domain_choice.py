@@ -94,12 +94,12 @@ class DomainChoice:
         """
         self._domains = domains
         self._wish = wish
-        self._scores = np.where(slots > 0, scores, 0)
-        self._capable = (slots > 0).astype(np.int64)
+        self._capable = slots > 0
+        self._scores = np.where(self._capable, scores, 0)
         self._slots = self._summed(self._rounded(slots, len(domains.layers) - 1), is_rounded=True)
         self._related = None if related is None else self._summed(related, is_rounded=False)
         self._closed: dict[Domain, None] = {}
-        self._means: dict[int, Int64] = {}
+        self._means: list[Int64] = []
 
     def _rounded(self, slots: Int64, layer: int) -> Int64:
         multiple = self._wish.multiples[layer]
@@ -206,10 +206,13 @@ class DomainChoice:
 
     def _mean(self, layer: int) -> Int64:
         """Returns [domains of a layer]: the mean score of the nodes with slots."""
+        if layer == len(self._domains.layers) - 1:
+            return self._scores
         if not self._means:
-            totals, counts = (self._summed(each, is_rounded=False) for each in (self._scores, self._capable))
-            for number, (total, count) in enumerate(zip(totals, counts, strict=True)):
-                self._means[number] = total // np.maximum(count, 1)
+            totals, counts = (
+                self._summed(each, is_rounded=False) for each in (self._scores, self._capable.astype(np.int64))
+            )
+            self._means += [total // np.maximum(count, 1) for total, count in zip(totals, counts, strict=True)]
         return self._means[layer]
 
     def _below(self, layer: int, number: int, to: int) -> range:

@@ -113,9 +113,10 @@ class NetworkDomainPlacement:
                 continue
             chosen = _subset(pods, needed, count)
             if self._placed(chosen, choice, tried, attempt):
-                found = self._too_small(pods[0], tried, plugin, wish, len(pods), domains.title(*domain), most)
-                left = {pod.uid for pod in chosen}
-                attempt.failed += [(pod, found) for pod in pods if pod.uid not in left]
+                if len(chosen) < len(pods):
+                    found = self._too_small(pods[0], tried, plugin, wish, len(pods), domains.title(*domain), most)
+                    placed = {pod.uid for pod in chosen}
+                    attempt.failed += [(pod, found) for pod in pods if pod.uid not in placed]
                 return attempt
         found = self._too_small(
             pods[0],
