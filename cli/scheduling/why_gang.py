@@ -17,7 +17,7 @@ from cli.terminal.output import Format, table_lines
 from services.scheduler.explain.gang_status import IGNORED, INCOMPLETE, SATISFIED, UNKNOWN, GangStatus, gang_status
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
-from services.scheduler.framework.reasons import UNIT_NOT_PLACED
+from services.scheduler.framework.reasons import NETWORK_DOMAIN_TOO_SMALL, UNIT_NOT_PLACED
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
@@ -68,6 +68,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
         place: of the gang in the queue; 0 where it is not there.
         since: instant of the first observation of a waiting pod; last_attempt, next_attempt: instants, may be empty.
         failed_member: the pod without a node at the last attempt; empty without one.
+        nearest_domain: which network domain came closest at the last attempt; empty where none was too small.
         condition: the message in its members' condition.
     """
 
@@ -91,6 +92,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
     last_attempt: str
     next_attempt: str
     failed_member: str
+    nearest_domain: str
     condition: str
     members: tuple[GangMember, ...]
 
@@ -172,6 +174,7 @@ def _explanation(
         last_attempt=last.last_attempt if last else "",
         next_attempt=last.next_attempt if last else "",
         failed_member=f"{failed.namespace}/{failed.name}" if failed and status.state != SATISFIED else "",
+        nearest_domain=_nearest_domain(failed) if failed and status.state != SATISFIED else "",
         condition=condition,
         members=tuple(
             GangMember(
@@ -184,6 +187,12 @@ def _explanation(
             for member in status.members
         ),
     )
+
+
+def _nearest_domain(failed: PendingPod) -> str:
+    """Returns the words in which the refusal of a member names the network domain that came closest."""
+    details = (each.detail for each in failed.refused_by if each.code == NETWORK_DOMAIN_TOO_SMALL)
+    return next((f"no {detail}" for detail in details), "")
 
 
 def _summary(status: GangStatus, failed: PendingPod | None) -> str:
@@ -217,6 +226,8 @@ def _lines(found: GangExplanation) -> Iterator[str]:
     if found.attempts:
         later = f", again at {found.next_attempt} at the latest" if found.next_attempt else ""
         yield f"  tried {times(found.attempts)}, last at {found.last_attempt}{later}"
+    if found.nearest_domain:
+        yield f"  network: {found.nearest_domain}"
     if found.condition:
         yield f"  condition of its pods: {found.condition}"
     if found.members:

@@ -22,7 +22,7 @@ from shared.kube.instants import SECOND
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
-from shared.kube.resource_names import POD_GROUPS
+from shared.kube.resource_names import NETWORK_TOPOLOGIES, POD_GROUPS
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 START_NS = 1_780_000_000 * SECOND
@@ -76,7 +76,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.option("--nodes", "nodes_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              help="A trace's nodes (.csv), or Node objects (YAML or JSON).")  # fmt: skip
+              help="A trace's nodes (.csv), or Node objects (YAML or JSON), with a ClusterNetworkTopology.")  # fmt: skip
 @click.option("--pods", "pods_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
               help="A trace's pods (.csv), or objects: pods, workloads, which stand for their pods, PodGroups and Reservations.")  # fmt: skip
 @click.option("--policy", default="default", show_default=True,
@@ -107,7 +107,11 @@ def simulate(
     config = policy_text(policy)
     reserved: list[dict[str, Any]] = []
     pod_groups: list[dict[str, Any]] = []
-    nodes = openb_trace.read_nodes(nodes_file) if nodes_file.suffix == ".csv" else kube_objects.read_nodes(nodes_file)
+    topologies: list[dict[str, Any]] = []
+    if nodes_file.suffix == ".csv":
+        nodes = openb_trace.read_nodes(nodes_file)
+    else:
+        nodes, topologies = kube_objects.read_nodes(nodes_file), kube_objects.read_network_topologies(nodes_file)
     if pods_file.suffix == ".csv":
         pods = openb_trace.read_pods(pods_file, SCHEDULER)
         if arrive_percent:
@@ -119,7 +123,9 @@ def simulate(
         pods = kube_objects.read_pods(pods_file, nodes)
         reserved = kube_objects.read_reservations(pods_file)
         pod_groups = kube_objects.read_pod_groups(pods_file)
+        topologies += kube_objects.read_network_topologies(pods_file)
     engine = InMemoryScheduler(config, policy)
+    engine.observe(map(_network_topology, topologies), START_NS)
     began = time.perf_counter()
     outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods], reserved, pod_groups)
     seconds = time.perf_counter() - began
@@ -194,6 +200,11 @@ def _pod_group(plain: Mapping[str, Any]) -> ObjectObserved:
     metadata = plain["metadata"]
     name = f"{metadata['namespace']}/{metadata['name']}"
     return ObjectObserved(resource=POD_GROUPS, name=name, uid=name, object=dict(plain))
+
+
+def _network_topology(plain: Mapping[str, Any]) -> ObjectObserved:
+    name = plain["metadata"]["name"]
+    return ObjectObserved(resource=NETWORK_TOPOLOGIES, name=name, uid=name, object=dict(plain))
 
 
 def _decide(engine: InMemoryScheduler, waiting: Mapping[str, Pod], outcomes: dict[str, Placement], now_ns: int) -> int:

@@ -13,6 +13,7 @@ import yaml
 
 from cli.simulate import reservations, workloads
 from shared.domain.gang import settings_of_pod_group
+from shared.domain.network_topology import OBJECT, BadNetworkTopology, read_layers
 from shared.errors import KoordError
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
@@ -22,6 +23,7 @@ from shared.yaml_fault import yaml_fault
 T = TypeVar("T", bound=KubeStruct)
 
 POD_GROUP = "PodGroup"
+NETWORK_TOPOLOGY = "ClusterNetworkTopology"
 
 _AMOUNTS = frozenset(("allocatable", "capacity", "limits", "overhead", "requests"))
 """Fields with amounts, which the API accepts as numbers too."""
@@ -62,7 +64,11 @@ def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
         BadObjects: it is not YAML, an object is not as the API has it, or there is no pod.
     """
     found = list(_objects(path))
-    others = [plain for plain in found if plain["kind"] not in (*workloads.KINDS, reservations.KIND, POD_GROUP)]
+    others = [
+        plain
+        for plain in found
+        if plain["kind"] not in (*workloads.KINDS, reservations.KIND, POD_GROUP, NETWORK_TOPOLOGY)
+    ]
     names = [node.metadata.name for node in nodes]
     plain_pods = [pod for plain in found if plain["kind"] in workloads.KINDS for pod in _pods_of(path, plain, names)]
     if not plain_pods and len(others) == len(found):
@@ -107,6 +113,22 @@ def read_pod_groups(path: Path) -> list[dict[str, Any]]:
         if settings_of_pod_group(gang, plain) is None:
             minimum = (plain.get("spec") or {}).get("minMember")
             raise BadObjects(f"{path}: PodGroup {gang}: spec.minMember is {minimum!r}; give a whole number")
+    return found
+
+
+def read_network_topologies(path: Path) -> list[dict[str, Any]]:
+    """The ClusterNetworkTopology objects of a file; mostly none.
+
+    Raises:
+        BadObjects: it is not YAML, one has no name, or the layers of the one that counts form no chain.
+    """
+    found = _named(path, NETWORK_TOPOLOGY)
+    for plain in found:
+        if plain["metadata"]["name"] == OBJECT:
+            try:
+                read_layers(plain)
+            except BadNetworkTopology as error:
+                raise BadObjects(f"{path}: {error}") from error
     return found
 
 

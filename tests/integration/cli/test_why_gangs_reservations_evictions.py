@@ -72,6 +72,7 @@ async def test_a_gang_names_the_member_and_the_plugin_that_failed_it_and_its_pla
     assert (found["exists"], found["pending"], found["needed"]) == (3, 3, 3)
     assert 'member Pod "d/train-c"' in found["condition"]
     assert "alreadyWaitForBound: 2" in found["condition"]
+    assert found["nearest_domain"] == ""
     members = {each["name"]: each for each in found["members"]}
     assert [each["plugin"] for each in members["d/train-c"]["refused_by"]] == ["NodeResourcesFit"]
     assert "d/train-c, which is placed together with it" in members["d/train-a"]["waits_for"]

@@ -90,3 +90,16 @@ def test_the_table_has_no_value_of_python(tmp_path: Path) -> None:
     assert "pods rejected  " in printed.stdout
     assert "%" in printed.stdout
     assert not {"None", "{", "'"} & set(printed.stdout.replace("{", " { ").split())
+
+
+def test_a_network_topology_without_a_chain_of_layers_is_named(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text(
+        "kind: ClusterNetworkTopology\nmetadata: {name: default}\nspec: {networkTopologySpec: []}\n---\n"
+        "kind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: 1}}\n"
+    )
+    pods = tmp_path / "pods.yaml"
+    pods.write_text("kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n")
+    result = CliRunner().invoke(koord, ["simulate", "--nodes", str(nodes), "--pods", str(pods)])
+    assert result.exit_code
+    assert "ClusterNetworkTopology default has no NodeTopologyLayer; add it" in str(result.exception) + result.output
