@@ -22,6 +22,8 @@ from cli.doctor.check_services import NEEDED
 from cli.doctor.check_unread_objects import about_unread_objects
 from cli.doctor.finding import Finding
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
+from cli.quota.recorded_accounts import recorded_accounts_in
+from cli.quota.render import rejected as rejected_quotas
 from cli.scheduling.recorded_state import scheduler_state
 from cli.service_list import contexts as required_contexts
 from cli.supervisor.endpoints import Endpoints
@@ -160,6 +162,8 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             if "scheduling" in contexts:
                 view = await scheduler_state(LogReader(database))
                 found += about_unread_objects(objects_without_plugin(view, rules_in_force(view)))
+            if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
+                found += check_cluster.about_rejected_quotas(list(rejected_quotas(ledger.projection)))
         async with _check("cluster", found):
             found += check_cluster.about_identity(await newest(database, "cluster", [ClusterIdentified]))
         async with _check("rbac", found):

@@ -163,6 +163,16 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
             )
 
 
+def about_rejected_quotas(lines: Sequence[str]) -> Iterator[Finding]:
+    """Names the quotas whose newest object is rejected, each described in one line."""
+    remedy = "correct the ElasticQuota; `koord explain pod` shows whether a pod waits for that"
+    for line in lines[:NAMED]:
+        yield Finding("warning", "configuration", line, remedy)
+    if len(lines) > NAMED:
+        what = f"{len(lines) - NAMED} more quotas are rejected"
+        yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
+
+
 def about_ignored_reports(found: Sequence[Found]) -> Iterator[Finding]:
     """Names the nodes of which usage reports that cannot be true are ignored."""
     ignored = [one.record.event for one in found if isinstance(one.record.event, NodeReportsIgnored)]

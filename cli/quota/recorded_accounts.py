@@ -69,6 +69,11 @@ async def accounts_in(log: LogReader, until: datetime | None = None) -> Accounts
     return Accounts(state.projection, settings, is_computed=False)
 
 
+async def recorded_accounts_in(log: LogReader) -> Accounts | None:
+    """Does the same, if a ledger has written: nothing is computed."""
+    return await accounts_in(log) if await _upto(log, None) else None
+
+
 async def verified(postgres: str) -> tuple[VerifyReport, bool]:
     """Reads the ledger's log from its beginning and verifies it; where no ledger has written, what it would record.
 

@@ -31,6 +31,7 @@ from shared.events import Cause
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, NodeObserved
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
+from shared.events.quota import QuotaRejected
 from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
@@ -367,6 +368,15 @@ async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_reme
     assert "ignored since 1970-01-01T00:00:01Z: NodeMetric: cpu is -500" in shown.stdout.splitlines()[1]
     assert shown.stdout.splitlines()[2].startswith("    do: see who writes the NodeMetric")
     assert [one.what.split()[3] for one in of(await installation.examine(), "nodes")] == ["worker-3", "worker-1"]
+
+
+async def test_rejected_quotas_are_named_until_they_are_corrected(installation: Installation) -> None:
+    await installation.leads("quota", actor="quota-ledger@1")
+    reason = "quota team: min of cpu is above its max; raise max or lower min"
+    await installation.append("quota", QuotaRejected("team", "minMax", reason), QuotaRejected("other", "minMax", "x"))
+    await installation.append("quota", QuotaRejected("other"))
+    (found,) = [one for one in of(await installation.examine(), "configuration") if "Quota" in one.what]
+    assert (found.severity, found.what) == ("warning", f"Quota team is rejected, and its pods wait: {reason}")
 
 
 async def test_a_hung_postgres_is_reported_within_seconds(tmp_path: Path, nats: EmbeddedNats) -> None:
