@@ -233,8 +233,9 @@ class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
     """Outcome of EvictionRequested: the pod is terminating, or is gone already.
 
     Attributes:
-        node: of the pod; empty if the pod was gone already, which spends no budget.
+        node: of the pod; empty if the pod was gone already, which spends no budget, or had none.
         workload: kind and name of its controller, `ReplicaSet/web-6d4`.
+        without_node: the pod had no node: its eviction spends all budgets but that of a node.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -243,6 +244,7 @@ class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
     pod_uid: str
     node: str = ""
     workload: str = ""
+    without_node: bool = False
 
 
 class EvictionPaused(Event, frozen=True, tag="koord.cluster.EvictionPaused.v1"):

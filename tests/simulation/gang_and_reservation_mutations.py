@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from services.scheduler.cache.reservation_holds import ReservationHolds
+from services.scheduler.cycle import plan_events
 from services.scheduler.framework.gang_grouping_interface import Membership
 from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.quota import take_back_placements_without_quota
@@ -44,6 +45,12 @@ def reservations_hold_nothing() -> AbstractContextManager[Any]:
     return patch.object(ReservationHolds, "counted", lambda *_: None)
 
 
+def held_members_are_bound() -> AbstractContextManager[Any]:
+    """Members of a NonStrict gang are bound before there are enough of them."""
+    placed = plan_events._placed
+    return patch.object(plan_events, "_placed", lambda plan, each: placed(plan, each._replace(held_for="")))
+
+
 def statuses_outlast_their_objects() -> AbstractContextManager[Any]:
     """The State depends on whether a status or the deletion of its object is folded first."""
     return patch.object(SchedulerStateFields, "forget_statuses_of_the_gone", lambda _: None)
@@ -53,5 +60,6 @@ GANG_AND_RESERVATION_MUTATIONS = (
     members_are_placed_one_by_one,
     a_refused_charge_takes_one_member_alone,
     reservations_hold_nothing,
+    held_members_are_bound,
     statuses_outlast_their_objects,
 )

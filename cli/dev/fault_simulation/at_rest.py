@@ -9,7 +9,7 @@ from cli.dev.fault_simulation import what_holds
 from cli.dev.fault_simulation.held_capacity import requested
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.replica import Replica
-from cli.dev.fault_simulation.waiting_at_rest import waiting
+from cli.dev.fault_simulation.waiting_at_rest import used_of, waiting
 from services.gateway.effects.desired_state_comparison import desired_patch, fields_named
 from services.gateway.effects.intent_types import FieldGroup, field_group
 from services.quota_ledger.accounting.verify_invariants_by_replay import holds
@@ -19,7 +19,6 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import CarriedForward
 from shared.fold import BeginsLate, State
 from shared.kube import resource_names
-from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.quantity import NANO, nanos
 from shared.log.codec import Codec
 from shared.runtime.rebuild import first_difference
@@ -153,7 +152,7 @@ def _unwritten(world: "World") -> Iterator[str]:
 
 
 def _ledger(world: "World") -> Iterator[str]:
-    """The ledger balances, and charges what is bound."""
+    """The ledger balances, and charges what is bound, and what holds a node."""
     leader = world.leader("quota-ledger")
     if leader is None or leader.runtime is None:
         return
@@ -162,15 +161,11 @@ def _ledger(world: "World") -> Iterator[str]:
         yield f"the ledger breaks {rule}: {what}"
     for quota in world.api.objects[resource_names.QUOTAS].values():
         name = quota["metadata"]["name"]
-        bound = sum(
-            requested(pod, "cpu")
-            for pod in world.invariants.live_pods()
-            if pod["spec"].get("nodeName") and pod["metadata"].get("labels", {}).get(QUOTA_NAME) == name
-        )
+        bound = used_of(world, name)
         info = state.projection.trees[state.projection.tree_of.get(name, "")].quotas.get(name)
         charged = info.used.get("cpu", 0) if info is not None else 0
         if charged != bound // 10**6:
-            yield f"the ledger charges {charged} m of cpu to {name}, its bound pods request {bound // 10**6} m"
+            yield f"the ledger charges {charged} m of cpu to {name}, its bound pods and those with a held node request {bound // 10**6} m"
 
 
 def _conditions(world: "World") -> Iterator[str]:

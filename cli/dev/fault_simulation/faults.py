@@ -49,7 +49,16 @@ def _create_pod(world: "World", step: Step) -> None:
 
 
 def _create_gang(world: "World", step: Step) -> None:
-    world.api.create(resource_names.POD_GROUPS, gangs_and_reservations.pod_group(step.target, step.number))
+    if f"{cluster_objects.NAMESPACE}/{step.target}" not in world.api.objects[resource_names.POD_GROUPS]:
+        body = gangs_and_reservations.pod_group(step.target, step.number, step.what, step.for_s)
+        world.api.create(resource_names.POD_GROUPS, body)
+
+
+def _delete_gang(world: "World", step: Step) -> None:
+    """Deletes a PodGroup; its members stay."""
+    key = f"{cluster_objects.NAMESPACE}/{step.target}"
+    if key in world.api.objects[resource_names.POD_GROUPS]:
+        world.api.delete(resource_names.POD_GROUPS, key)
 
 
 def _create_reservation(world: "World", step: Step) -> None:
@@ -307,6 +316,7 @@ def _expire_watches(world: "World", _step: Step) -> None:
 STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "create-pod": _create_pod,
     "create-gang": _create_gang,
+    "delete-gang": _delete_gang,
     "create-reservation": _create_reservation,
     "delete-reservation": _delete_reservation,
     "delete-pod": _delete_pod,

@@ -9,16 +9,20 @@ from cli.dev.fault_simulation.cluster_objects import NAMESPACE
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import Row
 from shared.domain.gang import POD_GROUP_LABEL
-from shared.events.cluster import BindFailed, BindRejected, PodDeleted
+from shared.events.cluster import BindFailed, BindRejected, ObjectDeleted, PodDeleted, PodObserved
 from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube import resource_names
 
-_PLACED, _DELETED, _CYCLE = (kind.type_name() for kind in (PodPlaced, PodDeleted, CycleDecided))
+_PLACED, _DELETED, _CYCLE, _OBSERVED, _GONE = (
+    kind.type_name() for kind in (PodPlaced, PodDeleted, CycleDecided, PodObserved, ObjectDeleted)
+)
 _REFUSED = frozenset(kind.type_name() for kind in (BindRejected, BindFailed))
 
 
 class _Fields(msgspec.Struct):
     pod_uid: str = ""
+    resource: str = ""
+    name: str = ""
     seen: dict[str, int] | None = None
 
 
@@ -27,7 +31,8 @@ class GangInvariant:
 
     A gang is satisfied once a member has been bound: members that are re-created, or whose binding failed, are placed
     one by one then. Before that, a cycle places so many members that with those that are placed, and of which it has
-    not read that they are refused or gone, there are as many as the minimum.
+    not read that they are refused or gone, there are as many as the minimum; also of a NonStrict gang, of which members
+    hold nodes until then. When its PodGroup is deleted a gang begins anew, until a bound member is observed again.
     """
 
     def __init__(self, api: ApiServer, report: Callable[[str], None]) -> None:
@@ -38,6 +43,7 @@ class GangInvariant:
         self._placed: dict[str, str] = {}  # uid of a member -> cause of its newest placement
         self._refused: dict[str, int] = {}  # cause of a placement -> `cluster` seq of its refusal
         self._gone: dict[str, int] = {}  # uid -> `cluster` seq of its deletion
+        self._began_anew: dict[str, int] = {}  # gang -> `cluster` seq of the last deletion of its PodGroup
         self._saw = 0
 
     def is_satisfied(self, gang: str) -> bool:
@@ -76,10 +82,19 @@ class GangInvariant:
                 self._refused[row.cause] = row.seq
             elif row.type == _DELETED:
                 self._gone[msgspec.json.decode(row.data, type=_Fields).pod_uid] = row.seq
+            elif row.type == _GONE:
+                fields = msgspec.json.decode(row.data, type=_Fields)
+                if fields.resource == resource_names.POD_GROUPS:
+                    self._satisfied.pop(fields.name, None)
+                    self._began_anew[fields.name] = row.seq
+            elif row.type == _OBSERVED and b'"nodeName"' in row.data:
+                gang = self._gangs.get(msgspec.json.decode(row.data, type=_Fields).pod_uid)
+                if gang is not None:
+                    self._satisfied[gang] = None
 
     def _check(self, gang: str, cause: str) -> None:
         pod_group = self._api.objects[resource_names.POD_GROUPS].get(gang)
-        if pod_group is None or gang in self._satisfied:
+        if pod_group is None or gang in self._satisfied or self._saw < self._began_anew.get(gang, 0):
             return
         after_all = self._saw + 1
         together = [

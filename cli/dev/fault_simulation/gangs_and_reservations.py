@@ -5,23 +5,32 @@ NAME.
 """
 
 from cli.dev.fault_simulation.cluster_objects import NAMESPACE, QUOTAS, SCHEDULER, Body, pod
-from shared.domain.gang import POD_GROUP_LABEL
+from shared.domain.gang import MODE, POD_GROUP_LABEL
 
 MEMBERS = ("member", "member-of-team-a")
 """Kinds of members of gangs: without a quota, and of a quota, which is charged for all of them or for none."""
+
+NON_STRICT = "NonStrict"
 
 OWNER = "owner"
 OWNER_LABEL = "apps/reservation"
 LONG_TTL_S = 3600
 
 
-def pod_group(name: str, minimum: int) -> Body:
-    """Returns a PodGroup whose gang is Strict and once satisfied."""
+def pod_group(name: str, minimum: int, mode: str, waits_s: float) -> Body:
+    """Returns a PodGroup whose gang is once satisfied; Strict but for the mode NON_STRICT, whose members hold their nodes
+    for waits_s, whole seconds.
+    """
+    metadata: Body = {"name": name, "namespace": NAMESPACE}
+    spec: Body = {"minMember": minimum}
+    if mode == NON_STRICT:
+        metadata["annotations"] = {MODE: NON_STRICT}
+        spec["scheduleTimeoutSeconds"] = int(waits_s)
     return {
         "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
         "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"minMember": minimum},
+        "metadata": metadata,
+        "spec": spec,
     }
 
 

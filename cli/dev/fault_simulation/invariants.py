@@ -185,7 +185,7 @@ class Invariants:
                 names = ", ".join(each.name for each in held)
                 self._report(
                     f"{name} has {allocatable[kind]} of {kind}, its pods request {used / 1e9:g} beside {kept / 1e9:g} "
-                    f"that Reservations hold: {names}"
+                    f"that Reservations and waiting members hold: {names}"
                 )
         if len(pods) > int(allocatable["pods"]):
             self._report(f"{name} has {len(pods)} pods")
@@ -220,6 +220,8 @@ class Invariants:
         """Counts an eviction. A world is shorter than the window, so only a release begins a new one."""
         node = self._api.objects["pods"][key]["spec"].get("nodeName", "")
         for scope, limit in ((node, self._budgets.node), ("cluster", self._budgets.cluster)):
+            if not scope:
+                continue  # a pod without a node
             self._evicted[scope] += 1
             if self._evicted[scope] > limit:
                 self._report(f"{key} is eviction {self._evicted[scope]} of {scope}, which has a budget of {limit}")

@@ -1,12 +1,12 @@
 """The plan of a world: what its clients do and which faults happen, as data that a seed draws and a shrink shortens."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from cli.dev.fault_simulation.cluster_objects import KINDS, QUOTAS
-from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER
+from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, NON_STRICT, OWNER
 from cli.dev.fault_simulation.replica import SERVICES
 from shared.errors import KoordError
 
@@ -87,7 +87,9 @@ def drawn(seed: int) -> Plan:
     # Drawn apart, so that the other seeds have the histories that they had before.
     apart = random.Random(f"mistakes of {seed}")  # noqa: S311
     grouped = random.Random(f"gangs and reservations of {seed}")  # noqa: S311
-    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *_gangs(grouped), *_reservations(grouped)]
+    modes = random.Random(f"modes of gangs of {seed}")  # noqa: S311
+    gangs = list(_changed_gangs(modes, _gangs(grouped)))
+    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *gangs, *_reservations(grouped)]
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 
@@ -134,6 +136,23 @@ def _gangs(draw: random.Random) -> list[Step]:
                 steps.append(Step(gone_s, draw.choice(("delete-pod", "request-eviction")), name))
                 steps.append(Step(round(gone_s + draw.random() * 2, 3), "create-pod", name, kind, cores))
     return steps
+
+
+def _changed_gangs(draw: random.Random, steps: list[Step]) -> Iterator[Step]:
+    """Makes some gangs NonStrict, and deletes some PodGroups; most of these come again."""
+    for step in steps:
+        if step.do != "create-gang":
+            yield step
+            continue
+        create, gang = step, step.target
+        if draw.random() < 0.35:
+            create = msgspec.structs.replace(step, what=NON_STRICT, for_s=float(draw.randint(1, 4)))
+        yield create
+        if draw.random() < 0.25:
+            gone_s = _instant(draw, step.at_s) if draw.random() < 0.5 else round(step.at_s + draw.random() * 1.5, 3)
+            yield Step(gone_s, "delete-gang", gang)
+            if draw.random() < 0.7:
+                yield msgspec.structs.replace(create, at_s=round(gone_s + draw.random() * 2, 3))
 
 
 def _reservations(draw: random.Random) -> list[Step]:

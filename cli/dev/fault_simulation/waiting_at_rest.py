@@ -51,8 +51,13 @@ def _waiting_members(world: "World", gang: str, pods: list[Body], free: _Free) -
     pod_group = world.api.objects[resource_names.POD_GROUPS].get(gang)
     if pod_group is None:
         return
-    needed = 1 if world.invariants.is_satisfied(gang) else pod_group["spec"]["minMember"]
-    members = pods[:needed]
+    holding = [pod["metadata"]["uid"] for pod in world.invariants.held.holding_pods()]
+    with_a_node = [pod for pod in pods if pod["metadata"]["uid"] in holding]
+    minimum = 0 if world.invariants.is_satisfied(gang) else pod_group["spec"]["minMember"]
+    if with_a_node and len(with_a_node) >= minimum:
+        yield f"{len(with_a_node)} members of {gang} have nodes that are held for them, and are not bound"
+    needed = max(minimum - len(with_a_node), 1)
+    members = [pod for pod in pods if pod not in with_a_node][:needed]
     if len(members) == needed and _has_quota(world, members) and (nodes := _nodes_for(members, free)):
         yield f"{needed} members of {gang} wait, although {', '.join(nodes)} have room for them"
 
@@ -118,9 +123,16 @@ def _has_quota(world: "World", waiting_pods: list[Body]) -> bool:
     ):
         return False  # quotas share what the others leave: less than their max
     quota = next(each for each in world.api.objects[resource_names.QUOTAS].values() if each["metadata"]["name"] == name)
-    used = sum(
-        requested(other, "cpu")
-        for other in pods
-        if other["spec"].get("nodeName") and other["metadata"].get("labels", {}).get(QUOTA_NAME) == name
-    )
+    used = used_of(world, name)
     return used + sum(requested(pod, "cpu") for pod in waiting_pods) <= nanos(quota["spec"]["max"]["cpu"])
+
+
+def used_of(world: "World", quota: str) -> int:
+    """Returns the cpu, in nanos, that the pods of a quota with a node request, those with a held node included."""
+    holding = [pod["metadata"]["uid"] for pod in world.invariants.held.holding_pods()]
+    return sum(
+        requested(pod, "cpu")
+        for pod in world.invariants.live_pods()
+        if (pod["spec"].get("nodeName") or pod["metadata"]["uid"] in holding)
+        and pod["metadata"].get("labels", {}).get(QUOTA_NAME) == quota
+    )

@@ -31,7 +31,7 @@ class Evicted(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         at_ns: instant of its outcome; 0 while it is in flight.
-        node, namespace, workload: of the pod; kind and name of its controller, or empty.
+        node, namespace, workload: of the pod; empty without a node; kind and name of its controller, or empty.
         pod_uid: the pod. It counts once, however many services requested its eviction.
         cause: the first of these intents.
     """
@@ -97,7 +97,9 @@ class EvictionRecord(msgspec.Struct):
                 # By position, not by time: an eviction of a clock that was ahead counts no longer either.
                 self.evicted.clear()
                 self.hold, self.released_seq = None, record.seq
-            case PodEvicted(pod=pod, pod_uid=uid, node=node, workload=workload) if cause is not None and node:
+            case PodEvicted(pod=pod, pod_uid=uid, node=node, workload=workload, without_node=without) if (
+                cause is not None and (node or without)
+            ):
                 one = Evicted(record.at_ns, node, pod.partition("/")[0], workload, uid, cause)
                 self.evicted.setdefault(uid, one)
 

@@ -41,8 +41,11 @@ def bound(intent: PodPlaced) -> PodBound:
 
 def evicted(intent: EvictionRequested, pod: ObservedPod | None = None) -> PodEvicted:
     """Outcome: the pod is terminating or deleted. With the pod, it spends the budget of its node and workload."""
-    node, workload = (pod.node, pod.workload) if pod is not None else ("", "")
-    return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid, node=node, workload=workload)
+    if pod is None:
+        return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid)
+    return PodEvicted(
+        pod=intent.pod, pod_uid=intent.pod_uid, node=pod.node, workload=pod.workload, without_node=not pod.node
+    )
 
 
 def applied(desired: DesiredState) -> DesiredStateApplied:

@@ -117,7 +117,7 @@ class EvictionPauses:
         one = self._evicting.get(cause)
         if one is None or not isinstance(outcome, PodEvicted):
             return outcome
-        return replace(outcome, node=one.node, workload=one.workload)
+        return replace(outcome, node=one.node, workload=one.workload, without_node=not one.node)
 
     def pause_appended(self, cause: Cause) -> None:
         """Forgets a pause that the State has now. The eviction itself may be in flight already."""

@@ -67,7 +67,8 @@ class CyclePlan(NamedTuple):
         by: as in CycleDecided.
         charged_at: `quota` seq of the ledger's response; 0 without one.
         released: pods that waited too long with a node for others of their unit, and lose it.
-        left_out: number of a unit that was placed -> its pods beyond those that it needs, which were not tried.
+        left_out: number of a unit of which pods were placed -> its other pods: beyond those that it needs, or without a
+            node where those with one hold it.
     """
 
     cycle: int

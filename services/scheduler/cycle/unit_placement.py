@@ -65,6 +65,8 @@ class UnitPlacement:
                 assert isinstance(each, PlacedPod), "the others are refused below"
                 decisions[place] = each._replace(held_for=key)
             refused = [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
+            placed = {each.pod.uid for each in decisions[mark.plan.decisions :]}
+            self._pods.plan.left_out[self._units] = tuple(pod for pod in unit.pods if pod.uid not in placed)
             decisions += refused
             self._refuse_others(unit, decisions[mark.plan.decisions :], cause=refused[0].pod)
             return

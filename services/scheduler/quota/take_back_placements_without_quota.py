@@ -55,8 +55,7 @@ def charged_plan(cache: CycleInputs, plan: CyclePlan, refused: Refused, charged_
 def without_refused(plan: CyclePlan, refused: Refused, charged_at: int) -> CyclePlan:
     """Returns the plan without the placements of refused units, members that need no charge included.
 
-    Pods of such a unit that it did not need are refused with it: otherwise they would be tried at once, and the unit
-    with them.
+    The other pods of such a unit are refused with it: otherwise they would be tried at once, and the unit with them.
     """
     by_unit = {placed.unit: refused[placed.pod.uid] for placed in plan.placed() if placed.pod.uid in refused}
     by_unit.pop(0, None)  # pods that are units of their own

@@ -162,6 +162,18 @@ def test_held_members_are_charged_and_their_release_is_credited() -> None:
     assert world.used("team") == 3000
 
 
+def test_a_member_without_a_node_waits_with_those_that_the_quota_refuses() -> None:
+    """Otherwise it would be tried at once, and the gang with it, for ever."""
+    world = Teams(quota("team", "1", "1"), cpu="1", nodes=2)
+    pod_group(world, 3)
+    world.read()
+    members(world, 3, labels={QUOTA_NAME: "team"})
+    assert held(world.cycle()) == {}
+    assert {uid for uid, each in world.view.pods.items() if each.attempts} == {"p0", "p1", "p2"}
+    world.wait(0.1)
+    assert world.cycle() == []
+
+
 @settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.sampled_from(["job", "other", ""]), min_size=1, max_size=12),

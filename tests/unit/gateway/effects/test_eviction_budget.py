@@ -62,6 +62,29 @@ def test_each_scope_has_a_budget() -> None:
     assert admit(record_of(*((1, evicted(f"n{i}")) for i in range(5))), 3, namespace="other").startswith("cluster")
 
 
+def test_evictions_of_pods_without_a_node_spend_the_other_budgets() -> None:
+    waited = PodEvicted(pod="shop/web", pod_uid="u", workload="Job/a", without_node=True)
+    three = record_of(*((1, waited) for _ in range(3)))
+    assert admit(three, 3, node="") == ""
+    assert admit(three, 3, node="", workload="Job/a").startswith("workload shop/Job/a")
+    assert admit(record_of(*((1, waited) for _ in range(5))), 3, node="", namespace="other").startswith("cluster")
+
+
+def test_the_eviction_of_a_pod_without_a_node_is_recorded_as_one_that_spends() -> None:
+    log = Log()
+    body = pod("first", uid="uid-of-first")
+    log.append("cluster", PodObserved(pod="shop/first", pod_uid="uid-of-first", object=kept("pods", body)))
+    intent = EvictionRequested(pod="shop/first", pod_uid="uid-of-first", reason="r")
+    cause = log.append("slo", intent)
+    state = state_after(log.in_order([]))
+    pauses = EvictionPauses(LIMITS, lambda _draft: None)
+    pauses.begin_round(state, 1)
+    assert not pauses.must_wait(state, cause, intent)
+    outcome = pauses.outcome(cause, PodEvicted(pod="shop/first", pod_uid="uid-of-first"))
+    state.apply(RecordedEvent("cluster", 3, outcome, 3, cause))
+    assert [one.pod_uid for one in state.evictions.evicted.values()] == ["uid-of-first"]
+
+
 def test_the_window_moves_and_a_release_begins_anew() -> None:
     record = record_of((1, evicted("n")), (2, evicted("n")))
     assert admit(record, 302) == ""
