@@ -44,7 +44,15 @@ directory = click.argument("directory", type=click.Path(file_okay=False, path_ty
     multiple=True,
     metavar="SERVICE",
     type=click.Choice(SERVICES),
-    help=f"A service that gets no login, of {', '.join(SERVICES)}; repeatable.",
+    help=f"A service that gets no login, now and later, of {', '.join(SERVICES)}; repeatable.",
+)
+@click.option(
+    "--with",
+    "again",
+    multiple=True,
+    metavar="SERVICE",
+    type=click.Choice(SERVICES),
+    help="A service that gets a login after all; repeatable.",
 )
 def init(
     *,
@@ -55,6 +63,7 @@ def init(
     mount: str | None,
     shards: int | None,
     without: tuple[str, ...],
+    again: tuple[str, ...],
 ) -> None:
     """Make everything that servers, services and people need to meet each other.
 
@@ -73,7 +82,8 @@ def init(
     book.postgres = _place(postgres or book.postgres, "postgres")
     book.mount = book.mount if mount is None else mount
     book.shards = shards or book.shards
-    book.services = [name for name in SERVICES if name not in without]
+    book.without = [name for name in SERVICES if name in {*book.without, *without} - {*again}]
+    book.services = [name for name in SERVICES if name not in book.without]
     changed = install(directory, book, logins_of(book))
     if changed:
         click.echo(f"{len(changed)} files are new in {directory}: {', '.join(changed)}")

@@ -46,6 +46,7 @@ class Book(msgspec.Struct):
         mount: the folder in which a service finds its NKEY and the authority; empty for the files of this folder
             themselves.
         services: the services that have logins.
+        without: the services that got none at the last `init`, and get none at the next one.
         nodes: tokens of the nodes that have logins.
         secrets: login -> its secrets.
     """
@@ -56,6 +57,7 @@ class Book(msgspec.Struct):
     mount: str = ""
     shards: int = 1
     services: list[str] = []
+    without: list[str] = []
     nodes: list[str] = []
     secrets: dict[str, Secret] = {}
 

@@ -56,6 +56,15 @@ def test_a_certificate_that_ends_soon_is_named_and_renewed(folder: Path) -> None
     assert {fault.file for fault in check(folder, soon)} == {"nats/tls/server.crt", "postgres/tls/server.crt"}
 
 
+def test_a_service_that_got_no_login_gets_none_at_an_upgrade_until_it_is_named(folder: Path) -> None:
+    init(folder, "--without", "simulator")
+    init(folder)
+    assert not (folder / "env" / "simulator.env").exists()
+    init(folder, "--with", "simulator")
+    init(folder)
+    assert (folder / "env" / "simulator.env").exists()
+
+
 def test_more_shards_bring_more_logins_and_fewer_services_fewer(folder: Path) -> None:
     init(folder, "--shards", "3", "--without", "simulator")
     assert (folder / "env" / "metrics-ingest-2.env").exists()
