@@ -18,6 +18,7 @@ from cli.terminal import name_completion
 from cli.terminal.choice import check_event_type, chosen_contexts
 from cli.terminal.durations import instant
 from cli.terminal.lazy_group import Group
+from cli.terminal.object_name import full_name
 from cli.terminal.options import folder_option, outputs
 from cli.terminal.output import Format, show_one_of_many, show_table
 from cli.terminal.time_arguments import Instant
@@ -110,16 +111,16 @@ async def _events(postgres: str, filters: Filters, newest: int, output: Format, 
         contexts = chosen_contexts(await log.contexts(), filters.context)
         if filters.kind:
             check_event_type(filters.kind)
-        if filters.key and not await _is_known(log, contexts, filters.key):
-            raise KoordError(
-                f"no event in {', '.join(contexts)} is about {filters.key!r}; give NAMESPACE/NAME, or a NAME"
-            )
+        if filters.key:
+            filters = filters._replace(key=await _known_key(log, contexts, filters.key))
         heads = {name: (await log.head(name)).seq for name in contexts}
         sources = [_rows(log, filters, name, 0, heads[name], newest) for name in contexts]
         found = _merged(sources)
         if newest:
             found = _all_of(deque([row async for row in found], newest))
-        await _show(found, output)
+        is_empty = not await _show(found, output, header=True, without_rows=follow)
+        if is_empty and not follow and output in ("table", "wide"):
+            click.echo("No events found.", err=True)
         while follow:
             await asyncio.sleep(POLL_INTERVAL_S)
             for name in contexts:
@@ -127,6 +128,18 @@ async def _events(postgres: str, filters: Filters, newest: int, output: Format, 
                 if head > heads[name]:
                     await _show(_rows(log, filters, name, heads[name], head, 0), output, header=False)
                     heads[name] = head
+
+
+async def _known_key(log: LogReader, contexts: Sequence[str], key: str) -> str:
+    """Returns the key, else that of the object of this name in the namespace `default`, as other commands take it.
+
+    Raises:
+        KoordError: no event is about either.
+    """
+    for each in dict.fromkeys((key, full_name(key, None))):
+        if await _is_known(log, contexts, each):
+            return each
+    raise KoordError(f"no event in {', '.join(contexts)} is about {key!r}; give NAMESPACE/NAME, or a NAME")
 
 
 async def _is_known(log: LogReader, contexts: Sequence[str], key: str) -> bool:
@@ -165,10 +178,19 @@ def _rows(log: LogReader, filters: Filters, context: str, after: int, upto: int,
     )
 
 
-async def _show(rows: AsyncIterator[Row], output: Format, *, header: bool = True) -> None:
-    """Prints rows as they come; a table in pieces, for its columns are as wide as what is in them."""
+async def _show(rows: AsyncIterator[Row], output: Format, *, header: bool = True, without_rows: bool = False) -> bool:
+    """Prints rows as they come; a table in pieces, for its columns are as wide as what is in them.
+
+    Args:
+        without_rows: print the titles of a table that has no rows yet.
+
+    Returns:
+        Whether there was a row.
+    """
     piece: list[tuple[str, ...]] = []
+    found = False
     async for row in rows:
+        found = True
         if output not in ("table", "wide"):
             show_one_of_many(as_object(row), output)
             continue
@@ -176,8 +198,9 @@ async def _show(rows: AsyncIterator[Row], output: Format, *, header: bool = True
         if len(piece) == TABLE_ROWS:
             show_piece(piece, output, header=header)
             piece, header = [], False
-    if output in ("table", "wide") and (piece or header):
+    if output in ("table", "wide") and (piece or (header and without_rows and not found)):
         show_piece(piece, output, header=header)
+    return found
 
 
 def show_piece(piece: Sequence[tuple[str, ...]], output: Format, *, header: bool) -> None:

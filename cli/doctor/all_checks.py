@@ -259,6 +259,6 @@ async def _check(area: str, found: list[Finding]) -> AsyncIterator[None]:
     except DatabaseDenied as error:
         found.append(Finding("error" if area == "postgres" else "warning", "credentials", str(error), _OPERATOR))
     except DatabaseUnreachable as error:
-        found.append(Finding("error", "postgres", error.what, "start it, or correct KOORD_POSTGRES"))
+        found.append(Finding("error", "postgres", error.what, error.remedy))
     except KoordError as error:
         found.append(Finding("error", area, str(error), "see `koord events` and the service's log"))

@@ -52,7 +52,8 @@ def taken(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             raise KoordError(
-                f"a system runs in {folder} already (process {lock.read().strip()}); give another --dir"
+                f"a system runs in {folder} already (process {lock.read().strip()}); end it first: two systems "
+                "of one cluster would write against each other"
             ) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cli.system_contexts.contexts_file import SERVERS, SystemContext, read_contexts
+from shared.errors import KoordError
 
 CONTEXT = "KOORD_CONTEXT"
 """Variable that names a context."""
@@ -44,16 +45,26 @@ def chosen_system(folder: Path | None, context: str | None) -> Iterator[Path]:
         yield DEFAULT_FOLDER
         return
     chosen = contexts.find(named or contexts.current)
-    with servers_in_environment(_variables(chosen)):
+    with servers_in_environment(variables_of(chosen)):
         yield Path(chosen.folder) if chosen.folder else NO_FOLDER
 
 
-def _variables(chosen: SystemContext) -> Mapping[str, str]:
+def variables_of(chosen: SystemContext) -> Mapping[str, str]:
+    """Returns the variables of a context's servers.
+
+    Raises:
+        KoordError: the file of variables cannot be read, or names no database.
+    """
     if not chosen.env_file:
         return chosen.servers
     from cli.credentials.credentials_folder import read_env
 
     found = read_env(Path(chosen.env_file))
+    if not found.get("KOORD_POSTGRES"):
+        raise KoordError(
+            f"{chosen.env_file} sets no KOORD_POSTGRES; name the file of a login, as env/operator.env of the credentials' "
+            "folder, with `koord context set`"
+        )
     return {name: value for name, value in found.items() if name in SERVERS}
 
 

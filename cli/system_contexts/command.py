@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from cli.system_contexts.chosen_system import CONTEXT, DEFAULT_FOLDER
+from cli.system_contexts.chosen_system import CONTEXT, DEFAULT_FOLDER, variables_of
 from cli.system_contexts.contexts_file import SERVERS, Contexts, SystemContext, changed_contexts, read_contexts
 from cli.terminal import name_completion
 from cli.terminal.lazy_group import Group
@@ -112,6 +112,8 @@ def set_command(*, name: str, folder: Path | None, env_file: Path | None, is_use
         raise click.UsageError("give --dir, or --env-file, or the URLs of servers")
     if variables and not urlsplit(variables.get("KOORD_POSTGRES", "")).scheme.startswith("postgres"):
         raise click.UsageError("--postgres is needed: postgresql://user:password@host:port/database")
+    if env_file:
+        variables_of(SystemContext("", str(env_file), {}))
     directory, variables_file = (str(path.absolute()) if path else "" for path in (folder, env_file))
     with changed_contexts() as found:
         verb = "is replaced" if name in found.contexts else "is set"

@@ -54,9 +54,8 @@ class Login(NamedTuple):
         """
         parts = urlsplit(url)
         if parts.scheme not in {"nats", "tls"} or not parts.hostname:
-            raise BadLogin(
-                f"KOORD_NATS names no bus; give nats://host:4222, or tls://user@host:4222, not {parts.scheme!r}"
-            )
+            found = "a URL with a login" if "@" in url else repr(url)
+            raise BadLogin(f"KOORD_NATS names no bus; give nats://host:4222, or tls://user@host:4222, not {found}")
         place = parts.netloc.rpartition("@")[2]
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         return cls(f"{parts.scheme}://{place}", user, password, nkey, ca)

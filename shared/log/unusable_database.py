@@ -1,5 +1,9 @@
 """Errors of a database at its first use, with what a person can do about each: no server there, or one that refuses."""
 
+import os
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
 from shared.errors import KoordError
 from shared.log.database import UNREACHABLE, sqlstate, without_password
 
@@ -20,11 +24,13 @@ class DatabaseUnreachable(KoordError):
 
     Attributes:
         what: without the remedy.
+        remedy: what to do.
     """
 
-    def __init__(self, dsn: str, error: object) -> None:
+    def __init__(self, dsn: str, error: object, remedy: str = "start it, or correct KOORD_POSTGRES") -> None:
         self.what = f"Postgres at {without_password(dsn)} cannot be reached: {error}"
-        super().__init__(f"{self.what}; start it, or correct KOORD_POSTGRES")
+        self.remedy = remedy
+        super().__init__(f"{self.what}; {remedy}")
 
 
 class DatabaseRefused(KoordError):
@@ -38,4 +44,14 @@ class DatabaseRefused(KoordError):
 
 def unusable(dsn: str, error: BaseException) -> DatabaseUnreachable | DatabaseRefused:
     """Returns the error that stands for one of `FAILURES`."""
+    if isinstance(error, FileNotFoundError) and (authority := _missing_authority(dsn)):
+        return DatabaseUnreachable(
+            dsn, f"there is no file {authority}", "correct PGSSLROOTCERT, or sslrootcert of the URL"
+        )
     return DatabaseUnreachable(dsn, error) if isinstance(error, UNREACHABLE) else DatabaseRefused(dsn, error)
+
+
+def _missing_authority(dsn: str) -> str:
+    """Returns the file of the server's authority that is configured and does not exist; empty otherwise."""
+    named = parse_qs(urlsplit(dsn).query).get("sslrootcert", [os.environ.get("PGSSLROOTCERT", "")])[0]
+    return named if named and not Path(named).exists() else ""

@@ -117,6 +117,7 @@ async def test_data_are_cut_on_a_terminal_alone_and_there_at_its_width(
         (("--log", "nosuch"), "there is no log 'nosuch'; there are audit, cluster, "),
         (("--type", "PodPlacd"), "there is no event type 'PodPlacd'; did you mean PodPlaced"),
         (("--type", "zzz"), "there is no event type 'zzz'; docs/asyncapi.json lists all"),
+        (("--key", "none"), "is about 'none'; give NAMESPACE/NAME, or a NAME"),
         (("--key", "default/none"), "is about 'default/none'; give NAMESPACE/NAME, or a NAME"),
     ],
 )
@@ -250,3 +251,10 @@ async def test_a_follower_that_is_gone_is_forgotten(log: Log) -> None:
     assert (await run(log, "followers", "forget", "scheduler")).exit_code == 0
     again = await run(log, "followers", "forget", "scheduler")
     assert (again.exit_code, "koord followers list" in again.stderr) == (1, True)
+
+
+async def test_a_bare_name_is_one_of_the_default_namespace_and_nothing_found_has_no_titles(log: Log) -> None:
+    bare = await run(log, "events", "--key", "web-2", "-o", "json")
+    assert bare.stdout == (await run(log, "events", "--key", "default/web-2", "-o", "json")).stdout != ""
+    nothing = await run(log, "events", "--until", "2000-01-01")
+    assert (nothing.stdout, nothing.stderr.splitlines()[-1], nothing.exit_code) == ("", "No events found.", 0)

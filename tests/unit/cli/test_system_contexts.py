@@ -104,6 +104,18 @@ def test_a_file_of_variables_is_read_at_each_use_and_its_password_is_not_kept(tm
         meant()
 
 
+def test_a_file_of_variables_without_a_database_is_refused_when_it_is_named_and_when_it_is_used(tmp_path: Path) -> None:
+    file = tmp_path / "operator.env"
+    file.write_text("# nothing\n")
+    refused = run("set", "prod", "--env-file", str(file))
+    assert (refused.exit_code, f"{file} sets no KOORD_POSTGRES" in refused.stderr) == (1, True)
+    file.write_text("KOORD_POSTGRES=postgresql://there\n")
+    run("set", "prod", "--env-file", str(file), "--use")
+    file.write_text("")
+    with pytest.raises(KoordError, match="sets no KOORD_POSTGRES"):
+        meant()
+
+
 def test_the_file_is_its_owners_alone_and_a_change_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     file = tmp_path / "config" / "contexts.json"
     run("set", "a", "--dir", "/a")

@@ -15,6 +15,9 @@ from cli.commands.cluster import unread_rows
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.doctor.check_cluster import about_lists
 from cli.main import koord
+from cli.supervisor.system_folder import taken
+from shared.bus.login import BadLogin, Login
+from shared.errors import KoordError
 from shared.kube.short_lists import GatewayLists, Unread
 
 
@@ -30,6 +33,29 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     printed = CliRunner().invoke(koord, ["up", "--dir", str(tmp_path / "file")])
     assert "cannot be a system's folder (Not a directory); give another --dir" in printed.stderr
+
+
+def test_the_file_of_an_authority_that_does_not_exist(tmp_path: Path) -> None:
+    env = {
+        "KOORD_POSTGRES": "postgresql://ada@127.0.0.1:1/x?sslmode=verify-full",
+        "PGSSLROOTCERT": f"{tmp_path}/ca.crt",
+    }
+    printed = CliRunner().invoke(koord, ["events"], env=env)
+    assert printed.exit_code == 1
+    assert f"there is no file {tmp_path}/ca.crt; correct PGSSLROOTCERT, or sslrootcert of the URL" in printed.stderr
+
+
+@pytest.mark.parametrize(("url", "shown"), [("foo", "not 'foo'"), ("http://ada:secret@bus", "not a URL with a login")])
+def test_a_bus_url_that_is_none(url: str, shown: str) -> None:
+    with pytest.raises(BadLogin) as refused:
+        Login.of(url)
+    assert str(refused.value).endswith(shown)
+
+
+def test_a_second_system_of_a_folder_is_not_sent_to_another_one(tmp_path: Path) -> None:
+    with taken(tmp_path), pytest.raises(KoordError, match="end it first") as refused, taken(tmp_path):
+        pass
+    assert "--dir" not in str(refused.value)
 
 
 UNPRIVILEGED = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
