@@ -71,10 +71,7 @@ class NetworkDomainPlacement:
             number: of the unit in the cycle.
         """
         plugin = unit.group.plugin if unit.group is not None else ""
-        pods = sorted(
-            unit.pods,
-            key=lambda pod: ((index := gathering.order[pod.uid]) == NO_INDEX, index, pod.name, pod.uid),
-        )
+        pods = in_order(unit.pods, gathering)
         network = self._cache.cluster_objects.network
         domains = network.domains(self._cache.table)
         if domains is None:
@@ -98,9 +95,9 @@ class NetworkDomainPlacement:
         plugin: str,
         number: int,
     ) -> UnitAttempt:
-        needed = _needed(pods, requirement)
+        needed = needed_uids(pods, requirement)
         classes = {class_: self._evaluated(class_) for class_ in dict.fromkeys(map(_class_of, pods))}
-        home = _home(domains, wish, self._rows(gathering.nodes))
+        home = self.home(domains, wish, gathering)
         is_exact = len(classes) == 1 and all(self._is_exact(class_, each) for class_, each in classes.items())
         tried = _Tried(number, needed, classes, is_exact, domains, home)
         slots = self._slots(pods, classes)[domains.rows]
@@ -133,6 +130,10 @@ class NetworkDomainPlacement:
         else:
             attempt.failed = [(pod, found) for pod in pods]
         return attempt
+
+    def home(self, domains: NetworkDomains, wish: Wish, gathering: Gathering) -> int | None:
+        """Returns the domain of the required layer to which the pods of a gang return; None where it has none yet."""
+        return _home(domains, wish, self._rows(gathering.nodes))
 
     # evaluation
 
@@ -307,7 +308,17 @@ def _failed(pod: PodRecord, found: ClassEvaluated) -> UnitAttempt:
     return attempt
 
 
-def _needed(pods: Sequence[PodRecord], requirement: Requirement) -> frozenset[str]:
+def in_order(pods: Sequence[PodRecord], gathering: Gathering | None) -> list[PodRecord]:
+    """Returns pods in the order in which they are dealt to nodes: by index, those without one last, by name; as they are
+    where they do not gather.
+    """
+    if gathering is None:
+        return list(pods)
+    order = gathering.order
+    return sorted(pods, key=lambda pod: (order[pod.uid] == NO_INDEX, order[pod.uid], pod.name, pod.uid))
+
+
+def needed_uids(pods: Sequence[PodRecord], requirement: Requirement) -> frozenset[str]:
     """Returns the uids of the first pods of each part, as many as it needs."""
     left = Counter(requirement.needed)
     found = []

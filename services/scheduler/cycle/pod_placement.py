@@ -53,6 +53,7 @@ class PodPlacement:
         transaction: the nodes with the steps of the cycle.
         classes: the classes that are evaluated at present.
         remaining: class -> number of pods that are still to be tried.
+        preemptions: nominations and victims of the cycle.
         evaluated: number of classes evaluated so far, against the budget of placements.
     """
 
@@ -63,9 +64,9 @@ class PodPlacement:
         self.classes: dict[PodClass, EvaluatedClass] = {}
         self.remaining: Counter[PodClass | None] = Counter()
         self.evaluated = 0
-        self._preemptions = CyclePreemptions(cache, cache.nominated)
+        self.preemptions = CyclePreemptions(cache, cache.nominated)
         self._post_filters = PostFilters(
-            PostFilterCycle(cache, cache.nominated, self._preemptions, self.transaction.placed)
+            PostFilterCycle(cache, cache.nominated, self.preemptions, self.transaction.placed)
         )
         self._nominated: list[PodRecord] = []  # pods with victims that still run, lowest priority first
 
@@ -144,7 +145,7 @@ class PodPlacement:
         The node that the pod is nominated for takes precedence over every score if it is feasible.
         """
         if pod.nominated:
-            row = self._cache.table.rows.get(self._preemptions.node_of(pod), -1)
+            row = self._cache.table.rows.get(self.preemptions.node_of(pod), -1)
             if 0 <= row < self.transaction.snapshot.size and evaluation.total[row] >= 0:
                 allocation = self.transaction.reserve(evaluation, row)
                 if allocation is not None:
@@ -230,13 +231,13 @@ class PodPlacement:
             and first.pod_class.priority >= pod_class.priority
         ):
             self._nominated.pop()
-            self._count_nominated(first, first.pod_class, first.nominated)
+            self.count_nominated(first, first.pod_class, first.nominated)
 
-    def _count_nominated(self, pod: PodRecord, pod_class: PodClass, node: str) -> None:
+    def count_nominated(self, pod: PodRecord, pod_class: PodClass, node: str) -> None:
         """Counts a nominated pod on its node, with the allocation that it will get there."""
         row = self._cache.table.rows.get(node, self.transaction.snapshot.size)
         if row < self.transaction.snapshot.size:
-            leaving = self._preemptions.leaving_from(row, pod_class.priority)
+            leaving = self.preemptions.leaving_from(row, pod_class.priority)
             self.transaction.nominate(pod, pod_class, self.profile(pod_class), row, leaving)
 
     def _preempt(self, pod: PodRecord, evaluation: ClassEvaluation, pod_hash: np.uint64) -> Nomination | None:
@@ -248,6 +249,6 @@ class PodPlacement:
             fits = partial(steps.fits, profile, pod_class)
             refused = RefusedByNodes(pod, pod_class, pod_hash, evaluation.resolvable, fits, steps)
             nomination = self._post_filters.after_filters(profile.post_filters, refused)
-        if node := self._preemptions.node_of(pod):
-            self._count_nominated(pod, pod_class, node)
+        if node := self.preemptions.node_of(pod):
+            self.count_nominated(pod, pod_class, node)
         return nomination

@@ -9,16 +9,26 @@ from itertools import islice
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.gang_preemption import GangPreemption
 from services.scheduler.cycle.network_domain_placement import NetworkDomainPlacement
 from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.cycle.unit_attempt import UnitAttempt
-from services.scheduler.framework.gang_grouping_interface import PodGrouping, Requirement, UnitFailure, all_needed
+from services.scheduler.framework.cycle_preemptions import Nomination
+from services.scheduler.framework.gang_grouping_interface import (
+    Gathering,
+    PodGrouping,
+    Requirement,
+    UnitFailure,
+    all_needed,
+)
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
 from services.scheduler.queue.units import Unit
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
+
+NO_NOMINATIONS: Mapping[str, Nomination] = {}
 
 
 class UnitPlacement:
@@ -28,6 +38,7 @@ class UnitPlacement:
         self._pods = pods
         self._groupings = cache.groupings
         self._in_domains = NetworkDomainPlacement(pods, cache)
+        self._preemption = GangPreemption(pods, cache, self._in_domains)
         self._units = 0  # so far
 
     def schedule(self, unit: Unit) -> None:
@@ -71,15 +82,25 @@ class UnitPlacement:
             self._refuse_others(unit, decisions[mark.plan.decisions :], cause=refused[0].pod)
             return
         self._pods.undo(mark, unit.pods)
-        words = ""
+        self._refuse(unit, attempt, requirement, gathering)
+
+    def _refuse(self, unit: Unit, attempt: UnitAttempt, requirement: Requirement, gathering: Gathering | None) -> None:
+        """Refuses all pods of an undone unit, and evicts others for those that it needs where its plugin does so."""
+        decisions = self._pods.plan.decisions
+        first, grouping = len(decisions), self._grouping(unit)
+        words, nominations = "", dict[str, Nomination]()
         if attempt.is_complete:
             self._prepare_members(attempt.prepared)
         else:
             pod, found = attempt.failed[-1]
-            decisions.append(RefusedPod(pod, self._pods.plan.evaluated(found)))
+            if grouping is not None and grouping.preempts:
+                found_nodes = self._preemption.nominations(unit, requirement, gathering)
+                nominations = {each.pod.uid: each for each in found_nodes}
+            decisions.append(RefusedPod(pod, self._pods.plan.evaluated(found), None, nominations.get(pod.uid)))
             words = self._message(unit, attempt)
-        made = decisions[mark.plan.decisions :]
-        self._refuse_others(unit, made, words, cause=made[0].pod)
+        refused = decisions[first:]
+        self._refuse_others(unit, refused, words, cause=refused[0].pod, nominations=nominations)
+        self._preemption.count_nominated(unit.pods)
 
     def _bind_held(self, held: Sequence[PodRecord]) -> None:
         """Places pods on the nodes that are held for them, where they count already."""
@@ -194,7 +215,13 @@ class UnitPlacement:
                 self._pods.wait_for(pod, preparation)
 
     def _refuse_others(
-        self, unit: Unit, decisions: Sequence[PlacedPod | RefusedPod], words: str = "", *, cause: PodRecord
+        self,
+        unit: Unit,
+        decisions: Sequence[PlacedPod | RefusedPod],
+        words: str = "",
+        *,
+        cause: PodRecord,
+        nominations: Mapping[str, Nomination] = NO_NOMINATIONS,
     ) -> None:
         """Refuses the pods of a unit about which there is no decision: they wait for the one that is the cause."""
         decided = {each.pod.uid for each in decisions}
@@ -202,7 +229,7 @@ class UnitPlacement:
         rejected = Rejections(plugin=plugin, code=UNIT_NOT_PLACED, nodes=nodes, detail=cause.name)
         index = self._pods.plan.evaluated(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
         self._pods.plan.decisions += [
-            RefusedPod(pod, index, message=words) for pod in unit.pods if pod.uid not in decided
+            RefusedPod(pod, index, None, nominations.get(pod.uid), words) for pod in unit.pods if pod.uid not in decided
         ]
 
 

@@ -80,7 +80,13 @@ class UnitFailure(NamedTuple):
 
 
 class PodGrouping:
-    """The groups of a plugin. The defaults group no pod."""
+    """The groups of a plugin. The defaults group no pod.
+
+    Attributes:
+        preempts: pods of lower priority are evicted for units that cannot be placed.
+    """
+
+    preempts = False
 
     def of(self, pod_record: PodRecord) -> Membership:  # noqa: ARG002
         """Returns the present membership of a waiting pod."""

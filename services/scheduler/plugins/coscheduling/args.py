@@ -11,7 +11,7 @@ from shared.domain.gang import MATCH_POLICIES, ONCE_SATISFIED
 from shared.errors import KoordError
 from shared.kube.instants import SECOND, duration_ns
 
-UNUSED = ("controllerWorkers", "skipCheckScheduleCycle", "enablePreemption")
+UNUSED = ("controllerWorkers", "skipCheckScheduleCycle")
 """Arguments of upstream's that are checked and have no effect."""
 
 DEFAULT_WAITING_NS = 600 * SECOND
@@ -36,12 +36,14 @@ class CoschedulingArgs(msgspec.Struct, frozen=True):
     Attributes:
         match_policy: of gangs that declare none.
         waiting_ns: of gangs that declare no waiting time.
+        preempts: pods of lower priority are evicted for a gang that cannot be placed.
         gathers: gangs gather in network domains as their annotation wishes.
     """
 
     match_policy: str = ONCE_SATISFIED
     waiting_ns: int = DEFAULT_WAITING_NS
     gathers: bool = False
+    preempts: bool = False
 
 
 def read_coscheduling_args(raw: Mapping[str, Any], source: str) -> CoschedulingArgs:
@@ -60,4 +62,9 @@ def read_coscheduling_args(raw: Mapping[str, Any], source: str) -> CoschedulingA
         raise BadCoschedulingArgs(
             f"{source}: defaultMatchPolicy is {policy!r}; give one of {', '.join(MATCH_POLICIES)}"
         )
-    return CoschedulingArgs(policy, waiting_ns or DEFAULT_WAITING_NS, bool(args.aware_network_topology))
+    return CoschedulingArgs(
+        match_policy=policy,
+        waiting_ns=waiting_ns or DEFAULT_WAITING_NS,
+        gathers=bool(args.aware_network_topology),
+        preempts=bool(args.enable_preemption),
+    )

@@ -51,6 +51,7 @@ class GangGrouping(PodGrouping):
     def __init__(self, view: SchedulerState, args: CoschedulingArgs) -> None:
         self._view = view
         self.args = args
+        self.preempts = args.preempts
         self._memberships: dict[str, Membership] = {}  # by gang
         self._stages: dict[str, tuple[str, str]] = {}  # uid of a member that is counted -> its gang, its stage
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # gang -> its members by stage
