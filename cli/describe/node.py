@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.describe.last_events import last_events
+from cli.node.ignored_reports import ignored_reports_of
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount
@@ -46,7 +47,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Unschedulable": "true" if node.spec.unschedulable else "false",
         "Ready": _since(ready),
     }
-    found["Usage"] = await _usage(log, view, name)
+    found["Usage"] = [await _usage(log, view, name), *await _ignored(log, name)]
     found["Resources"] = _resources(node, [each for each in pods if each.pod_class])
     found["Pods"] = _pods(pods)
     contexts = {"cluster", "slo", *(each for each in await log.contexts() if each.startswith("nodes-"))}
@@ -81,6 +82,12 @@ async def _usage(log: LogReader, view: SchedulerState, name: str) -> str:
         return "no report"
     usage = metric.metric.status.node_metric.node_usage
     return f"{_texts(usage.resources if usage else None)} at {metric.updated or 'an unknown time'}"
+
+
+async def _ignored(log: LogReader, name: str) -> list[str]:
+    """Returns why the node's reports are ignored; nothing where all are believed."""
+    found = await ignored_reports_of(log, name)
+    return [] if found is None else [f"ignored: {fault.source}: {fault.what}" for fault in found.faults]
 
 
 def _texts(quantities: Mapping[str, str] | None) -> str:

@@ -1,5 +1,6 @@
 """Reservations: where each is, what it holds and who uses it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -8,8 +9,11 @@ import msgspec
 
 from cli.kinds.kind import Column, Kind, get_command
 from cli.scheduling.recorded_state import scheduler_state
+from cli.scheduling.waiting_answers import pending_in
 from cli.scheduling.why_reservation import expires_at, held_amounts, users_of
 from cli.terminal.amounts import human_amounts, readable_amounts
+from services.scheduler.explain.waiting_order_config import rules_in_force
+from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.domain.reservation import PENDING, problem_of, read_reservation
 from shared.log.admin.session import reading
@@ -20,7 +24,7 @@ class ReservationListed(msgspec.Struct, frozen=True):
 
     Attributes:
         holds, used: resource -> amount, cpu in milli-cores, memory in bytes.
-        problem: why it cannot be placed; empty for a valid one.
+        problem: why it cannot be placed, or what it waits for; empty for one that is placed or has ended.
     """
 
     name: str
@@ -37,10 +41,13 @@ async def read(postgres: str) -> Sequence[ReservationListed]:
     """Reads all Reservations, by name."""
     async with reading(postgres) as log:
         view = await scheduler_state(log)
-    return [_listed(name, body) for name, body in sorted(view.objects.get(RESERVATIONS, {}).items())]
+        waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
+        pending = await pending_in(log, view, [each for each in waiting if each.pod_class.reserves])
+    waits_for = {each.pod_uid: each.waits_for for each in pending}
+    return [_listed(name, body, waits_for) for name, body in sorted(view.objects.get(RESERVATIONS, {}).items())]
 
 
-def _listed(name: str, body: Mapping[str, Any]) -> ReservationListed:
+def _listed(name: str, body: Mapping[str, Any], waits_for: Mapping[str, str]) -> ReservationListed:
     try:
         found = read_reservation(body)
     except msgspec.ValidationError as error:
@@ -54,7 +61,7 @@ def _listed(name: str, body: Mapping[str, Any]) -> ReservationListed:
         readable_amounts(status.allocated),
         users_of(found),
         expires_at(found),
-        problem,
+        problem or waits_for.get(found.metadata.uid, ""),
     )
 
 

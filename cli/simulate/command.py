@@ -12,6 +12,7 @@ import msgspec
 from cli.simulate import kube_objects, openb_trace, reservations
 from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
 from cli.terminal.output import Format, show, show_table
+from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
@@ -124,7 +125,10 @@ def simulate(
         reserved = kube_objects.read_reservations(pods_file)
         pod_groups = kube_objects.read_pod_groups(pods_file)
         topologies += kube_objects.read_network_topologies(pods_file)
-    engine = InMemoryScheduler(config, policy)
+    try:
+        engine = InMemoryScheduler(config, policy)
+    except BadConfig as error:
+        raise KoordError(f"policy {policy}: {error}") from error
     engine.observe(map(_network_topology, topologies), START_NS)
     began = time.perf_counter()
     outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods], reserved, pod_groups)

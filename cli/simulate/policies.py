@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import yaml
+
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
+from services.scheduler.state.fold_cluster import config_text
 from shared.errors import KoordError
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"
@@ -48,8 +51,21 @@ def policy_text(policy: str) -> str:
     if policy in POLICIES:
         return POLICIES[policy]
     try:
-        return Path(policy).read_text()
+        text = Path(policy).read_text()
     except OSError as error:
         raise NoSuchPolicy(
-            f"there is no policy {policy!r}; give {', '.join(POLICIES)} or a KubeSchedulerConfiguration file ({error})"
+            f"there is no policy {policy!r} and no such file ({error.strerror}); give {', '.join(POLICIES)} or a "
+            "KubeSchedulerConfiguration file"
         ) from error
+    return _of_config_map(text)
+
+
+def _of_config_map(text: str) -> str:
+    """Returns the configuration in a ConfigMap, which the scheduler would take from there; any other text as it is."""
+    try:
+        plain = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    if not isinstance(plain, dict) or plain.get("kind") != "ConfigMap":
+        return text
+    return str(config_text(plain.get("data") or {}) or "")

@@ -59,7 +59,7 @@ class Unit:
         why: why it ended last; empty until it did.
         status: its newest status; None while it does not respond.
         answered: this process has responded at least once.
-        stopped: it ended on request.
+        stopped: its end was requested.
     """
 
     def __init__(self, spec: Spec, process: Process, http: str) -> None:
@@ -142,6 +142,8 @@ class Supervisor:
         """Asks all to drain, waits for them, and ends whatever has not ended after 15 s."""
         await cancel_and_wait(*self._keepers)
         running = [unit.process for unit in self.units.values() if unit.process.running]
+        for unit in self.units.values():
+            unit.stopped = True
         for process in running:
             process.request_exit()
         with contextlib.suppress(TimeoutError):
@@ -150,8 +152,6 @@ class Supervisor:
         for process in running:
             process.kill()
         await cancel_and_wait(*self._pollers)
-        for unit in self.units.values():
-            unit.stopped = True
 
     def kill_all(self) -> None:
         """Ends all at once, without draining."""

@@ -1,6 +1,6 @@
 """The fold of observations: `cluster`, and the reports of `metrics-*`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from sys import intern
 from typing import Any, ClassVar
 
@@ -54,6 +54,11 @@ CONFIG_KEY = "koord-scheduler-config"
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 _MAX_UNREAD = 1024
+
+
+def config_text(data: Mapping[str, str]) -> str | None:
+    """Returns the configuration in the data of the scheduler's ConfigMap: that of the known key, else of the only one."""
+    return data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
 
 
 class ClusterFold(SchedulerStateFields):
@@ -232,11 +237,8 @@ class ClusterFold(SchedulerStateFields):
         elif event.resource == EXPLANATIONS:
             self.explanations[event.name] = {**event.object, "status": None}  # the status is our own answer
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
-            data = event.object.get("data") or {}
             self.config_map_uid = event.uid
-            self.config_map = (
-                data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
-            )
+            self.config_map = config_text(event.object.get("data") or {})
 
     def _object_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
         if event.resource == RESERVATIONS:

@@ -102,10 +102,12 @@ def checked_place(
         return
     if quota.parent != ROOT:
         if parent is None:
-            raise AdmissionRejected("parentMissing", f"quota {quota.name}: its parent {quota.parent} does not exist")
+            raise AdmissionRejected(
+                "parentMissing", f"quota {quota.name}: its parent {quota.parent} does not exist; create that first"
+            )
         if not parent.is_parent:
             raise AdmissionRejected(
-                "parentNotParent", f"quota {quota.name}: its parent {parent.name} is not marked is-parent"
+                "parentNotParent", f"quota {quota.name}: its parent {parent.name} is not marked is-parent; mark that"
             )
         _check_keys(quota, parent, keys_may_differ=keys_may_differ)
     for child in children:

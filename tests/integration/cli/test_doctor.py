@@ -361,6 +361,10 @@ async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_reme
     for name, is_named in (("worker-1", True), ("worker-2", False)):
         shown = await asyncio.to_thread(CliRunner().invoke, koord, ["explain", "node", name], env=env)
         assert (found.what in shown.output) == is_named
+    node = Node(metadata=Metadata(name="worker-1"))
+    await installation.append("cluster", NodeObserved(node="worker-1", object=node))
+    described = await asyncio.to_thread(CliRunner().invoke, koord, ["describe", "node", "worker-1"], env=env)
+    assert "ignored: NodeMetric: cpu is -500, which is negative" in described.stdout
     decided = NodeOvercommitted(node="worker-3", report_ns=0, decided_ns=SECOND, why="first")
     old = msgspec.Raw(msgspec.json.encode(NodeReportsIgnored("worker-3", (fault,), since_ns=SECOND)))
     await installation.append("slo", decided, CarriedForward(name="worker-3", original="slo/1", event=old))

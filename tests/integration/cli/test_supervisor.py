@@ -1,5 +1,6 @@
 """The supervisor with real processes that behave like services: they serve /statusz, end, or ignore SIGTERM."""
 
+import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -41,6 +42,13 @@ async def test_a_service_reports_its_status_and_drains_at_the_end(tmp_path: Path
         await until(lambda: all(each.status for each in supervisor.units.values()))
         assert unit.status
         assert (unit.status.service, unit.status.lag, unit.status.events_per_s) == ("one", 3, 12.5)
+        ending = asyncio.create_task(supervisor.stop())
+        shown = set()
+        while not ending.done():
+            shown |= {each.state for each in supervisor.units.values()}
+            await asyncio.sleep(0)
+        assert "down" not in shown, "a process whose end was requested has not failed"
+        assert {each.state for each in supervisor.units.values()} == {"stopped"}
     assert {unit.process.exit_code for unit in supervisor.units.values()} == {0}
     assert "drained" in (tmp_path / "logs/one.log").read_text()
 

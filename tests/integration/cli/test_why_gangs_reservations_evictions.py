@@ -163,6 +163,8 @@ async def test_gangs_reservations_pods_and_nodes_are_listed(log: Log) -> None:
     _, huge, web = lines(await run(log, "get", "reservations"))
     assert huge[:6] == ["huge", "Pending", "-", "cpu", "100", "-"]
     assert web[:5] == ["web", "Available", "n", "cpu", "2"]
+    problems = json.loads((await run(log, "get", "reservations", "-o", "json")).stdout)["items"]
+    assert [one["problem"] for one in problems] == ["NodeResourcesFit: Insufficient cpu (1 of 1 nodes)", ""]
     assert (await run(log, "get", "pods", "-n", "d", "-o", "name")).stdout.splitlines()[0] == "pod/d/owner"
     victim = json.loads((await run(log, "get", "pod", "victim", "-n", "d", "-o", "json")).stdout)
     assert (victim["status"], victim["node"], victim["requests"]["cpu"]) == ("bound", "n", 1000)

@@ -102,7 +102,7 @@ def test_a_draw_follows_from_its_seed(tmp_path: Path) -> None:
     [
         (TRACE_NODES, "name,cpu_milli\nx,1\n", (), "no column"),
         (TRACE_NODES.replace("32000", "many"), TRACE_PODS, (), "line 2"),
-        (TRACE_NODES, TRACE_PODS, ("--policy", "tight"), "there is no policy 'tight'; give default"),
+        (TRACE_NODES, TRACE_PODS, ("--policy", "tight"), "there is no policy 'tight'"),
         (TRACE_NODES, "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\nx,1,1,0,0,\n", ("--arrive-percent", "10"), "no pod"),
     ],
 )  # fmt: skip

@@ -85,6 +85,21 @@ def test_a_file_that_cannot_be_meant_is_an_error(
     assert error in printed.stderr
 
 
+def test_a_policy_is_read_from_the_config_map_that_the_scheduler_takes(tmp_path: Path) -> None:
+    pods = [workload("Deployment", replicas=2)]
+    printed = simulate(tmp_path, pods, "--policy", "k8s/examples/scheduler-config-loadaware.yaml", "--json")
+    assert printed.exit_code == 0, printed.stderr
+    assert msgspec.json.decode(printed.stdout)["placed"] == 2
+    bad = tmp_path / "policy.yaml"
+    bad.write_text("apiVersion: v1\nkind: ConfigMap\ndata: {koord-scheduler-config: 'profile: []'}\n")
+    assert (
+        f"policy {bad}: Object contains unknown field `profile`"
+        in simulate(tmp_path, pods, "--policy", str(bad)).stderr
+    )
+    absent = simulate(tmp_path, pods, "--policy", "tight").stderr
+    assert "there is no policy 'tight' and no such file (No such file or directory); give default" in absent
+
+
 def test_the_table_has_no_value_of_python(tmp_path: Path) -> None:
     printed = simulate(tmp_path, [workload("Deployment", replicas=99)])
     assert "pods rejected  " in printed.stdout

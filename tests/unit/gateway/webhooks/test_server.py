@@ -118,7 +118,7 @@ async def test_a_refusal_meets_the_deadline_and_one_about_the_object_alone_is_im
     assert not waiting.done(), "its parent may be on its way"
     response = await waiting
     assert time.monotonic() - began >= REFUSAL_RECHECK_S
-    assert response["status"]["message"] == "quota team: its parent org does not exist"
+    assert response["status"]["message"] == "quota team: its parent org does not exist; create that first"
 
 
 async def test_a_request_waits_for_its_new_namespace(served: Served) -> None:
