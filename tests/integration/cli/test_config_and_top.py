@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from cli.processes.free_ports import free_port
 from services.scheduler.plugins.registry import REGISTRY
 from shared.events.cluster import ObjectObserved
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
+from shared.rejected_messages import RejectedMessages
 from shared.runtime import health
 from shared.runtime.health import Metrics, Status
 from tests.integration.cli.installation import Installation
@@ -178,6 +180,19 @@ async def test_top_adds_the_statuses_of_services(installation: Installation) -> 
     assert row["cpu_percent"] is not None
     assert "absent" not in {one["service"] for one in found["services"]}
     assert {one["context"]: one["lag"] for one in found["contexts"]}["scheduling"] == {"scheduler": 1}
+
+
+async def test_the_doctor_names_senders_of_rejected_messages_by_the_statuses_of_named_processes(
+    installation: Installation,
+) -> None:
+    address, now_ns = f"127.0.0.1:{free_port()}", time.time_ns()
+    rejected = RejectedMessages("koord.node.n1.report", 12, "no report", now_ns, now_ns)
+    reported = Status("metrics-ingest-0", "leading", 7, 3, 12.5, 100, {}, bus=True, rejected=(rejected,))
+    pages = await health.serve(address, lambda: reported, Metrics())
+    found = await run(installation, "doctor", env={"KOORD_STATUSZ": f"metrics-ingest-0-x=http://{address}"})
+    await pages.cleanup()
+    words = " ".join(found.stdout.split())
+    assert "the login of node n1 sends messages on koord.node.n1.report that metrics-ingest-0-x rejects: 12" in words
 
 
 async def test_top_without_a_bus_reports_it_and_shows_the_rest(installation: Installation) -> None:
