@@ -84,7 +84,7 @@ def _folder(name: str) -> str:
 
 def manifest(name: str) -> "Manifest":
     """Returns the manifest of a service, without importing the service."""
-    found: Manifest = importlib.import_module(f"{_folder(name)}.manifest").MANIFEST
+    found: Manifest = importlib.import_module(f"{_folder(name)}.service_manifest").MANIFEST
     return found
 
 

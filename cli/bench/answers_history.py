@@ -15,7 +15,7 @@ from services.quota_ledger.decide.decide_ledger_events import postings, runtimes
 from services.quota_ledger.service import SERVICE
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED
-from services.scheduler.manifest import MANIFEST as SCHEDULER
+from services.scheduler.service_manifest import MANIFEST as SCHEDULER
 from services.scheduler.state.scheduler_state import FOLDED as FOLDED_BY_SCHEDULER
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft, Event

@@ -27,7 +27,7 @@ from cli.service_list import contexts
 from cli.terminal.output import show_table
 from services.audit.checkpoint_signing import generate
 from services.audit.cloudevent import decode_identity
-from services.audit.manifest import stream_of
+from services.audit.service_manifest import stream_of
 from shared.bus import Bus
 from shared.bus.jetstream import StreamRefused, Streams, StreamsUnreachable
 from shared.bus.stream_reader import messages

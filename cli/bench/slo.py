@@ -18,7 +18,7 @@ import msgspec
 from cli.terminal.output import show_table
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes
-from services.slo_controller.manifest import CONFIG_MAP
+from services.slo_controller.service_manifest import CONFIG_MAP
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.admission.slo_config.document_validation import COLOCATION

@@ -142,7 +142,7 @@ async def _without_effect(database: Database, context: str, event: ConfigApplied
     if context != "slo":
         return ()
     from services.slo_controller.config.unknown_fields import unknown_documents, unknown_parts
-    from services.slo_controller.manifest import CONFIG_MAP
+    from services.slo_controller.service_manifest import CONFIG_MAP
 
     observed = await newest(database, "cluster", [ObjectObserved, ObjectDeleted], key=CONFIG_MAP)
     maps = [one.record.event for one in observed if isinstance(one.record.event, ObjectObserved)]

@@ -14,7 +14,7 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.progress import progress
 from cli.terminal.time_arguments import Instant
-from services.scheduler.shadow.placements_for_shadow_report import NOT_COMPARED, ShadowHistory
+from services.scheduler.shadow.fold_other_schedulers_bindings import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import InitialListCompleted

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cli.service_list import CONTEXTS, manifest
-from services.audit.manifest import READ, SUBJECT
+from services.audit.service_manifest import READ, SUBJECT
 from shared.agents import subjects
 from shared.bus.login import INBOX
 from shared.log.announcements import batch_subject, beacon_subject

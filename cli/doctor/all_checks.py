@@ -29,8 +29,8 @@ from cli.service_list import contexts as required_contexts
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in
 from cli.top.readings import STATUS_S, read_statuses
-from services.audit.manifest import stream_of
-from services.scheduler.explain.objects_without_plugin import objects_without_plugin
+from services.audit.service_manifest import stream_of
+from services.scheduler.explain.gangs_and_reservations_without_plugin import objects_without_plugin
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from shared.bus import NoResponse, NotPermitted
 from shared.bus.login import BadLogin

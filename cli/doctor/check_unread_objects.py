@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from cli.doctor.finding import Finding
-from services.scheduler.explain.objects_without_plugin import UnreadObjects
+from services.scheduler.explain.gangs_and_reservations_without_plugin import UnreadObjects
 from shared.first_names import first_names
 
 NAMED = 3

@@ -12,7 +12,7 @@ from cli.terminal.durations import second
 from cli.terminal.progress import progress
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify_invariants_by_replay import Verification, VerifyReport
-from services.quota_ledger.manifest import MANIFEST
+from services.quota_ledger.service_manifest import MANIFEST
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED
 from services.quota_ledger.state.quota_accounts_state_for_cli import ProjectionState

@@ -1,7 +1,7 @@
 """The scheduler's State as the log has it. Usage reports are not read: no command here needs them."""
 
 from cli.recorded_projection import read_into
-from services.scheduler.manifest import MANIFEST
+from services.scheduler.service_manifest import MANIFEST
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from shared.log.reader import LogReader
 

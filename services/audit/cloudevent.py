@@ -14,7 +14,7 @@ from hashlib import sha256
 
 import msgspec
 
-from services.audit.manifest import READ, SUBJECT
+from services.audit.service_manifest import READ, SUBJECT
 from shared.bus.jetstream import Outgoing
 from shared.log.raw_rows import RawRow
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from services.audit.last_signed_checkpoint_state import AuditState
-from services.audit.manifest import CHECKPOINT_FILE
+from services.audit.service_manifest import CHECKPOINT_FILE
 from shared.events import Draft
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired

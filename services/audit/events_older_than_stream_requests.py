@@ -3,7 +3,7 @@
 import msgspec
 
 from services.audit.cloudevent import LARGEST, CloudEvents
-from services.audit.manifest import READ
+from services.audit.service_manifest import READ
 from shared.kube.json_text import read_json
 from shared.log.database import FAILURES
 from shared.log.raw_rows import RawRow, first_kept, raw_page

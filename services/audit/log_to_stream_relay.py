@@ -18,7 +18,7 @@ import msgspec
 
 from services.audit.cloudevent import ENVELOPE, CloudEvents, decode_identity
 from services.audit.cloudevent_stream_publisher import StreamPublisher
-from services.audit.manifest import SUBJECT, stream_of
+from services.audit.service_manifest import SUBJECT, stream_of
 from services.audit.settings import AuditSettings
 from shared.bus.jetstream import StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
 from shared.kube.instants import SECOND

@@ -16,8 +16,8 @@ from services.audit.decide_signed_checkpoint import checkpoint_drafts, next_chec
 from services.audit.events_older_than_stream_requests import read
 from services.audit.last_signed_checkpoint_state import AuditState
 from services.audit.log_to_stream_relay import StreamRelay
-from services.audit.manifest import CONTEXTS, MANIFEST, READ
 from services.audit.retention_carry_forward import CARRY_FORWARD
+from services.audit.service_manifest import CONTEXTS, MANIFEST, READ
 from services.audit.settings import AuditSettings
 from services.audit.signed_checkpoint_files import text_of, write_files
 from shared.bus.jetstream import Streams

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.audit.manifest import CHECKPOINT_CONFIG_MAP
+from services.audit.service_manifest import CHECKPOINT_CONFIG_MAP
 from shared.settings import Settings
 
 

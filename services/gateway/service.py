@@ -13,10 +13,10 @@ from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.effects.eviction_hold_requests import EvictionControl
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
-from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.rbac_permission_check import SharedCheck
 from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CONTROL
+from services.gateway.service_manifest import MANIFEST
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch.confirm_incomplete_list_requests import ListRequests

@@ -17,9 +17,9 @@ from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.decide.profile_quotas import profile_quotas
 from services.quota_ledger.decide.quota_status import statuses
 from services.quota_ledger.http_api.server import serving
-from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.metrics import QuotaMetrics
 from services.quota_ledger.retention_carry_forward import CARRY_FORWARD
+from services.quota_ledger.service_manifest import MANIFEST
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, OWN, LedgerState
 from shared.domain.quota_charge import SUBJECT

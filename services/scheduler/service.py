@@ -19,10 +19,10 @@ from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.gangs.network_topology_status import network_topology_drafts
 from services.scheduler.gangs.pod_group_status import pod_group_drafts
-from services.scheduler.manifest import MANIFEST
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
 from services.scheduler.retention_carry_forward import CARRY_FORWARD
+from services.scheduler.service_manifest import MANIFEST
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState

@@ -13,7 +13,7 @@ from services.simulator.api.requests_waiting_for_step import RequestQueue
 from services.simulator.clock import Clock
 from services.simulator.decide import DueObjects, Step, decide, is_begun, next_arrival_ns
 from services.simulator.kubelet.timers import Timers
-from services.simulator.manifest import CHANGES, MANIFEST, SUBJECT
+from services.simulator.service_manifest import CHANGES, MANIFEST, SUBJECT
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
 from shared.events import Draft

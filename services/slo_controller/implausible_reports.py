@@ -6,7 +6,7 @@ Source of the rule: shared/domain/usage_plausibility.py.
 
 from hashlib import sha256
 
-from services.slo_controller.manifest import COMPONENT, REPORT_EVENTS
+from services.slo_controller.service_manifest import COMPONENT, REPORT_EVENTS
 from services.slo_controller.state.slo_state import SloState
 from shared.domain.desired_kubernetes_event import event_intent
 from shared.events import Draft

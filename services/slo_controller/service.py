@@ -10,11 +10,11 @@ from prometheus_client import Counter, Gauge
 
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
-from services.slo_controller.manifest import COMPONENT, MANIFEST
 from services.slo_controller.overcommit.cap_and_freeze_without_reports import decide_freeze
 from services.slo_controller.prometheus_metrics import OUTCOMES, ReconcileMetrics
 from services.slo_controller.recommendation import Recommender
 from services.slo_controller.retention_carry_forward import CARRY_FORWARD
+from services.slo_controller.service_manifest import COMPONENT, MANIFEST
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import FOLDED, SloState
 from shared.domain.config_rejection import rejection_events

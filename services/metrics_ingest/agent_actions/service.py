@@ -17,9 +17,9 @@ from services.metrics_ingest.agent_actions.action_ingest_state import (
     with_number,
 )
 from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
-from services.metrics_ingest.agent_actions.manifest import MANIFEST
 from services.metrics_ingest.agent_actions.publish_node_pods_to_agents import NodePodsPublisher
 from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_FORWARD
+from services.metrics_ingest.agent_actions.service_manifest import MANIFEST
 from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from services.metrics_ingest.message_loop import Batch, serve
 from services.metrics_ingest.mqtt_session import MqttSession

@@ -20,10 +20,10 @@ from services.metrics_ingest.agent_reports.decide_reports import (
     node_metric_writes,
     node_reported,
 )
-from services.metrics_ingest.agent_reports.manifest import MANIFEST
 from services.metrics_ingest.agent_reports.publish_node_slo_to_agents import NodeSloPublisher
 from services.metrics_ingest.agent_reports.report_ingest_state import FOLDED, ReportIngestState
 from services.metrics_ingest.agent_reports.retention_carry_forward import CARRY_FORWARD
+from services.metrics_ingest.agent_reports.service_manifest import MANIFEST
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
 from services.metrics_ingest.message_loop import Batch, serve

@@ -10,7 +10,7 @@ import msgspec
 
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor
 from services.node_agent.states_informer.annotations import ReservedCpus, cpus, mapping, pod_cpus, reserved_nanos
-from services.node_agent.topology.hardware import HUGE, BasicInfo, Hardware
+from services.node_agent.topology.cpu_model_and_zone_memory import HUGE, BasicInfo, Hardware
 from services.node_agent.topology.kubelet_cpu_manager import KubeletConfig
 from shared.agents.actions import TopologyReported, ZoneReported
 from shared.domain.cpu_set import cpu_list

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from services.node_agent.topology.hardware import Hardware, read_hardware
+from services.node_agent.topology.cpu_model_and_zone_memory import Hardware, read_hardware
 from services.node_agent.topology.kubelet_cpu_manager import (
     BadKubeletFile,
     KubeletConfig,

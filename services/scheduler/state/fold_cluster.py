@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from services.scheduler.manifest import CONFIG_MAP
+from services.scheduler.service_manifest import CONFIG_MAP
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS
 from services.scheduler.state.choose_newest_measurement import update_time_ns
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.packed_pod_observation import first_observation, observed_on_node
+from services.scheduler.state.packed_reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.pod_equivalence_class import has_same_marks
 from services.scheduler.state.pod_observation_diff import (
     changes_labels,
@@ -21,7 +22,6 @@ from services.scheduler.state.pod_observation_diff import (
     requests_less,
 )
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from services.scheduler.state.reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord

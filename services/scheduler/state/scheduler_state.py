@@ -9,10 +9,10 @@ Source: architecture.md, "The core of a service".
 
 from typing import ClassVar, Final
 
+from services.scheduler.state.encode_and_restore_state import encode, restore
 from services.scheduler.state.fold_cluster import ClusterFold
 from services.scheduler.state.fold_scheduling import SchedulingFold
 from services.scheduler.state.quota_view import FOLDED as QUOTA_FOLDED
-from services.scheduler.state.snapshot import encode, restore
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from services.scheduler.state.reported_pods import NONE
+from services.scheduler.state.packed_reported_pods import NONE
 from shared.domain.usage_plausibility import AmountRange
 from shared.events.metrics import NodeReported
 from shared.kube.node import NodeMetric

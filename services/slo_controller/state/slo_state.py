@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from services.slo_controller.manifest import CONFIG_MAP
 from services.slo_controller.node_topology.zone_batch_resources import has_zones
 from services.slo_controller.overcommit.node_capacity_and_reservation import capacity_of, reserved_of
 from services.slo_controller.overcommit.unreported_pods import unreported_requests
 from services.slo_controller.overcommit.usage_sums import UsageSums, sum_usage
-from services.slo_controller.state.interned_nodes import SlimNodes
+from services.slo_controller.service_manifest import CONFIG_MAP
 from services.slo_controller.state.pods_on_nodes import PodsOnNodes
+from services.slo_controller.state.slim_node_copies import SlimNodes
 from services.slo_controller.state.snapshot_schema import DECODER, ENCODER, FIELDS
 from services.slo_controller.state.topology_and_node_resource_records import (
     DesiredFields,

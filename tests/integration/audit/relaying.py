@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services.audit.log_to_stream_relay import StreamRelay
-from services.audit.manifest import stream_of
+from services.audit.service_manifest import stream_of
 from services.audit.settings import AuditSettings
 from shared.bus import Bus
 from shared.bus.jetstream import Stored, StreamRefused, Streams, StreamsUnreachable

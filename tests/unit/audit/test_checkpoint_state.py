@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cli.service_list import SERVICES, manifest
 from services.audit.decide_signed_checkpoint import checkpoint_drafts, next_checkpoint_ns
 from services.audit.last_signed_checkpoint_state import AuditState
-from services.audit.manifest import CONTEXTS, MANIFEST
+from services.audit.service_manifest import CONTEXTS, MANIFEST
 from shared.events import RecordedEvent
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.audit.cloudevent import CloudEvents, decode_identity, event_subject, time_text, token
-from services.audit.manifest import stream_of
+from services.audit.service_manifest import stream_of
 from shared.log.raw_rows import RawRow
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scheduler.manifest import CONFIG_MAP as SCHEDULER
-from services.slo_controller.manifest import CONFIG_MAP as SLO
+from services.scheduler.service_manifest import CONFIG_MAP as SCHEDULER
+from services.slo_controller.service_manifest import CONFIG_MAP as SLO
 from shared.domain.config_rejection import event_key, rejection_events
 from shared.events import Draft
 from shared.events.intents import ObjectDesired

@@ -6,7 +6,7 @@ import pytest
 
 from services.scheduler.cache.network_domains import NetworkDomains, domains_of, path_of
 from services.scheduler.gangs.network_topology_status import detail_status, network_topology_drafts
-from services.scheduler.manifest import MANIFEST
+from services.scheduler.service_manifest import MANIFEST
 from shared.domain.network_topology import (
     NO_INDEX,
     BadNetworkTopology,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.gangs.pod_group_status import GIVEN_UP_NS, PodGroupStatus, desired_status, pod_group_drafts
-from services.scheduler.manifest import MANIFEST
+from services.scheduler.service_manifest import MANIFEST
 from services.scheduler.state.gang_records import GangRecord, Member
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain import gang

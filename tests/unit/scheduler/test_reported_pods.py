@@ -7,7 +7,7 @@ from services.scheduler.plugins.load_aware_scheduling.args import read_args
 from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Report, read_report
 from services.scheduler.plugins.load_aware_scheduling.pod_load_not_in_report import share_of_pod
 from services.scheduler.state.choose_newest_measurement import newest
-from services.scheduler.state.reported_pods import ReportedUsage, encoded_classes, encoded_usages, reported_pods
+from services.scheduler.state.packed_reported_pods import ReportedUsage, encoded_classes, encoded_usages, reported_pods
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.node_metric_status import status_of
 from shared.events import RecordedEvent

@@ -10,7 +10,7 @@ from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.framework.registry import Registry
-from services.scheduler.manifest import CONFIG_MAP
+from services.scheduler.service_manifest import CONFIG_MAP
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft
 from shared.events.log import ConfigApplied, ConfigRejected

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.int64_bound import bounded
 from services.scheduler.plugins.load_aware_scheduling.node_thresholds import Window
-from services.scheduler.state.reported_pods import Amount, ReportedPods, encoded_usages, reported_pods
+from services.scheduler.state.packed_reported_pods import Amount, ReportedPods, encoded_usages, reported_pods
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns
 from shared.kube.node import AggregatedUsage, NodeMetric, ResourceMap
 from shared.kube.quantity import BadQuantity, amount, nanos

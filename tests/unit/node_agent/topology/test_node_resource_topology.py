@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor
-from services.node_agent.topology.hardware import BasicInfo, Hardware, ZoneMemory, read_hardware
+from services.node_agent.topology.cpu_model_and_zone_memory import BasicInfo, Hardware, ZoneMemory, read_hardware
 from services.node_agent.topology.kubelet_cpu_manager import KubeletConfig
 from services.node_agent.topology.node_resource_topology import Kubelet, topology_report, whole_cores_first
 from services.node_agent.topology.topology_reporter import (

@@ -7,7 +7,7 @@ import yaml
 from cli.doctor.check_unread_objects import about_unread_objects
 from services.scheduler.configuration import config_drafts
 from services.scheduler.explain.gang_status import IGNORED, gang_status
-from services.scheduler.explain.objects_without_plugin import objects_without_plugin
+from services.scheduler.explain.gangs_and_reservations_without_plugin import objects_without_plugin
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from shared.domain import gang
