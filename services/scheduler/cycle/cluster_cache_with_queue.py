@@ -71,6 +71,7 @@ class CycleInputs(ClusterCache):
         self.nominated: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
         self.plugin_caches: dict[Plugin, PluginCache | None] = {plugin: plugin.new_cache() for plugin in plugins}
+        self._grouped_to_place: dict[str, None] = {}  # uids of pods whose place depends on others of their group
         self._unsettled: set[str] = set()  # uids that the queue, the gate or `nominated` may have
         caches = (each for each in self.plugin_caches.values() if each is not None)
         super().__init__(
@@ -98,13 +99,19 @@ class CycleInputs(ClusterCache):
         for uid in self.gate.changed():
             self._settle_pod(uid)
         for grouping in self._groupings:
-            for uid in grouping.changed():
-                self._place(uid, self.view.pods.get(uid))
+            self._grouped_to_place.update(dict.fromkeys(grouping.changed()))
+        for uid in self._grouped_to_place:
+            self._place(uid, self.view.pods.get(uid))
+        self._grouped_to_place.clear()
 
     def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
+        is_grouped = False
         for grouping in self._groupings:
-            grouping.pod_changed(uid)
-        self._place(uid, pod_record)
+            is_grouped |= grouping.pod_changed(uid)
+        if is_grouped:
+            self._grouped_to_place[uid] = None
+        else:
+            self._place(uid, pod_record)
 
     def _place(self, uid: str, pod_record: PodRecord | None) -> None:
         """Puts a pod where its record says: the queue, the gate, the nominated pods, or none of them."""

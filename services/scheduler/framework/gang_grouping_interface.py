@@ -92,8 +92,11 @@ class PodGrouping:
         """Returns the present membership of a waiting pod."""
         return ALONE
 
-    def pod_changed(self, uid: str) -> None:
-        """Notes that a pod changed, was placed or was deleted."""
+    def pod_changed(self, uid: str) -> bool:  # noqa: ARG002
+        """Notes that a pod changed, was placed or was deleted; returns True where its place depends on other pods, whose
+        changes are to be noted first.
+        """
+        return False
 
     def gang_changed(self, gang: str) -> None:
         """Notes that the members or the settings of a gang changed."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import asyncpg
 import msgspec
@@ -26,7 +26,7 @@ from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementReserved, PodPlaced
-from shared.kube.resource_names import POD_GROUPS, RESERVATIONS
+from shared.kube.resource_names import NETWORK_TOPOLOGIES, POD_GROUPS, RESERVATIONS
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from shared.log.database import Database
 from shared.log.writer import LogWriter
@@ -217,16 +217,22 @@ async def test_a_reservation_is_held_written_back_and_used_although_the_schedule
         assert placed[0].annotations[RESERVATION_ALLOCATED] == '{"name":"web","uid":"r-web"}'
 
 
-async def test_a_gang_is_placed_as_a_whole_and_its_pod_group_shows_its_phase(
+async def test_a_gang_is_placed_as_a_whole_and_statuses_show_its_phase_and_the_network(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
         body = {"metadata": {"name": "job", "namespace": "d", "uid": "g"}, "spec": {"minMember": 2}}
         await on.see(*nodes(1), ObjectObserved(resource=POD_GROUPS, name="d/job", uid="g", object=body))
 
+        async def statuses(resource: str) -> list[dict[str, Any]]:
+            events = [row.event for row in await on.log("scheduling")]
+            return [
+                each.patch["status"] for each in events if isinstance(each, FieldsDesired) and each.resource == resource
+            ]
+
         async def phase() -> object:
-            desired = [row.event for row in await on.log("scheduling") if isinstance(row.event, FieldsDesired)]
-            return desired[-1].patch["status"]["phase"] if desired else ""
+            desired = await statuses(POD_GROUPS)
+            return desired[-1]["phase"] if desired else ""
 
         await until(phase, holds=lambda found: found == "Pending")
         members = [pod(f"p{number}", labels={POD_GROUP_LABEL: "job"}) for number in range(2)]
@@ -236,3 +242,8 @@ async def test_a_gang_is_placed_as_a_whole_and_its_pod_group_shows_its_phase(
         running = (pod(f"p{n}", labels={POD_GROUP_LABEL: "job"}, on="n0", phase="Running") for n in range(2))
         await on.see(*map(observed, running))
         await until(phase, holds=lambda found: found == "Running")
+        layers = [{"topologyLayer": "NodeTopologyLayer"}]
+        network = {"metadata": {"name": "default", "uid": "t"}, "spec": {"networkTopologySpec": layers}}
+        await on.see(ObjectObserved(resource=NETWORK_TOPOLOGIES, name="default", uid="t", object=network))
+        written = await until(lambda: statuses(NETWORK_TOPOLOGIES), holds=bool)
+        assert [each["nodeNum"] for each in written[0]["detailStatus"]] == [1]

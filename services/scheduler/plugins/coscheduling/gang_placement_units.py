@@ -83,8 +83,8 @@ class GangGrouping(PodGrouping):
             self._memberships[gang] = self._membership(gang)
         return self._memberships[gang]
 
-    def pod_changed(self, uid: str) -> None:
-        """Notes a change of a pod; its placement changes the counts of its gang."""
+    def pod_changed(self, uid: str) -> bool:
+        """Notes a change of a pod; its placement changes the counts of its gang. Returns True for one with a gang."""
         gang = self._view.gangs.gang_of.get(uid)
         before = self._stages.pop(uid, None)
         if before is not None:
@@ -105,6 +105,7 @@ class GangGrouping(PodGrouping):
             if hold is not None and hold.waits_for == FOR_UNIT and stage == "placed":
                 self._held.setdefault(gang, set()).add(uid)
             self.gang_changed(gang)
+        return gang is not None
 
     def gang_changed(self, gang: str) -> None:
         """Notes a change of a gang, for all whose group it belongs to."""
