@@ -45,6 +45,16 @@ def reservations_hold_nothing() -> AbstractContextManager[Any]:
     return patch.object(ReservationHolds, "counted", lambda *_: None)
 
 
+def refused_gangs_are_tried_at_once() -> AbstractContextManager[Any]:
+    """A member without a node does not wait with those that the quota refuses, and the gang is tried for ever."""
+    without_refused = take_back_placements_without_quota.without_refused
+
+    def without(plan: Any, refused: Any, charged_at: int) -> Any:
+        return without_refused(plan._replace(left_out={}), refused, charged_at)
+
+    return patch.object(take_back_placements_without_quota, "without_refused", without)
+
+
 def held_members_are_bound() -> AbstractContextManager[Any]:
     """Members of a NonStrict gang are bound before there are enough of them."""
     placed = plan_events._placed
@@ -60,6 +70,7 @@ GANG_AND_RESERVATION_MUTATIONS = (
     members_are_placed_one_by_one,
     a_refused_charge_takes_one_member_alone,
     reservations_hold_nothing,
+    refused_gangs_are_tried_at_once,
     held_members_are_bound,
     statuses_outlast_their_objects,
 )

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _COPY = CarriedForward.type_name()
 
+MOST_LATE_EVENTS = 40
+"""Events of a context in the last seconds; a service that decides the same again and again appends hundreds."""
+
 BATCH_CPU = "kubernetes.io/batch-cpu"
 MILLI = NANO // 1000
 
@@ -102,6 +105,9 @@ def undone(world: "World") -> Iterator[str]:
     for cause, uid in world.invariants.one_shots.items():
         if cause not in world.invariants.outcomes:
             yield f"{cause}, about {uid}, has no outcome"
+    for context, count in world.invariants.late_events.items():
+        if count > MOST_LATE_EVENTS:
+            yield f"{context} has {count} events at the end, where nothing happens any more"
     yield from _gateway(world)
     yield from _unwritten(world)
     yield from _ledger(world)

@@ -16,6 +16,7 @@ from cli.dev.fault_simulation.gang_invariant import GangInvariant
 from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, HeldCapacity, requested
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import BEGINS_US, Row
+from cli.dev.fault_simulation.plan import ENDS_S
 from services.gateway.effects.eviction_budget import Limits
 from shared.domain.cpu_set import parse_cpus
 from shared.events.cluster import (
@@ -29,6 +30,7 @@ from shared.events.cluster import (
     PodEvicted,
 )
 from shared.events.intents import EvictionRequested
+from shared.events.log import CarriedForward
 from shared.events.scheduling import PodPlaced
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
@@ -41,10 +43,14 @@ _EVICTION = EvictionRequested.type_name()
 _RELEASED = EvictionsReleased.type_name()
 _BOUND = PodBound.type_name()
 _REFUSED = frozenset(kind.type_name() for kind in (BindRejected, BindFailed))
+_COPY = CarriedForward.type_name()
 _ONE_SHOT_OUTCOMES = frozenset(
     kind.type_name()
     for kind in (PodBound, BindRejected, BindFailed, PodEvicted, EvictionRejected, EvictionFailed, IntentRefused)
 )
+
+LATE_S = 3.0
+"""Seconds before the end of a world, in which little is left to decide."""
 
 EVICTING = frozenset({"scheduling", "quota", "nodes-0"})
 """Contexts whose services may request evictions."""
@@ -62,13 +68,15 @@ class Invariants:
         one_shots: cause -> uid, of intents with a one-shot effect.
         outcomes: cause -> the type of its outcome.
         gateway_stops: when a gateway was stopped, and for how long; seconds.
-        held: the capacity that Reservations hold.
+        held: the capacity that Reservations and members of NonStrict gangs hold.
+        late_events: context -> number of the events that were decided in the last seconds before the end.
     """
 
     def __init__(self, api: ApiServer, report: Callable[[str], None], oldest_effect_s: float, budgets: Limits) -> None:
         self.one_shots: dict[str, str] = {}
         self.outcomes: dict[str, str] = {}
         self.gateway_stops: list[tuple[float, float]] = []
+        self.late_events: Counter[str] = Counter()
         self.held = HeldCapacity(api, self.live_pods, self._check_node)
         self._gangs = GangInvariant(api, report)
         self._api = api
@@ -87,6 +95,8 @@ class Invariants:
 
     def appended(self, context: str, rows: list[Row]) -> None:
         """Checks the rows of a commit."""
+        if asyncio.get_running_loop().time() > ENDS_S - LATE_S:
+            self.late_events[context] += sum(row.type != _COPY for row in rows)
         self._gangs.appended(context, rows)
         self.held.appended(rows)
         for row in rows:
