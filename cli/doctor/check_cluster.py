@@ -32,6 +32,8 @@ _ABOUT_PARTS = {
 """Where to read on about parts of a configuration without effect, by context."""
 
 _APPLY = "kubectl apply -k k8s/rbac"
+_ACCOUNT, _SHADOW_ACCOUNT = "koordstream-gateway", "koordstream-shadow"
+"""The service accounts to which it grants rights."""
 
 
 def about_permissions(found: Permissions) -> Iterator[Finding]:
@@ -47,13 +49,22 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
     who = f"{found.account or 'the gateway'} at {found.server} ({found.version})"
     for needed_for, group in groupby(sorted(found.missing, key=_purpose), key=_purpose):
         missing = ", ".join(str(rule) for rule in group)
-        yield Finding("error", "rbac", f"{who} may not {missing}, needed for {needed_for}", f"grant it: `{_APPLY}`")
+        yield Finding("error", "rbac", f"{who} may not {missing}, needed for {needed_for}", _remedy(found))
     if not found.missing:
         what = "read what shadow mode follows" if found.shadow else "do all that effects need"
         yield Finding("ok", "rbac", f"{who} may {what} ({len(found.allowed)} rules)")
     direction = "ahead of" if found.ahead_s > 0 else "behind"
     what = f"the API server's clock is {abs(found.ahead_s):.1f} s {direction} the gateway's"
     yield clock_finding(max(abs(found.ahead_s) - 0.5, 0.0), what)
+
+
+def _remedy(found: Permissions) -> str:
+    """Returns how the account gets its rights: the manifests grant them to one service account alone."""
+    own = _SHADOW_ACCOUNT if found.shadow else _ACCOUNT
+    if not found.account or found.account.endswith(f":{own}"):
+        return f"grant it: `{_APPLY}`"
+    other = "" if found.shadow else ", or write nothing: `koord up --shadow`"
+    return f"use a kubeconfig of the account {own}, to which `{_APPLY}` grants it{other}"
 
 
 def about_identity(found: Sequence[Found]) -> Iterator[Finding]:
