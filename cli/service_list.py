@@ -5,7 +5,7 @@ Importing one is left to its user.
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from shared.errors import KoordError
@@ -13,6 +13,7 @@ from shared.errors import KoordError
 if TYPE_CHECKING:
     from shared.runtime.manifest import Manifest
     from shared.runtime.service import Service
+    from shared.settings import Settings
 
 SERVICES = (
     "gateway",
@@ -85,6 +86,30 @@ def _folder(name: str) -> str:
 def manifest(name: str) -> "Manifest":
     """Returns the manifest of a service, without importing the service."""
     found: Manifest = importlib.import_module(f"{_folder(name)}.service_manifest").MANIFEST
+    return found
+
+
+def settings_of(name: str) -> "tuple[type[Settings], ...]":
+    """Returns the settings of a service or an agent that have its prefix."""
+    if name in AGENTS:
+        from services.node_agent.settings import AgentSettings
+
+        return (AgentSettings,)
+    from shared.runtime.retention_settings import RetentionSettings
+
+    return load(name).settings, RetentionSettings
+
+
+def variables_without_effect(names: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Returns a sentence for each variable with the prefix of one of these services that it does not read; services
+    without any variable are not imported.
+    """
+    from shared.settings import unknown_variables, variable_of
+
+    found = []
+    for name in dict.fromkeys(names):
+        if any(each.startswith(variable_of(name, "") + "_") for each in environment):
+            found += unknown_variables(name, settings_of(name), environment)
     return found
 
 

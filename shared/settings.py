@@ -1,10 +1,11 @@
 """Settings from the environment: one frozen struct a service, validated, and printed as a table by `--help`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self, get_args, get_origin
 
 import msgspec
 
+from shared.closest_name import did_you_mean
 from shared.errors import KoordError
 from shared.type_error_words import in_plain_words
 
@@ -62,6 +63,16 @@ def variable_of(service: str, field: str) -> str:
     An empty service stands for the settings that all services share: `KOORD_POSTGRES`.
     """
     return "_".join(filter(None, ("KOORD", service, field))).replace("-", "_").upper()
+
+
+def unknown_variables(service: str, settings: Iterable[type[Settings]], environment: Mapping[str, str]) -> list[str]:
+    """Returns a sentence for each variable with the service's prefix that none of its settings reads: a typing error sets
+    nothing.
+    """
+    known = {variable_of(service, field.name) for each in settings for field in msgspec.structs.fields(each)}
+    prefix = variable_of(service, "") + "_"
+    unknown = sorted(name for name in environment if name.startswith(prefix) and name not in known)
+    return [f"{name} sets nothing{did_you_mean(name, known)}; see `koord run {service} --help`" for name in unknown]
 
 
 def table(service: str, settings: type[Settings]) -> list[SettingRow]:

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from cli.service_list import AGENTS, SERVICES, load
+from cli.service_list import AGENTS, SERVICES, load, settings_of
 
 PROGRAMS = (*SERVICES, *AGENTS)
 
@@ -49,17 +49,16 @@ def _settings_table(name: str) -> str:
 
     parts: tuple[type[Settings], ...]
     if name in AGENTS:
-        from services.node_agent.settings import AgentEnvironment, AgentSettings
+        from services.node_agent.settings import AgentEnvironment
 
         about = f"{name}: measures the node it runs on and reports to metrics ingest."
-        parts = (AgentEnvironment, AgentSettings)
+        parts = (AgentEnvironment, *settings_of(name))
     else:
-        from shared.runtime.retention_settings import RetentionSettings
         from shared.runtime.service import Environment
 
         service = load(name)
         about = f"{name}: writes the context {service.writes}, follows {', '.join(sorted(service.follows))}."
-        parts = (Environment, service.settings, RetentionSettings)
+        parts = (Environment, *settings_of(name))
     lines = [about, "", "Settings, from the environment:", ""]
     for row in (*table("", parts[0]), *(row for part in parts[1:] for row in table(name, part))):
         lines.append(f"  {row.variable} ({row.type}, {row.default})")

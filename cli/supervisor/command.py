@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cli.service_list import AGENTS, SERVICES, SHARDED, metrics_shards
+from cli.service_list import AGENTS, SERVICES, SHARDED, metrics_shards, variables_without_effect
 from cli.supervisor import first_compilation
 from cli.supervisor.audit_key import with_audit
 from cli.supervisor.cluster_folder import folder_of
@@ -120,6 +120,8 @@ def shadowed(specs: list[Spec], *, shadow: bool, scheduler: str | None) -> list[
 
 
 async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
+    for text in variables_without_effect((spec.service for spec in specs), os.environ):
+        click.echo(f"koord: {text}", err=True)
     click.echo(f"data and logs: {folder}", err=True)
     with Interrupts() as interrupts:
         nodes = {node_of(spec.env, os.environ) for spec in specs if spec.service in AGENTS}

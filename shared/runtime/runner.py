@@ -20,9 +20,10 @@ from shared.log.unusable_database import unusable
 from shared.runtime import health, json_logging, tracing
 from shared.runtime.rebuild import watch_rebuilds
 from shared.runtime.retention import watch_disk, watch_retention
+from shared.runtime.retention_settings import RetentionSettings
 from shared.runtime.service import Environment, Responder, Runtime, Service, SubjectResponder, release
 from shared.runtime.task_cancellation import cancel_and_wait
-from shared.settings import Settings
+from shared.settings import Settings, unknown_variables
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ def run(service: Service) -> int:
     json_logging.set_up(service.name, environment.log_level)
     tracing.set_up(service.name, environment.otlp_endpoint)
     settings = service.settings.load(service.name, os.environ)
+    for text in unknown_variables(service.name, (service.settings, RetentionSettings), os.environ):
+        log.warning(text)
     try:
         import uvloop
 
