@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from services.scheduler.state.watched_resources import NETWORK_TOPOLOGIES, NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS
+from services.scheduler.state.other_watched_resources import (
+    NETWORK_TOPOLOGIES,
+    NODE_TOPOLOGIES,
+    POD_GROUPS,
+    RESERVATIONS,
+)
 from shared.domain.gang import POD_GROUP_LABEL, TOPOLOGY
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectObserved, PodObserved
 from shared.kube.instants import SECOND, instant_text

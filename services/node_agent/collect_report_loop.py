@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage, UsageSnapshot
 from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.qos_manager import EnforcementStatus, QosManager
 from services.node_agent.report_builder import NO_FORECASTS, ReportBuilder, Sender

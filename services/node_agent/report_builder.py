@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.node_agent.collectors.gpu_usage import GpuUsage
-from services.node_agent.collectors.usage_samples import Usage, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import Usage, UsageSnapshot
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, PodSum, Report, Series, ZoneSum
 from shared.kube.slo_config import HostApplication
 

@@ -5,8 +5,14 @@ is in force.
 from collections.abc import Hashable
 
 from services.scheduler.explain.answer_schedule_explanations import FIELDS as ANSWER
+from services.scheduler.state.other_watched_resources import (
+    CLAIMS,
+    NETWORK_TOPOLOGIES,
+    POD_GROUPS,
+    RESERVATIONS,
+    VOLUMES,
+)
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resources import CLAIMS, NETWORK_TOPOLOGIES, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted

@@ -25,8 +25,8 @@ from services.scheduler.retention_carry_forward import CARRY_FORWARD
 from services.scheduler.service_manifest import MANIFEST
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
+from services.scheduler.state.other_watched_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
-from services.scheduler.state.watched_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from shared.domain.config_rejection import rejection_events
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired

@@ -14,8 +14,8 @@ from services.gateway.kube_api.unused_field_removal import ObservedObject
 from services.gateway.state import GatewayState
 from services.gateway.watch.incomplete_list_guard import ListResult, ShortLists
 from services.gateway.watch.node_metric_self_write_filter import NodeMetricSelfWriteFilter
-from services.gateway.watch.observation_append_order import PendingObservations
 from services.gateway.watch.observed_changes import absent, differences
+from services.gateway.watch.pending_observation_batches import PendingObservations
 from services.gateway.watch.unread_resources import Outages
 from shared.events import Draft
 from shared.events.cluster import ShortListFound, WatchResumed

@@ -14,7 +14,7 @@ from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors import pressure_stall, resctrl_monitor
 from services.node_agent.collectors.open_counter_files import number, read_once
 from services.node_agent.collectors.perf_events import CYCLES, INSTRUCTIONS, Counters, Event, PerfUnavailable
-from services.node_agent.collectors.usage_samples import SECOND_NS
+from services.node_agent.collectors.usage_sample_types import SECOND_NS
 from services.node_agent.qos_manager.strategies.resctrl import GROUPS
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pathlib import Path
 from services.node_agent.cgroup.kubepods_layout import Hierarchy
 from services.node_agent.collectors import numa_counters as counters
 from services.node_agent.collectors.open_counter_files import BadFile, OpenFile
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, ZoneUsage
+from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage, ZoneUsage
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 
 COLLECT_INTERVAL_NS = 30 * SECOND_NS

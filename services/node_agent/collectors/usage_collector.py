@@ -17,7 +17,7 @@ from services.node_agent.collectors.gpu_usage import GpuCollector
 from services.node_agent.collectors.numa_usage import NumaUsageCollector
 from services.node_agent.collectors.open_counter_files import BadFile, OpenFile
 from services.node_agent.collectors.usage_meter import MemoryWithCache, Meter, Reading
-from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import SECOND_NS, Usage, UsageSnapshot
 from shared.kube.slo_config import HostApplication
 
 log = logging.getLogger(__name__)

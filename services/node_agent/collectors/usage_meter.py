@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from services.node_agent.collectors.open_counter_files import OpenFile
-from services.node_agent.collectors.usage_samples import MICRO, Usage
+from services.node_agent.collectors.usage_sample_types import MICRO, Usage
 
 
 class Reading(NamedTuple):

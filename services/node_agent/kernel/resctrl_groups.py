@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
-from services.node_agent.collectors.usage_samples import SECOND_NS
+from services.node_agent.collectors.usage_sample_types import SECOND_NS
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.qos_manager.strategies import resctrl
 from shared.domain.slo_defaults import NodeSloSpec

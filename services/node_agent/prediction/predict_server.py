@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage, UsageSnapshot
 from services.node_agent.prediction.histogram_checkpoint import HistogramCheckpoints
 from services.node_agent.report_builder import Forecasts
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer

@@ -11,7 +11,7 @@ from services.node_agent.cgroup.cpu_conversions import PERIOD_US, quota
 from services.node_agent.cgroup.executor import Executor
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
-from services.node_agent.collectors.usage_samples import MICRO, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import MICRO, UsageSnapshot
 from services.node_agent.qos_manager.enforcers.cpu_burst import BUFFER, QUOTA
 from services.node_agent.qos_manager.strategies.cpu_burst import limit_milli
 from services.node_agent.qos_manager.strategies.cpu_suppress import CPUSET

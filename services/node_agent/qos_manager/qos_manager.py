@@ -13,7 +13,7 @@ from services.node_agent.cgroup.executor import CgroupTree, CgroupValue, Executo
 from services.node_agent.cgroup.kubepods_layout import Hierarchy, KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
 from services.node_agent.collectors.interference_gauges import Gauge, InterferenceGauges
-from services.node_agent.collectors.usage_samples import UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import UsageSnapshot
 from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
 from services.node_agent.prometheus import koordlet_series
 from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer

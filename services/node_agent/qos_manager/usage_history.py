@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from services.node_agent.cgroup.executor import Executor
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.recent_metric_samples import MetricSeries
-from services.node_agent.collectors.usage_samples import UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import UsageSnapshot
 from services.node_agent.qos_manager.strategies import cpu_evict, requests_to_release_by_class
 from services.node_agent.qos_manager.strategies.cpu_evict import BATCH_CPU, BestEffort, Window
 from services.node_agent.qos_manager.strategies.eviction_strategies import Load

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.state.watched_resources import (
+from services.scheduler.state.other_watched_resources import (
     CLAIMS,
     CSI_CAPACITIES,
     CSI_DRIVERS,

@@ -27,9 +27,9 @@ from services.scheduler.cycle.fewest_victims_for_gang import (
 from services.scheduler.cycle.network_domain_choice import wish_of
 from services.scheduler.cycle.network_domain_placement import NetworkDomainPlacement, in_order, needed_uids
 from services.scheduler.cycle.pod_placement import PodPlacement
-from services.scheduler.framework.cycle_preemptions import Nomination, victim_of
 from services.scheduler.framework.gang_grouping_interface import Gathering, Requirement
-from services.scheduler.framework.gang_preemption_victims import GangVictims
+from services.scheduler.framework.gang_members_as_victims import GangVictims
+from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination, victim_of
 from services.scheduler.framework.victim_selection import Candidate, by_importance
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE

@@ -23,7 +23,7 @@ from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.evaluated_class import EvaluatedClass
 from services.scheduler.cycle.network_domain_choice import Choice, DomainChoice, Wish, wish_of
 from services.scheduler.cycle.pod_placement import PodPlacement
-from services.scheduler.cycle.unit_attempt import UnitAttempt
+from services.scheduler.cycle.result_of_unit_placement import UnitAttempt
 from services.scheduler.framework.gang_grouping_interface import Gathering, Requirement
 from services.scheduler.framework.reasons import NETWORK_DOMAIN_TOO_SMALL, NETWORK_TOPOLOGY_UNKNOWN
 from services.scheduler.kernels.array_types_and_row_selection import Int64

@@ -7,7 +7,7 @@ events are created once, from the charged plan (`cycle/plan_events.py`).
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from services.scheduler.framework.cycle_preemptions import Nomination
+from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
 from services.scheduler.state.pod_equivalence_class import PodClass

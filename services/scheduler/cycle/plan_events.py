@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_scheduled_condition import main_code, message
-from services.scheduler.framework.cycle_preemptions import Nomination
+from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT
 from services.scheduler.state.pod_scheduling_record import PodRecord

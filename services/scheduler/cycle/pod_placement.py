@@ -21,7 +21,7 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.evaluation_with_one_more_pod import MIN_PODS
 from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, PlanInProgress, PlanMark, RefusedPod
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination, least_first
+from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile

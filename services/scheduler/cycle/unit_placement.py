@@ -14,8 +14,7 @@ from services.scheduler.cycle.network_domain_placement import NetworkDomainPlace
 from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, RefusedPod
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
-from services.scheduler.cycle.unit_attempt import UnitAttempt
-from services.scheduler.framework.cycle_preemptions import Nomination
+from services.scheduler.cycle.result_of_unit_placement import UnitAttempt
 from services.scheduler.framework.gang_grouping_interface import (
     Gathering,
     PodGrouping,
@@ -23,6 +22,7 @@ from services.scheduler.framework.gang_grouping_interface import (
     UnitFailure,
     all_needed,
 )
+from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
 from services.scheduler.queue.units import Unit
 from services.scheduler.state.pod_scheduling_record import PodRecord

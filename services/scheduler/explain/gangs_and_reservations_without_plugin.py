@@ -9,8 +9,8 @@ from services.scheduler.explain.gang_status import profile_without_gangs
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.plugins.coscheduling import SPEC as COSCHEDULING
 from services.scheduler.plugins.reservation import SPEC as RESERVATION
+from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resources import RESERVATIONS
 
 
 class UnreadObjects(NamedTuple):

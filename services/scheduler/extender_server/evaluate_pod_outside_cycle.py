@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, least_first
+from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, least_first
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN
 from services.scheduler.kernels.merge_and_select_nodes import NO_NODE

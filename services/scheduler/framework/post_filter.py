@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.cluster_cache import ClusterCache
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, Nomination
+from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, Nomination
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord

@@ -27,9 +27,9 @@ from services.scheduler.reservations.status import (
     unschedulable,
     with_owners,
 )
+from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.reserve_pods import status_digest
-from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.domain.reservation import FAILED, Reservation, expires_ns, problem_of, read_reservation
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -8,13 +8,13 @@ import msgspec
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
 from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.node_record import NodeRecord
+from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_scheduling_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
 from services.scheduler.state.reserve_pods import LastStatus, identity_owners_of
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resources import RESERVATIONS
 from shared.domain.reservation_owners import Identity
 from shared.kube.node import Node
 from shared.kube.pod import Pod

@@ -11,6 +11,7 @@ from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS
 from services.scheduler.state.choose_newest_measurement import update_time_ns
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.node_record import NodeRecord
+from services.scheduler.state.other_watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS, WATCHED
 from services.scheduler.state.packed_pod_observation import first_observation, observed_on_node
 from services.scheduler.state.packed_reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.pod_equivalence_class import has_same_marks
@@ -25,7 +26,6 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS, WATCHED
 from shared.domain.usage_plausibility import is_ahead, ranges_of_report, ranges_of_status
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (

@@ -5,12 +5,12 @@ from sys import intern
 from typing import Any, ClassVar
 
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT, TIMED_OUT, Attempt, Hold, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
-from services.scheduler.state.watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,

@@ -13,6 +13,7 @@ from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
 from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.node_record import NodeRecord
+from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,
@@ -25,7 +26,6 @@ from services.scheduler.state.pod_scheduling_record import PodRecord, conditions
 from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.reserve_pods import LastStatus
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resources import POD_GROUPS, RESERVATIONS
 from shared.domain.reservation import Owner
 from shared.domain.reservation_owners import Identity, named_identity
 from shared.events.cluster import ObjectDeleted

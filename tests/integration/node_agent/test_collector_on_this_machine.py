@@ -8,7 +8,7 @@ import pytest
 
 from cli.bench.agent_pod_cgroups import ROOT, PodCgroups
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.collectors.usage_samples import UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import UsageSnapshot
 from tests.support.waiting import wait_until
 
 MIB = 2**20

@@ -10,7 +10,7 @@ import pytest
 from services.node_agent.collect_report_loop import Agent
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.collectors.usage_samples import SECOND_NS
+from services.node_agent.collectors.usage_sample_types import SECOND_NS
 from services.node_agent.prometheus.exposition import AgentMetrics
 from services.node_agent.settings import AgentSettings
 from services.node_agent.states_informer.node_slo import NodeSloInformer

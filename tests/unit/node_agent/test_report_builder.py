@@ -1,6 +1,6 @@
 """Reports from samples."""
 
-from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, UsageSnapshot, ZoneUsage
+from services.node_agent.collectors.usage_sample_types import SECOND_NS, Usage, UsageSnapshot, ZoneUsage
 from services.node_agent.report_builder import Forecasts, ReportBuilder, Sender
 from shared.agents.report import ApplicationSum, Forecast, PodSum, Series, ZoneSum, decode, encode
 from shared.kube.slo_config import HostApplication

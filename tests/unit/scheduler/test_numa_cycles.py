@@ -15,9 +15,9 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
+from services.scheduler.state.other_watched_resources import NODE_TOPOLOGIES
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resources import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted

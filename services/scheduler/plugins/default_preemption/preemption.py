@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
-from services.scheduler.framework.cycle_preemptions import Nomination, victim_of
-from services.scheduler.framework.gang_preemption_victims import GangVictims, Lot
+from services.scheduler.framework.gang_members_as_victims import GangVictims, Lot
+from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination, victim_of
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByNodes
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
 from services.scheduler.kernels.merge_and_select_nodes import standings

@@ -11,8 +11,8 @@ Source: spec/quota.md 6.3.
 from collections.abc import Iterator, Mapping
 
 from services.scheduler.cache.disruption_budgets import Victim
-from services.scheduler.framework.cycle_preemptions import Nomination, victim_of
-from services.scheduler.framework.gang_preemption_victims import GangVictims
+from services.scheduler.framework.gang_members_as_victims import GangVictims
+from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination, victim_of
 from services.scheduler.framework.post_filter import PostFilter, PostFilterCycle, RefusedByQuota
 from services.scheduler.framework.victim_selection import Candidate, by_importance
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import (

@@ -6,7 +6,7 @@ Source: upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding/binder
 from collections.abc import Iterator
 
 from services.scheduler.framework.pre_bind_preparation import Preparation
-from services.scheduler.state.watched_resources import CLAIMS, VOLUMES
+from services.scheduler.state.other_watched_resources import CLAIMS, VOLUMES
 from shared.events import Event
 from shared.events.intents import FieldsDesired
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE, Claim, PersistentVolume

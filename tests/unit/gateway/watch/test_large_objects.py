@@ -2,7 +2,7 @@
 
 from services.gateway.effects.intent_types import ObjectRef
 from services.gateway.kube_api.unused_field_removal import ObservedObject
-from services.gateway.watch.observation_append_order import LARGE, LARGE_BYTES, MAX_BATCH, PendingObservations
+from services.gateway.watch.pending_observation_batches import LARGE, LARGE_BYTES, MAX_BATCH, PendingObservations
 from tests.support.pods import kept_pod
 
 MEBIBYTE = 2**20

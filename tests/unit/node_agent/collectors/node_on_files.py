@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.collectors.usage_samples import SECOND_NS, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import SECOND_NS, UsageSnapshot
 
 MIB = 2**20
 GIB = 2**30

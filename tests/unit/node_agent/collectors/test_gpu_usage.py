@@ -8,7 +8,7 @@ import pytest
 
 from services.node_agent.collectors.gpu_usage import GpuCollector, GpuUsage
 from services.node_agent.collectors.nvml import GpusUnavailable, Nvml, ProcessUse
-from services.node_agent.collectors.usage_samples import UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import UsageSnapshot
 from services.node_agent.report_builder import ReportBuilder, Sender
 from shared.agents.report import GpuSum
 

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from services.node_agent.cgroup import host_application_paths
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage
+from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage
 from shared.kube.slo_config import CgroupPath, HostApplication
 from tests.unit.node_agent.collectors.node_on_files import GIB, MIB, NodeOnFiles
 

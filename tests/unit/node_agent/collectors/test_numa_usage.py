@@ -10,7 +10,7 @@ from services.node_agent.cgroup.kubepods_layout import Hierarchy
 from services.node_agent.collectors import numa_counters, open_counter_files
 from services.node_agent.collectors.numa_usage import COLLECT_INTERVAL_NS, NumaUsageCollector
 from services.node_agent.collectors.open_counter_files import BadFile, OpenFile
-from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, ZoneUsage
+from services.node_agent.collectors.usage_sample_types import SECOND_NS, Usage, ZoneUsage
 
 MEMINFO = "Node {n} MemTotal: 1000 kB\nNode {n} MemFree: 100 kB\nNode {n} Active(file): 50 kB\nNode {n} Inactive(file): 30 kB\nNode {n} SReclaimable: 20 kB\n"
 

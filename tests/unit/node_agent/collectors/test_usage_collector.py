@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage
+from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage
 from tests.unit.node_agent.collectors.node_on_files import GIB, MIB, NodeOnFiles
 
 POD = "0f1c22aa-5b0e-4c6c-9a53-000000000001"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage, UsageSnapshot
 from services.node_agent.prediction.histogram_checkpoint import FOLDER
 from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.report_builder import Forecasts

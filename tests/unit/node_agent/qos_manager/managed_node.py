@@ -6,7 +6,7 @@ from typing import Any
 
 from services.node_agent import feature_gates
 from services.node_agent.cgroup import kubepods_layout
-from services.node_agent.collectors.usage_samples import Usage, UsageSnapshot
+from services.node_agent.collectors.usage_sample_types import Usage, UsageSnapshot
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.states_informer.node_slo import NodeSloInformer

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.node_agent import feature_gates
-from services.node_agent.collectors.usage_samples import Usage
+from services.node_agent.collectors.usage_sample_types import Usage
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents.actions import EvictionRequested, Suppressed

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.disruption_budgets import Victim
-from services.scheduler.framework.cycle_preemptions import CyclePreemptions, victim_of
+from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, victim_of
 from services.scheduler.framework.victim_selection import by_importance
 
 
