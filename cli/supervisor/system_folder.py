@@ -72,6 +72,10 @@ def announced(folder: Path, endpoints: Endpoints) -> Iterator[None]:
         file.unlink(missing_ok=True)
 
 
+class NoSystem(KoordError):
+    """No system is in a folder."""
+
+
 def find_endpoints(folder: Path) -> Endpoints:
     """Where the servers are: KOORD_POSTGRES and KOORD_NATS, else those of the system that runs in `folder` or below it.
 
@@ -89,9 +93,7 @@ def find_endpoints(folder: Path) -> Endpoints:
     if not found and not postgres and len(stopped := systems_in(folder)) > 1:
         raise SeveralSystems(folder, stopped)
     if not found and not postgres:
-        raise KoordError(
-            f"no system runs in {folder}; start one with `koord up`, or name its database in KOORD_POSTGRES"
-        )
+        raise NoSystem(f"no system runs in {folder}; start one with `koord up`, or name its database in KOORD_POSTGRES")
     if found and not postgres:
         services = {**found.services, **services}
     return Endpoints(
@@ -112,7 +114,7 @@ def find_system(folder: Path) -> Path:
     if len(found) > 1:
         raise SeveralSystems(folder, found)
     if not found:
-        raise KoordError(f"no system has its data in {folder}; start one with `koord up`")
+        raise NoSystem(f"no system has its data in {folder}; start one with `koord up`")
     return found[0]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cli.supervisor.system_folder import NoSystem
 from cli.system_contexts.contexts_file import SERVERS, SystemContext, read_contexts
 from shared.errors import KoordError
 
@@ -31,6 +32,7 @@ def chosen_system(folder: Path | None, context: str | None) -> Iterator[Path]:
 
     Raises:
         KoordError: there is no such context, or the file that it names cannot be read.
+        NoSystem: of the block, with the context's name.
         UsageError: both were given.
     """
     if context and folder:
@@ -46,7 +48,11 @@ def chosen_system(folder: Path | None, context: str | None) -> Iterator[Path]:
         return
     chosen = contexts.find(named or contexts.current)
     with servers_in_environment(variables_of(chosen)):
-        yield Path(chosen.folder) if chosen.folder else NO_FOLDER
+        try:
+            yield Path(chosen.folder) if chosen.folder else NO_FOLDER
+        except NoSystem as error:
+            name = named or contexts.current
+            raise NoSystem(f"{error}; context {name} names it: `koord context use --none` leaves it") from error
 
 
 def variables_of(chosen: SystemContext) -> Mapping[str, str]:

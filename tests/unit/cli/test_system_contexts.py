@@ -116,6 +116,13 @@ def test_a_file_of_variables_without_a_database_is_refused_when_it_is_named_and_
         meant()
 
 
+def test_a_context_without_a_system_is_named(tmp_path: Path) -> None:
+    run("set", "gone", "--dir", str(tmp_path / "gone"), "--use")
+    refused = CliRunner().invoke(koord, ["get", "pods"])
+    assert f"no system runs in {tmp_path / 'gone'}" in refused.stderr
+    assert "context gone names it: `koord context use --none` leaves it" in refused.stderr
+
+
 def test_the_file_is_its_owners_alone_and_a_change_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     file = tmp_path / "config" / "contexts.json"
     run("set", "a", "--dir", "/a")
