@@ -11,6 +11,7 @@ from cli.service_list import CONTEXTS, manifest
 from services.audit.service_manifest import READ, SUBJECT
 from shared.agents import subjects
 from shared.bus.login import INBOX
+from shared.bus.rejected_stream_requests import AUDITED
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.runtime.manifest import Manifest
 from shared.runtime.sharding import is_sharded, members
@@ -105,7 +106,7 @@ def of_service(service: Manifest) -> Login:
         publish += _manage(stream)
     subscribe = [subject(context) for context in service.follows for subject in (batch_subject, beacon_subject)]
     served = (*service.serves, *service.serves_leading)
-    subscribe += [*served, *service.subscribes]
+    subscribe += [*served, *service.subscribes, *([AUDITED] if service.streams else [])]
     with_nodes = any(subject.startswith("koord.node.") for subject in service.subscribes)
     bus = BusRights(
         user,

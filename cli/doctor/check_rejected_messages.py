@@ -12,6 +12,8 @@ from shared.runtime.health import Status
 
 NAMED = 10
 """So many senders are named; the others are counted."""
+NAMED_SUBJECTS = 5
+"""So many subjects of each."""
 
 
 def logins() -> list[Login]:
@@ -26,17 +28,19 @@ def about_rejected(statuses: Mapping[str, Status | None], known: Sequence[Login]
         statuses: name of a process -> its status; None without a response.
         known: logins that may have sent them; a node's login follows from the subject.
     """
-    found: dict[str, tuple[list[str], RejectedMessages]] = {}
+    found: dict[tuple[str, str, str], list[tuple[str, RejectedMessages]]] = {}
     for service, status in statuses.items():
         for rejected in status.rejected if status else ():
-            by, _ = found.get(rejected.subject, ([], rejected))
-            found[rejected.subject] = [*by, service], rejected
-    for subject, (by, rejected) in list(found.items())[:NAMED]:
-        who, first, login = _sender(subject, known)
-        since = instant_text(rejected.since_ns // SECOND * SECOND)
+            found.setdefault(_sender(rejected.subject, known), []).append((service, rejected))
+    for (who, first, login), rejections in list(found.items())[:NAMED]:
+        topics, by = (list(dict.fromkeys(each)) for each in zip(*((r.subject, s) for s, r in rejections), strict=True))
+        more = f" and {len(topics) - NAMED_SUBJECTS} more subjects" if len(topics) > NAMED_SUBJECTS else ""
+        counts = {rejected.subject: rejected.count for _, rejected in rejections}
+        since = instant_text(min(rejected.since_ns for _, rejected in rejections) // SECOND * SECOND)
+        newest = max((rejected for _, rejected in rejections), key=lambda rejected: rejected.last_ns)
         what = (
-            f"{who} sends messages on {subject} that {', '.join(by)} rejects: {rejected.count} since {since}, "
-            f"the newest for: {' '.join(rejected.reason.split())}"
+            f"{who} sends messages on {', '.join(topics[:NAMED_SUBJECTS])}{more} that {', '.join(by)} rejects: "
+            f"{sum(counts.values())} since {since}, the newest for: {' '.join(newest.reason.split())}"
         )
         do = f"{first}; if another program uses the login: `koord credentials rotate DIR {login}`"
         yield Finding("warning", "credentials", what, do)
@@ -50,8 +54,19 @@ def _sender(subject: str, known: Sequence[Login]) -> tuple[str, str, str]:
     try:
         node = subjects.node_of(subject)
     except subjects.BadNode:
-        names = [login.name for login in known if subject in login.bus.publish]
-        users = [login.bus.user for login in known if subject in login.bus.publish]
+        senders = [login for login in known if any(_matches(subject, pattern) for pattern in login.bus.publish)]
+        names, users = [login.name for login in senders], [login.bus.user for login in senders]
         who = f"the login {' or '.join(users)}" if users else "a sender without a login of this installation"
         return who, "no state changes by them; see which program sends them", names[0] if names else "LOGIN"
     return f"the login of node {node}", "see the node's agent: its clock, its release, its log", subjects.token(node)
+
+
+def _matches(subject: str, pattern: str) -> bool:
+    """Reports whether a subject, or a pattern of subjects, is one of a pattern's."""
+    of_pattern, of_subject = pattern.split("."), subject.split(".")
+    if of_pattern[-1] == ">" and len(of_subject) >= len(of_pattern):
+        of_pattern = of_pattern[:-1]
+        of_subject = of_subject[: len(of_pattern)]
+    return len(of_pattern) == len(of_subject) and all(
+        token in ("*", other) for token, other in zip(of_pattern, of_subject, strict=True)
+    )

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+from shared.bus.rejected_stream_requests import AUDITED, record_rejected
 from shared.errors import KoordError
 from shared.log.database import FAILURES
 from shared.log.position import LogRewound, Position
@@ -66,6 +67,8 @@ async def serve(runtime: Runtime) -> None:
         await health.serve(environment.http_addr, runtime.status, runtime.metrics) if environment.http_addr else None
     )
     await runtime.bus.start()
+    if runtime.service.manifest.streams:
+        await runtime.bus.subscribe(AUDITED, lambda data: record_rejected(data, runtime.rejections))
     leading: asyncio.Task[None] | None = None
     around = AsyncExitStack()
     try:

@@ -120,6 +120,7 @@ def all_permissions() -> Rights:
         "$JS.>",
         "$JS.API.>",
         "$JS.EVENT.>",
+        "$JS.EVENT.ADVISORY.API",
         "$MQTT.>",
         "$MQTT.sub.>",
         "$MQTT.msgs.>",
@@ -153,6 +154,7 @@ def of_service(one: Manifest) -> tuple[set[str], set[str]]:
         }
         publish |= {f"$JS.API.DIRECT.GET.{stream}.>"}
     subscribe = {f"koord.{kind}.{context}" for kind in ("log", "head") for context in one.follows}
+    subscribe |= {"$JS.EVENT.ADVISORY.API"} if one.streams else set()
     return publish, subscribe | {*served(one), *one.subscribes}
 
 

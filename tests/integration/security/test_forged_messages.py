@@ -44,14 +44,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NODE = "node-a"
 PODS = 5
 LOGINS = [*declared_logins(SERVICES, SHARDS), node(NODE)]
-OTHERS = ("the login .*operator", "the login .*auditor", f"the login of node {NODE}")
-"""Senders that announce nothing: they are named for what services reject."""
+OTHERS = (
+    "the login .*operator",
+    "the login .*auditor",
+    f"the login of node {NODE}",
+    r"the login auditor sends messages on \$JS\.API\.CONSUMER\..* that audit rejects",
+    r"the login koord\.metrics-ingest-0.* sends messages on \$JS\.API\.STREAM\..* that .*ingest-0.* rejects",
+)
+"""Senders that announce nothing: they are named for what services reject, to JetStream too."""
 RUNNING = [name for name in SERVICES if name != "gateway"]
 """The simulator writes `cluster` here."""
 
 AT_GATEWAY = ("gateway", "scheduler", "quota-ledger")
 """Services beside a real Kubernetes API."""
-OPERATOR_AT_GATEWAY = f"the login operator sends messages on {EVICTIONS} that gateway rejects"
+OPERATOR_AT_GATEWAY = f"the login operator sends messages on .*{EVICTIONS}.* that gateway rejects"
 
 
 class Running(NamedTuple):

@@ -35,6 +35,16 @@ def test_others_are_named_by_who_may_use_the_subject() -> None:
     assert sent("koord.nobody").startswith("a sender without a login of this installation sends")
 
 
+def test_a_sender_on_many_subjects_is_named_once() -> None:
+    streams = [f"$JS.API.CONSUMER.INFO.KOORD_EVENTS_{name}.x" for name in ("AUDIT", "CLUSTER", "QUOTA", "SLO")]
+    many = [RejectedMessages(f"{one[:-1]}{n}", 2, f"reason {n}", 10**9, n) for one in streams for n in range(3)]
+    (found,) = about_rejected({"audit": status(*many)}, LOGINS)
+    assert found.what.startswith(f"the login auditor sends messages on {many[0].subject}, ")
+    assert found.what.endswith(
+        "and 7 more subjects that audit rejects: 24 since 1970-01-01T00:00:01Z, the newest for: reason 2"
+    )
+
+
 def test_many_senders_are_counted() -> None:
     many = [RejectedMessages(subjects.subject(f"n{i}", "report"), 1, "x", 1, 1) for i in range(12)]
     assert [one.what for one in about_rejected({"a": status(*many)}, LOGINS)][-1] == (
