@@ -228,6 +228,35 @@ async def test_an_object_of_more_than_a_mebibyte_is_listed_and_watched(api: Kube
             cluster.api.call("DELETE", f"{collection}/{name}")
 
 
+async def test_large_config_maps_of_tenants_are_never_read(
+    api: KubeApi, cluster: Cluster, namespace: str, proxy: FaultProxy
+) -> None:
+    """Ten mebibytes of a tenant, before the list and during the watch; the proxy sees every request of the gateway."""
+    (resource,) = (one for one in watched_resources(GatewaySettings().config_namespace) if one.name == CONFIG_MAPS.name)
+
+    def make(name: str, where: str, text: str) -> None:
+        body = {"metadata": {"name": name}, "data": {"text": text}}
+        cluster.api.call("POST", f"/api/v1/namespaces/{where}/configmaps", body)
+
+    def flood(when: str) -> None:
+        for number in range(5):
+            make(f"flood-{when}-{number}", namespace, "x" * (2**20 - 100))
+
+    flood("listed")
+    try:
+        async with watching(api, resource) as sink:
+            await until(lambda: sink.lists)
+            flood("watched")
+            make("after-the-flood", "koordinator-system", "y")
+            await until(lambda: "koordinator-system/after-the-flood" in sink.objects)
+            assert [key for key in sink.observations if key.startswith(f"{namespace}/")] == []
+            assert proxy.count("GET", "/api/v1/namespaces/koordinator-system/configmaps") >= 2
+            assert proxy.count("GET", "/api/v1/configmaps") == 0
+            assert proxy.count("GET", f"/api/v1/namespaces/{namespace}/configmaps") == 0
+    finally:
+        cluster.api.call("DELETE", "/api/v1/namespaces/koordinator-system/configmaps/after-the-flood")
+
+
 WIDGETS = Resource("widgets.example.com", "example.com/v1", "Widget")
 CRD = {
     "metadata": {"name": "widgets.example.com"},
