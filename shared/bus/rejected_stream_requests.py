@@ -30,7 +30,8 @@ class _Audited(msgspec.Struct):
     client: _Client = msgspec.field(default_factory=_Client)
 
 
-_decode_audited, _decode_response = (msgspec.json.Decoder(kind).decode for kind in (_Audited, _Response))
+_decode_audited = msgspec.json.Decoder(_Audited).decode
+_decode_response = msgspec.json.Decoder(_Response).decode
 
 
 def record_rejected(data: bytes, record: RejectionRecord) -> None:
