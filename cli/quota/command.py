@@ -24,8 +24,8 @@ from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import at_option
-from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
+from services.quota_ledger.explain.quota_shortfall_of_pod import explain_pod
 from services.quota_ledger.explain.what_if_quota_change import changed_runtimes
 from shared.errors import KoordError
 from shared.kube.elastic_quota import QUOTA_NAME

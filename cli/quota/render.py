@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cli.terminal.amounts import UNLIMITED, human_amount, human_amounts
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.explain.explain_pod import PodExplanation
 from services.quota_ledger.explain.explain_runtime import ChildShare, ExplainedPod, LevelShares, RuntimeExplanation
 from services.quota_ledger.explain.quota_overview import OverviewRow
+from services.quota_ledger.explain.quota_shortfall_of_pod import PodExplanation
 from shared.domain.amounts import nonzero, sub
 from shared.kube.quantity_text import amount_text
 

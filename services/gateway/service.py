@@ -10,7 +10,7 @@ from services.gateway.cluster_identity import confirm_cluster
 from services.gateway.effects import outcome_events, outcomes_without_api_request
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
-from services.gateway.effects.eviction_hold_requests import EvictionControl
+from services.gateway.effects.operator_eviction_hold_requests import EvictionControl
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import watched_resources
 from services.gateway.metrics import GatewayMetrics

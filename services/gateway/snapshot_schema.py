@@ -8,7 +8,7 @@ import msgspec
 from services.gateway.desired_state_result_codes import EarlyOutcome, Suppressed
 from services.gateway.effects.eviction_budget import StoredEvictions
 from services.gateway.effects.intent_types import DesiredState, OneShot
-from services.gateway.group_by_intent_context_for_snapshot import ByContext
+from services.gateway.group_by_context_of_intent_log import ByContext
 from services.gateway.known_objects import KnownObject, ObservedPod
 from services.gateway.webhooks.admission_state import StoredAdmission
 from shared.events.cluster import IntentRefused

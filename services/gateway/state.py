@@ -7,9 +7,9 @@ from sys import intern
 from typing import ClassVar, cast
 
 from services.gateway.desired_state_result_codes import result_of
-from services.gateway.due_intents import IntentIndex
 from services.gateway.effects.eviction_budget import EvictionRecord
 from services.gateway.effects.intent_types import POD_SCHEDULED, Intent, OneShot
+from services.gateway.intents_and_outcomes_index import IntentIndex
 from services.gateway.known_objects import TERMINATING, UNSCHEDULABLE, KnownObject, ObservedPod, identity_of
 from services.gateway.kube_api.decoding import KeptObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS

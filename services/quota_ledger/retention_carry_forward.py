@@ -6,7 +6,7 @@ A balance is a sum over the whole log: it is carried forward as opening balances
 
 from collections.abc import Hashable
 
-from services.quota_ledger.accounting.opening_balances import LedgerBalances
+from services.quota_ledger.accounting.opening_balances_after_retention import LedgerBalances
 from services.quota_ledger.state.ledger_state import OWN, LedgerState
 from services.quota_ledger.state.published_status import CREATED, RELEASED
 from shared.events import RecordedEvent

@@ -16,7 +16,7 @@ from services.quota_ledger.decide.decide_ledger_events import overuse, postings,
 from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.decide.profile_quotas import profile_quotas
 from services.quota_ledger.decide.quota_status import statuses
-from services.quota_ledger.http_api.server import serving
+from services.quota_ledger.http_api.upstream_quota_debug_api import serving
 from services.quota_ledger.metrics import QuotaMetrics
 from services.quota_ledger.retention_carry_forward import CARRY_FORWARD
 from services.quota_ledger.service_manifest import MANIFEST

@@ -16,7 +16,7 @@ from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
 from services.metrics_ingest.agent_actions.service import SERVICE as ACTIONS
 from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
-from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
+from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.service import SERVICE as REPORTS
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.slo_controller.service import SERVICE as SLO

@@ -7,11 +7,11 @@ from unittest.mock import patch
 
 from services.gateway import retention_carry_forward as gateway_carry_forward
 from services.gateway import service
-from services.gateway.due_intents import IntentIndex
 from services.gateway.effects import outcome_events, pod_writes
 from services.gateway.effects.effect_runner import EffectRunner
 from services.gateway.effects.eviction_budget import EvictionBudget
 from services.gateway.effects.spend_budget_or_pause_eviction import EvictionPauses
+from services.gateway.intents_and_outcomes_index import IntentIndex
 from services.gateway.kube_api import api_errors, client
 from services.gateway.kube_api.api_errors import Ambiguous, ApiError, Busy, Rejected
 from services.gateway.watch import watcher

@@ -14,7 +14,7 @@ from services.gateway.effects import field_and_object_writes, outcome_events, ou
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.intent_types import DesiredState, Intent, ObjectRef, OneShot, object_ref
 from services.gateway.effects.read_back_confirmations import Confirmations
-from services.gateway.effects.scheduled_events import ScheduledEvents
+from services.gateway.effects.scheduled_event_after_binding import ScheduledEvents
 from services.gateway.effects.spend_budget_or_pause_eviction import EvictionPauses, limits_of
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import ApiError, BlockedByBudget, Busy, Forbidden, Unconfirmed

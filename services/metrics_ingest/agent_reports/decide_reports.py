@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy
-from services.metrics_ingest.agent_reports.report_ingest_state import STATUS, ReportIngestState
+from services.metrics_ingest.agent_reports.metrics_ingest_state import STATUS, ReportIngestState
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import AggregatedUsage
 from shared.agents.report import BadReport, Report

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from services.metrics_ingest.agent_reports.report_ingest_state import NodeSloRecord, ReportIngestState
+from services.metrics_ingest.agent_reports.metrics_ingest_state import NodeSloRecord, ReportIngestState
 from services.metrics_ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.agents import node_slo, subjects
 from shared.bus.jetstream import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable

@@ -6,7 +6,7 @@ Agents report all the time, so of a partition that is hours old mostly nothing h
 
 from collections.abc import Hashable
 
-from services.metrics_ingest.agent_reports.report_ingest_state import STATUS, ReportIngestState, status_time_ns
+from services.metrics_ingest.agent_reports.metrics_ingest_state import STATUS, ReportIngestState, status_time_ns
 from shared.events import RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted

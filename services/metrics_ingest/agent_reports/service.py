@@ -20,8 +20,8 @@ from services.metrics_ingest.agent_reports.decide_reports import (
     node_metric_writes,
     node_reported,
 )
+from services.metrics_ingest.agent_reports.metrics_ingest_state import FOLDED, ReportIngestState
 from services.metrics_ingest.agent_reports.publish_node_slo_to_agents import NodeSloPublisher
-from services.metrics_ingest.agent_reports.report_ingest_state import FOLDED, ReportIngestState
 from services.metrics_ingest.agent_reports.retention_carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_reports.service_manifest import MANIFEST
 from services.metrics_ingest.agent_reports.settings import IngestSettings

@@ -11,7 +11,7 @@ from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
-from services.node_agent.kernel.kernel_settings_writer import KernelSettingsWriter
+from services.node_agent.kernel.node_wide_proc_sys_settings import KernelSettingsWriter
 from services.node_agent.kernel.oom_score_writer import OomScores
 from services.node_agent.kernel.resctrl_groups import ResctrlGroups
 from services.node_agent.kernel.terway_qos import TerwayFiles

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.evaluated_class import EvaluatedClass
+from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
 from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlanInProgress, RefusedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement

@@ -20,7 +20,7 @@ import numpy as np
 from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.evaluated_class import EvaluatedClass
+from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
 from services.scheduler.cycle.network_domain_choice import Choice, DomainChoice, Wish, wish_of
 from services.scheduler.cycle.pod_placement import PodPlacement
 from services.scheduler.cycle.result_of_unit_placement import UnitAttempt

@@ -16,8 +16,8 @@ import numpy as np
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.evaluated_class import EvaluatedClass
 from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
 from services.scheduler.cycle.evaluation_with_one_more_pod import MIN_PODS
 from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, PlanInProgress, PlanMark, RefusedPod
 from services.scheduler.cycle.transaction import CycleTransaction

@@ -7,9 +7,9 @@ from cli.quota.rebuild_state import fold_log
 from cli.quota.recorded_accounts import accounts_in, verified, weigh_their_max
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.decide.admission import AdmissionRules
-from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain
 from services.quota_ledger.explain.quota_overview import overview
+from services.quota_ledger.explain.quota_shortfall_of_pod import explain_pod
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.log.admin.session import reading
 from shared.log.service_store import ServiceStore

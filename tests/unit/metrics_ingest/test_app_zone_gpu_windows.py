@@ -4,7 +4,7 @@ import msgspec
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy
 from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes, node_reported
-from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
+from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, Report, ZoneSum

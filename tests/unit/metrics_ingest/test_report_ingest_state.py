@@ -12,7 +12,7 @@ from services.metrics_ingest.agent_reports.decide_reports import (
     node_metric_writes,
     node_reported,
 )
-from services.metrics_ingest.agent_reports.report_ingest_state import (
+from services.metrics_ingest.agent_reports.metrics_ingest_state import (
     GONE_KEPT_NS,
     STATUS,
     NodeSloRecord,

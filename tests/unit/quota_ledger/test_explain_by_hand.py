@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from cli.quota import render
 from services.quota_ledger.accounting.verify_invariants_by_replay import verify
 from services.quota_ledger.decide.admission import AdmissionRules
-from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import explain
 from services.quota_ledger.explain.quota_overview import OverviewRow, overview
+from services.quota_ledger.explain.quota_shortfall_of_pod import explain_pod
 from shared.domain.amounts import sub, total
 from shared.events.cluster import NodeDeleted, ObjectObserved
 from shared.kube.elastic_quota import PREFIX, RESERVED, ROOT

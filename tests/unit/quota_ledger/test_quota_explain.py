@@ -8,9 +8,9 @@ from cli.quota.command import parsed
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify_invariants_by_replay import verify
 from services.quota_ledger.decide.admission import AdmissionRules
-from services.quota_ledger.explain.explain_pod import explain_pod
 from services.quota_ledger.explain.explain_runtime import UnknownQuota, explain, level
 from services.quota_ledger.explain.quota_overview import overview
+from services.quota_ledger.explain.quota_shortfall_of_pod import explain_pod
 from services.quota_ledger.explain.what_if_quota_change import changed_runtimes
 from shared.errors import KoordError
 from shared.events import Event, RecordedEvent

@@ -7,7 +7,7 @@ from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.quota_ledger.http_api.server import QUOTAS, application
+from services.quota_ledger.http_api.upstream_quota_debug_api import QUOTAS, application
 from services.quota_ledger.metrics import QuotaMetrics
 from shared.events.cluster import ObjectDeleted, PodDeleted
 from shared.kube.elastic_quota import DEFAULT, RESOURCES, ROOT, SYSTEM

@@ -18,8 +18,8 @@ from services.scheduler.plugins.node_numa_resource.allocation_annotations import
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.nodes_evaluated_once_per_state import SinglyEvaluated
-from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection
+from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import RequirementsByClass
 from services.scheduler.plugins.node_numa_resource.policy_names import MOST
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, Strategies, score
 from services.scheduler.state.pod_equivalence_class import PodClass

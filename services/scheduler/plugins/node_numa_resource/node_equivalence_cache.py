@@ -15,7 +15,7 @@ from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import 
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
-from services.scheduler.plugins.node_numa_resource.pod_class_requirements import PodClassRequirements
+from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import PodClassRequirements
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 
 MAX_CLASSES = 64

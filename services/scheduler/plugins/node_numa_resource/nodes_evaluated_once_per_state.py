@@ -15,7 +15,7 @@ from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_n
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import CachedNode
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
-from services.scheduler.plugins.node_numa_resource.pod_class_requirements import PodClassRequirements
+from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import PodClassRequirements
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 
 FEW = 8

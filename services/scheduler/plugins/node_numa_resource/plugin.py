@@ -20,7 +20,7 @@ from services.scheduler.plugins.node_numa_resource.args import NumaArgs
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections, RejectionIds
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_over_all_nodes import NumaState
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
-from services.scheduler.plugins.node_numa_resource.pod_class_requirements import RequirementsByClass
+from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import RequirementsByClass
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 

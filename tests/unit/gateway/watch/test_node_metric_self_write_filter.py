@@ -14,7 +14,7 @@ from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.watch.incomplete_list_guard import ShortListLimits, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
-from services.metrics_ingest.agent_reports.report_ingest_state import ReportIngestState
+from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from shared.events import Cause, Draft, Event
 from shared.events.cluster import DesiredStateRejected, NodeMetricDeleted, NodeMetricObserved

@@ -13,7 +13,7 @@ from services.gateway.effects.intent_types import (
     field_group,
     object_ref,
 )
-from services.gateway.group_by_intent_context_for_snapshot import by_cause, by_context
+from services.gateway.group_by_context_of_intent_log import by_cause, by_context
 from services.gateway.kube_api.resources import PODS
 from services.gateway.snapshot_schema import StoredIntents
 from shared.events import Cause
