@@ -62,7 +62,11 @@ def holds(view: SchedulerState, _: Kept) -> Holds:
             case ConfigRejected(digest=digest):
                 return digest == view.refused_digest
             case PlacementReserved(holder_uid=uid):
-                return (holder := view.pods.get(uid)) is not None and holder.placed_seq == record.seq
+                return (
+                    (holder := view.pods.get(uid)) is not None
+                    and holder.hold is not None
+                    and holder.placed_seq == record.seq
+                )
             case _ if isinstance(event, _OF_PODS):
                 pod = view.pods.get(event.pod_uid)
                 if pod is None:
