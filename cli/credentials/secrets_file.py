@@ -88,14 +88,17 @@ def read(folder: Path) -> Book:
 
     Raises:
         NoBook: there is none.
-        BadBook: it is damaged.
+        BadBook: it is damaged, or cannot be read.
     """
     try:
         return msgspec.json.decode((folder / FILE).read_bytes(), type=Book)
     except FileNotFoundError:
         raise NoBook(folder) from None
-    except (OSError, msgspec.DecodeError) as error:
-        raise BadBook(f"{folder / FILE}: {error}") from error
+    except OSError as error:
+        remedy = "name another folder, or correct its rights"
+        raise BadBook(f"{folder / FILE} cannot be read ({error.strerror}); {remedy}") from error
+    except msgspec.DecodeError as error:
+        raise BadBook(f"{folder / FILE} is damaged ({error}); put back a copy of it") from error
 
 
 def write(folder: Path, book: Book) -> None:

@@ -35,6 +35,23 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     assert "cannot be a system's folder (Not a directory); give another --dir" in printed.stderr
 
 
+def test_credentials_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    printed = CliRunner().invoke(koord, ["credentials", "init", str(tmp_path / "file" / "below")])
+    assert printed.exit_code == 1
+    assert "cannot be read (Not a directory); name another folder, or correct its rights" in printed.stderr
+    assert "Errno" not in printed.stderr
+
+
+def test_damaged_credentials(tmp_path: Path) -> None:
+    (tmp_path / "credentials.json").write_text("{")
+    printed = CliRunner().invoke(koord, ["credentials", "init", str(tmp_path)])
+    assert printed.exit_code == 1
+    assert f"{tmp_path}/credentials.json is damaged" in printed.stderr
+    assert "put back a copy of it" in printed.stderr
+    assert (tmp_path / "credentials.json").read_text() == "{"
+
+
 def test_the_file_of_an_authority_that_does_not_exist(tmp_path: Path) -> None:
     env = {
         "KOORD_POSTGRES": "postgresql://ada@127.0.0.1:1/x?sslmode=verify-full",
