@@ -97,7 +97,7 @@ def test_json_is_read_as_well_as_yaml() -> None:
 @pytest.mark.parametrize(
     ("text", "path", "reason"),
     [
-        ("just words", "", "give a KubeSchedulerConfiguration"),
+        ("just words", "", "expected an object, got a string; give a KubeSchedulerConfiguration"),
         ("a: [", "", "not YAML: line 1, column 5: expected the node content, but found '<stream end>'"),
         (HEAD.replace("v1", "v9"), "apiVersion", "v9"),
         (HEAD, "profiles", "at least one"),
