@@ -134,6 +134,6 @@ def test_the_rules_are_those_of_the_profiles_in_force() -> None:
     assert gangs is not None
     assert gangs.match_policy == "only-waiting"
     world.view.config_settings = {"shadow_scheduler": "mine", "by_sub_priority": "False"}
-    assert rules_in_force(world.view) == QueueRules(rules.schedulers, "mine", by_sub_priority=False)
+    assert rules_in_force(world.view) == QueueRules(rules.schedulers, "mine", by_sub_priority=False, reserving=False)
     world.view.config_text = "unreadable: ["
     assert list(rules_in_force(world.view).schedulers) == ["koord-scheduler"]
