@@ -56,6 +56,7 @@ class PodTable:
         self._attached: WeakValueDictionary[tuple[object, ...], AttachedPod] = WeakValueDictionary()
         self._charged: dict[AttachedPod, AttachedPod] = {}
         self._charged_in = (0, 0)
+        self._last_start_s = 0.0
 
     def observed(self) -> Iterator[tuple[str, ObservedPod]]:
         """Yields the pods that `cluster` shows."""
@@ -76,7 +77,9 @@ class PodTable:
             self.by_namespace.add(after.namespace, uid)
             if after.label:
                 self.by_label.add(after.label, uid)
-        entry.observed, entry.started_s = after, started_s
+        if started_s != self._last_start_s:  # pods of one workload start in the same second: one float for all
+            self._last_start_s = started_s
+        entry.observed, entry.started_s = after, self._last_start_s
 
     def forget(self, uid: str) -> None:
         """Drops a pod's object; its entry in the accounting stays until it is released."""
