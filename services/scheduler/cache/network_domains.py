@@ -8,7 +8,7 @@ the node with the first name decides.
 Source: spec/scheduler-workloads.md 2.5; upstream pkg/scheduler/frameworkext/networktopology.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ _ABSENT = f"there is no ClusterNetworkTopology {OBJECT}"
 
 
 class NetworkDomains(NamedTuple):
-    """The tree of a cluster.
+    """The domains of a cluster as a tree, in arrays.
 
     Attributes:
         layers: from CLUSTER_LAYER to NODE_LAYER.
@@ -59,8 +59,12 @@ class NetworkDomains(NamedTuple):
 
     def nodes_in(self, layer: int, domain: int) -> range:
         """Returns the places of the nodes of a domain among `rows`."""
+        return self.below(layer, domain, len(self.layers) - 1)
+
+    def below(self, layer: int, domain: int, upto: int) -> range:
+        """Returns the domains of an inner layer that a domain contains."""
         begin, end = domain, domain + 1
-        for each in range(layer, len(self.layers) - 1):
+        for each in range(layer, upto):
             starts = self.starts[each]
             begin, end = int(starts[begin]), int(starts[end]) if end < len(starts) else self.count(each + 1)
         return range(begin, end)
@@ -181,10 +185,3 @@ def _resolved(path: Path, above: Mapping[tuple[int, str], str]) -> Path:
     for depth in range(len(path) - 1, 0, -1):
         found.append(above[depth, found[-1]])
     return tuple(reversed(found))
-
-
-def children(domains: NetworkDomains, layer: int, domain: int) -> Iterator[int]:
-    """Yields the domains of the next layer below a domain."""
-    starts = domains.starts[layer]
-    end = int(starts[domain + 1]) if domain + 1 < len(starts) else domains.count(layer + 1)
-    yield from range(int(starts[domain]), end)

@@ -130,7 +130,7 @@ class DomainChoice:
         self._slots[layer][place] = self._rounded(np.array([slots]), layer)[0]
         while layer:
             number, layer = int(self._domains.parents[layer][number]), layer - 1
-            below = self._below(layer, number, layer + 1)
+            below = self._domains.below(layer, number, layer + 1)
             total = self._slots[layer + 1][below.start : below.stop].sum()
             self._slots[layer][number] = self._rounded(np.array([total]), layer)[0]
 
@@ -215,14 +215,6 @@ class DomainChoice:
             self._means += [total // np.maximum(count, 1) for total, count in zip(totals, counts, strict=True)]
         return self._means[layer]
 
-    def _below(self, layer: int, number: int, to: int) -> range:
-        """Returns the domains of a layer below a domain."""
-        begin, end = number, number + 1
-        for each in range(layer, to):
-            starts = self._domains.starts[each]
-            begin, end = int(starts[begin]), int(starts[end]) if end < len(starts) else self._domains.count(each + 1)
-        return range(begin, end)
-
     def _deal(self, layer: int, number: int, desired: int, shares: list[Share]) -> int:
         """Deals pods to the nodes of a domain; returns how many."""
         most = min(int(self._slots[layer][number]), desired)
@@ -233,7 +225,7 @@ class DomainChoice:
             shares.append(Share(number, most))
             return most
         to, dealt = self._next_layer(layer), 0
-        for each in self._fullest_first(to, self._below(layer, number, to)):
+        for each in self._fullest_first(to, self._domains.below(layer, number, to)):
             dealt += self._deal(to, each, most - dealt, shares)
             if dealt == most:
                 break

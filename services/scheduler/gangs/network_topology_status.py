@@ -7,7 +7,7 @@ the object. Source: spec/scheduler-workloads.md 2.5; spec/api.md 1.10.
 from collections.abc import Iterator
 from typing import Any
 
-from services.scheduler.cache.network_domains import NetworkDomains, children
+from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.state.other_watched_resources import NETWORK_TOPOLOGIES
 from shared.domain.network_topology import OBJECT
@@ -45,10 +45,10 @@ def _entries(domains: NetworkDomains, layer: int, domain: int) -> Iterator[dict[
     entry["childTopologyLayer"] = domains.layers[below]
     has_domains_below = below < len(domains.layers) - 1
     if has_domains_below:
-        entry["childTopologyNames"] = [domains.names[below][each] for each in children(domains, layer, domain)]
+        entry["childTopologyNames"] = [domains.names[below][each] for each in domains.below(layer, domain, below)]
     yield entry | {"nodeNum": len(domains.nodes_in(layer, domain))}
     if has_domains_below:
-        for each in children(domains, layer, domain):
+        for each in domains.below(layer, domain, below):
             yield from _entries(domains, below, each)
 
 
