@@ -139,7 +139,7 @@ class Supervisor:
         self._pollers = [asyncio.create_task(self._poll())]
 
     async def stop(self) -> None:
-        """Asks all to drain, waits for them, and ends whatever has not ended after 15 s."""
+        """Asks all to drain, waits for them, and kills those that run after 15 s."""
         await cancel_and_wait(*self._keepers)
         running = [unit.process for unit in self.units.values() if unit.process.running]
         for unit in self.units.values():

@@ -96,7 +96,7 @@ class Verification:
             self._findings.append(Finding(record.seq, type(record.event).__name__, rule, what))
 
     def report(self) -> VerifyReport:
-        """Checks everything as it stands."""
+        """Checks the present projection."""
         found = self._findings + [Finding(self._seq, "", rule, what) for rule, what in holds(self._projection)]
         return VerifyReport(self._events, self._seq, self._projection, found[: self._most])
 
@@ -130,7 +130,7 @@ def checked(projection: LedgerProjection, record: RecordedEvent) -> Iterator[tup
 
 
 def holds(projection: LedgerProjection) -> Iterator[tuple[str, str]]:
-    """Yields rule and text of every invariant that the projection breaks as it stands."""
+    """Yields rule and text of every invariant that the present projection breaks."""
     for (name, book, resource), size in projection.balances.imbalances().items():
         yield "I1", f"accounts of {book} in tree {name!r} do not balance: {resource} is off by {size}"
     for name, tree in projection.trees.items():

@@ -24,7 +24,7 @@ class QuotaUsers(msgspec.Struct, frozen=True):
 
 
 class PodExplanation(msgspec.Struct, frozen=True):
-    """The standing of a pod in its quota.
+    """A pod in its quota: whether it fits, and what is short.
 
     Attributes:
         state: `used`, `fits`, `short`, or `rejected`: the pod waits because the quota that its label names is rejected.

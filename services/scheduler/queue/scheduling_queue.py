@@ -28,7 +28,7 @@ from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, 
 from services.scheduler.queue.retries import FLUSH_S, LONGEST_BACKOFF_S, backoff_ns, has_changed
 from services.scheduler.queue.units import UNGROUPED, Group, Grouped, Groupings, Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.pod_attempts_and_refusals import PluginReason
+from services.scheduler.state.pod_attempts_and_refusals import NO_DECISIONS, PluginReason
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.instants import SECOND
@@ -117,12 +117,11 @@ class SchedulingQueue:
         ):
             self.leave(uid)
             return
+        is_changed = False
         if pod_record.attempts:
             changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
             is_changed = has_changed(pod_record, config_seq) or changed_at > pod_record.saw
-            inputs = _inputs_of(pod_record, pod_record.pod_class, grouped, has_changed=is_changed)
-        else:
-            inputs = _untried_inputs_of(pod_record, pod_record.pod_class, grouped)
+        inputs = _inputs_of(pod_record, pod_record.pod_class, grouped, has_changed=is_changed)
         if self._inputs.get(uid) == inputs:
             return  # the change does not affect its place: heaps must not grow with every update of a pod
         if uid in self._pods:
@@ -353,9 +352,6 @@ class _Bin:
             del self.pools[pod_class]
 
 
-_NO_REPORTS: dict[str, int] = {}
-
-
 class _PlaceInputs(NamedTuple):
     """All fields that a pod's place in the queue depends on."""
 
@@ -373,26 +369,9 @@ class _PlaceInputs(NamedTuple):
     has_changed: bool
 
 
-def _untried_inputs_of(pod_record: PodRecord, pod_class: PodClass, grouped: Grouped) -> _PlaceInputs:
-    """Returns the inputs of a pod without an attempt since its last placement: those of an earlier one do not count."""
-    return _PlaceInputs(
-        pod_class,
-        pod_record.since,
-        0,
-        0,
-        0,
-        _NO_REPORTS,
-        (),
-        pod_record.refusals,
-        pod_record.placed_ns,
-        grouped.group,
-        grouped.membership.released_seq,
-        has_changed=False,
-    )
-
-
 def _inputs_of(pod_record: PodRecord, pod_class: PodClass, grouped: Grouped, *, has_changed: bool) -> _PlaceInputs:
-    attempt = pod_record.attempt
+    # Without an attempt since its last placement, those of an earlier one do not count.
+    attempt = pod_record.attempt if pod_record.attempts else NO_DECISIONS.attempt
     return _PlaceInputs(
         pod_class,
         pod_record.since,

@@ -25,8 +25,6 @@ API_VERSIONS = (API_VERSION, f"{GROUP}/v1beta3", f"{GROUP}/v1beta2")
 
 T = TypeVar("T")
 
-_JSON_TYPES: dict[type, str] = {str: "str", bool: "bool", int: "int", float: "float", type(None): "null"}
-
 
 class BadConfig(KoordError):
     """A configuration that is rejected.
@@ -82,9 +80,10 @@ def read_document(text: str, registry: Registry) -> CheckedDocument:
         plain = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise BadConfig("", f"not YAML: {yaml_fault(error)}") from error
-    if not isinstance(plain, dict):
-        found = in_plain_words(f"Expected `object`, got `{_JSON_TYPES.get(type(plain), 'array')}`")
-        raise BadConfig("", f"{found}; give a KubeSchedulerConfiguration")
+    try:
+        msgspec.convert(plain, dict)
+    except msgspec.ValidationError as error:
+        raise BadConfig("", f"{in_plain_words(str(error))}; give a KubeSchedulerConfiguration") from error
     document = _convert(plain, Document, "")
     if document.api_version not in API_VERSIONS or document.kind != "KubeSchedulerConfiguration":
         found = f"{document.api_version} {document.kind}"
