@@ -33,7 +33,7 @@ from services.scheduler.framework.nominations_and_victims_of_cycle import Nomina
 from services.scheduler.framework.victim_selection import Candidate, by_importance
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
-from services.scheduler.queue.units import Unit
+from services.scheduler.queue.units import Unit, class_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.kube.elastic_quota import PREEMPTIBLE
@@ -89,15 +89,15 @@ class GangPreemption:
         needed = [pod for pod in pods if pod.uid in uids]
         if not needed or any(pod.pod_class is None or pod.pod_class.fault for pod in needed):
             return ()
-        if any(_class_of(pod).pod.spec.preemption_policy == "Never" for pod in unit.pods if pod.pod_class):
+        if any(class_of(pod).pod.spec.preemption_policy == "Never" for pod in unit.pods if pod.pod_class):
             return ()
-        priority = min(_class_of(pod).priority for pod in needed)
+        priority = min(class_of(pod).priority for pod in needed)
         if self._gangs >= MAX_GANGS or self._waits(needed, priority):
             return ()
         self._gangs += 1
         # Equal pods are placed one after the other, each class at once.
-        first = {class_: number for number, class_ in reversed(list(enumerate(map(_class_of, needed))))}
-        needed.sort(key=lambda pod: first[_class_of(pod)])
+        first = {class_: number for number, class_ in reversed(list(enumerate(map(class_of, needed))))}
+        needed.sort(key=lambda pod: first[class_of(pod)])
         for potential in self._potential(needed[0], priority):
             found = self._least(needed, potential, priority, gathering)
             if found is not None:
@@ -194,7 +194,7 @@ class GangPreemption:
             victims: dict[int, tuple[str, ...]] = {}
             loss = 0
             rejecting = None
-            for pod_class, run in groupby(pods, _class_of):
+            for pod_class, run in groupby(pods, class_of):
                 members = list(run)
                 allowed = _Allowed(rows, frozenset(closed))
                 chosen = self._options(pod_class, len(members), by_row, potential, victims, ranks, priority, allowed)
@@ -320,7 +320,7 @@ class GangPreemption:
             beyond = overdrawn(victims, self._pods.preemptions.budgets)
             budgets = tuple(sorted({name for each in beyond.values() for name in each}))
             candidate = Candidate(names[row], tuple(victims), len(beyond), budgets)
-            made.append(self._pods.preemptions.nominate(Nomination(pod, _class_of(pod), candidate, len(found.victims))))
+            made.append(self._pods.preemptions.nominate(Nomination(pod, class_of(pod), candidate, len(found.victims))))
         return made
 
     def _rest_of_gangs(self, chosen: set[str]) -> list[Victim]:
@@ -364,11 +364,6 @@ class _Allowed(NamedTuple):
             for row in dict.fromkeys(int(each) for each in rows)
             if row not in self.closed and (self.rows is None or row in self.rows)
         ]
-
-
-def _class_of(pod: PodRecord) -> PodClass:
-    assert pod.pod_class is not None, "only pods that have been read are queued"
-    return pod.pod_class
 
 
 def _is_preemptible(assignment: Assignment, priority: int) -> bool:

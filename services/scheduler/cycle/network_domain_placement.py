@@ -28,7 +28,7 @@ from services.scheduler.framework.gang_grouping_interface import Gathering, Requ
 from services.scheduler.framework.reasons import NETWORK_DOMAIN_TOO_SMALL, NETWORK_TOPOLOGY_UNKNOWN
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
-from services.scheduler.queue.units import Unit
+from services.scheduler.queue.units import Unit, class_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.domain.network_topology import NO_INDEX, SELECTOR
@@ -96,12 +96,12 @@ class NetworkDomainPlacement:
         number: int,
     ) -> UnitAttempt:
         needed = needed_uids(pods, requirement)
-        classes = {class_: self._evaluated(class_) for class_ in dict.fromkeys(map(_class_of, pods))}
+        classes = {class_: self._evaluated(class_) for class_ in dict.fromkeys(map(class_of, pods))}
         home = self.home(domains, wish, gathering)
         is_exact = len(classes) == 1 and all(self._is_exact(class_, each) for class_, each in classes.items())
         tried = _Tried(number, needed, classes, is_exact, domains, home)
         slots = self._slots(pods, classes)[domains.rows]
-        scores = classes[_class_of(pods[0])].evaluation.total[domains.rows]
+        scores = classes[class_of(pods[0])].evaluation.total[domains.rows]
         choice = DomainChoice(domains, wish, slots, self._related(pods[0], gathering, domains), scores)
         domain, most = choice.largest(home)
         attempt = UnitAttempt()
@@ -162,7 +162,7 @@ class NetworkDomainPlacement:
         left_pods = snapshot.allowed_pods[:size] - snapshot.pods
         left: dict[int, Int64] = {}
         slots = np.zeros(size, np.int64)
-        for pod_class, run in groupby(pods, _class_of):
+        for pod_class, run in groupby(pods, class_of):
             desired = len(list(run))
             self._pods.transaction.focus(self._pods.profile(pod_class), pod_class)
             term = self._pods.active_of(pod_class).fit_term(pod_class)
@@ -190,7 +190,7 @@ class NetworkDomainPlacement:
         any.
         """
         rows = Counter(self._rows(gathering.nodes))
-        selector = (_class_of(pod).pod.metadata.annotations or {}).get(SELECTOR, "")
+        selector = (class_of(pod).pod.metadata.annotations or {}).get(SELECTOR, "")
         if selector:
             snapshot = self._pods.transaction.snapshot
             for pod_class, counts in snapshot.pod_index.classes():
@@ -251,7 +251,7 @@ class NetworkDomainPlacement:
         return True
 
     def _place(self, pod: PodRecord, row: int, tried: _Tried, attempt: UnitAttempt) -> bool:
-        pod_class = _class_of(pod)
+        pod_class = class_of(pod)
         class_, transaction = tried.classes[pod_class], self._pods.transaction
         evaluation = class_.evaluation
         allocation: dict[str, str] = {}
@@ -281,7 +281,7 @@ class NetworkDomainPlacement:
         self, pod: PodRecord, tried: _Tried, plugin: str, wish: Wish, count: int, nearest: str, most: int
     ) -> ClassEvaluated:
         """Returns the evaluation of a class with the nodes of domains that are too small as rejected."""
-        found = tried.classes[_class_of(pod)].evaluation.record(name_hash(pod.uid))
+        found = tried.classes[class_of(pod)].evaluation.record(name_hash(pod.uid))
         where = "the nearest is" if tried.within is None else "its gang is in"
         layer = tried.domains.layers[wish.must]
         detail = f"{layer} with capacity for {count} pods: {where} {nearest} with {most}"
@@ -294,11 +294,6 @@ class NetworkDomainPlacement:
             detail += f", counted by multiples ({', '.join(multiples)})"
         rejected = Rejections(plugin=plugin, code=NETWORK_DOMAIN_TOO_SMALL, nodes=found.feasible, detail=detail)
         return ClassEvaluated(nodes=found.nodes, feasible=0, rejected=(*found.rejected, rejected))
-
-
-def _class_of(pod: PodRecord) -> PodClass:
-    assert pod.pod_class is not None, "only pods that have been read are queued"
-    return pod.pod_class
 
 
 def _failed(pod: PodRecord, found: ClassEvaluated) -> UnitAttempt:

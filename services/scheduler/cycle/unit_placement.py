@@ -24,7 +24,7 @@ from services.scheduler.framework.gang_grouping_interface import (
 )
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
-from services.scheduler.queue.units import Unit
+from services.scheduler.queue.units import Unit, class_of
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
 
@@ -188,8 +188,7 @@ class UnitPlacement:
         Returns:
             The evaluation with the reasons if no node admits it; the row if it has to be prepared for the node.
         """
-        pod_class = pod.pod_class
-        assert pod_class is not None, "only pods that have been read are queued"
+        pod_class = class_of(pod)
         if pod_class.fault:
             return self._pods.unreadable()
         self._pods.count_nominated_before(pod_class)

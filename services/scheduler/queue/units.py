@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.gang_grouping_interface import ALONE, Membership, PodGrouping, Requirement
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Order
+from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 
 Turn = tuple[int, bool, int, int, int, str]
@@ -125,6 +126,12 @@ class Groups:
         requirement = self._groupings[group.scheduler][group.plugin].requirement(group.key, pods)
         there = Counter(requirement.part_of.get(pod.uid, "") for pod in pods)
         return requirement if all(there[part] >= count for part, count in requirement.needed.items()) else None
+
+
+def class_of(pod: PodRecord) -> PodClass:
+    """Returns the class of a pod that waits in the queue."""
+    assert pod.pod_class is not None, "only pods that have been read are queued"
+    return pod.pod_class
 
 
 def turn(unit: Unit) -> Turn:
