@@ -12,6 +12,7 @@ import pytest
 from cli.credentials.credentials_folder import env_file, read_env
 from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
+from cli.supervisor.supervisor import Unit
 from shared.agents import actions, receipt, subjects
 from shared.agents.actions import ActionReport, EvictionRequested
 from shared.agents.receipt import Receipt
@@ -68,6 +69,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_created_for_i
 ) -> None:
     pod = await created(kube_cluster, namespace)
     sums = (PodSum(pod["metadata"]["uid"], 60 * CORE // 2, 60, CORE // 2, 60 << 30, 60, 1 << 30),)
+    await until_ingest_knows_the_node(system)
     # One report alone: the watch event of a status is recorded if a newer status is desired before it comes.
     async with agent(system) as node:
         assert (await node.append_event(subjects.REPORT, encode(report(NODE, 1, cores=1.5, pods=sums)))).accepted
@@ -98,6 +100,23 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_created_for_i
         assert not any("updateTime" in each.get("status", {}) for each in objects)
     finally:
         kube_cluster.api.call("DELETE", METRICS)
+
+
+async def until_ingest_knows_the_node(system: System) -> None:
+    """Waits until the node is folded: an earlier report is accepted, but nothing is recorded of a node unheard of."""
+
+    async def seen() -> list[int]:
+        rows = [row async for row in system.log.rows(context="cluster")]
+        return [row.seq for row in rows if row.type == "koord.cluster.NodeObserved.v1" and row.key == NODE]
+
+    [seq, *_] = await until(seen)
+
+    def folded(unit: Unit) -> bool:
+        return unit.spec.name != "metrics-ingest" or (
+            unit.status is not None and unit.status.positions.get("cluster", 0) >= seq
+        )
+
+    await system.supervisor.wait_until(folded, 240, "at the node")
 
 
 async def observed(system: System) -> list[dict[str, Any]]:
