@@ -129,6 +129,7 @@ def commands(recent: Mapping[str, str]) -> dict[str, list[str]]:
     return {
         "help_s": ["--help"],
         "why_s": ["why", "pod", pod],
+        "why_gang_s": ["why", "gang", "shop/train"],
         "events_s": ["events"],
         "events_key_s": ["events", "--key", pod],
         "events_since_s": ["events", "--since", recent["since"]],

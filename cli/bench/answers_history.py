@@ -16,15 +16,19 @@ from services.quota_ledger.service import SERVICE
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED
 from services.scheduler.service_manifest import MANIFEST as SCHEDULER
+from services.scheduler.state.gang_waits import KEPT
 from services.scheduler.state.scheduler_state import FOLDED as FOLDED_BY_SCHEDULER
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.gang import MINIMUM, NAME
 from shared.events import Draft, Event
 from shared.events.cluster import InitialListCompleted, NodeMetricObserved, ObjectObserved, PodObserved
 from shared.events.log import ConfigApplied
-from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, PodOutcome, PodPlaced
+from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, GangPlaced, PodOutcome, PodPlaced
 from shared.events.slo import NodeOvercommitted, OvercommitBreakdown
 from shared.kube.elastic_quota import QUOTA_NAME, RESOURCES
 from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
 from shared.log.database import Database
 from shared.log.migration import migrate
 from shared.log.position import Position
@@ -41,6 +45,10 @@ STEP = 5 * WAVE
 
 DAY_NS = 24 * 3600 * SECOND
 _REQUEST = {"cpu": 500, "memory": 512 * 2**20}
+_MEMBER = PodSpec(
+    scheduler_name="koord-scheduler",
+    containers=(Container(name="main", resources=ResourceRequirements(requests={"cpu": "4", "memory": "1Gi"})),),
+)
 _PLUGINS = ("LoadAwareScheduling", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration")
 
 
@@ -62,7 +70,10 @@ class _System:
 
     async def begin(self, now_ns: int) -> None:
         """Takes the locks and writes what each service writes at its start."""
-        emits: dict[str, Iterable[type[Event]]] = {"quota": SERVICE.emits, "scheduling": (ConfigApplied, PodPlaced)}
+        emits: dict[str, Iterable[type[Event]]] = {
+            "quota": SERVICE.emits,
+            "scheduling": (ConfigApplied, PodPlaced, GangPlaced),
+        }
         for context in ("cluster", "scheduling", "quota", "slo"):
             writer = LogWriter(self._database, None, context, f"bench {context}", lambda *_: None)
             await writer.acquire()
@@ -97,6 +108,28 @@ class _System:
             await self.append("quota", drafts, now_ns)
         reported = [each.event.node for each in observed if isinstance(each.event, NodeMetricObserved)]
         await self.append("slo", [Draft(_overcommitted(node, now_ns)) for node in reported], now_ns)
+
+    async def gangs(self, now_ns: int) -> None:
+        """Appends the waits of as many gangs as an estimate reads, and a gang that waits."""
+        waits = [
+            GangPlaced(
+                gang=f"shop/gang-{number}",
+                cycle=0,
+                waited_ns=number * SECOND,
+                pods=4,
+                request={"cpu": 4000 << number % 5, "memory": 2**30},
+                quota=f"team-{number % TEAMS}-0",
+            )
+            for number in range(KEPT)
+        ]
+        await self.append("scheduling", list(map(Draft, waits)), now_ns)
+        metadata = Metadata(name="g", namespace="shop", annotations={NAME: "train", MINIMUM: "4"})
+        members = [
+            Pod(metadata=replace(metadata, name=f"train-{number}", uid=f"train-{number}"), spec=_MEMBER)
+            for number in range(4)
+        ]
+        observed = [PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod) for pod in members]
+        await self.append("cluster", list(map(Draft, observed)), now_ns)
 
     async def snapshot(self) -> None:
         """Writes snapshots as the ledger and the scheduler do."""
@@ -140,6 +173,8 @@ async def make_log(postgres: str, events: int, progress: Callable[[int], None]) 
         await system.begin(now_ns)
         number, has_snapshot = 0, False
         while system.written < events:
+            if not number:
+                await system.gangs(now_ns)
             if not has_snapshot and system.written >= events - AFTER_SNAPSHOT:
                 await system.snapshot()
                 has_snapshot = True

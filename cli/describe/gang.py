@@ -30,6 +30,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Since": gang.since,
         "Place": queue_place(gang.place),
         "Attempts": f"{gang.attempts}" + (f", next {gang.next_attempt}" if gang.next_attempt else ""),
+        "Start": gang.estimated_start.text if gang.estimated_start else "",
         "Condition": gang.condition,
     }
     rows = [(each.name, each.stage, each.node or "-", each.waits_for) for each in gang.members]

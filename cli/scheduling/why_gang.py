@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from cli.scheduling.answer_from_log import answer
+from cli.scheduling.gang_start import StartEstimate, start_estimate
 from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
 from cli.terminal.durations import times
@@ -70,6 +71,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
         failed_member: the pod without a node at the last attempt; empty without one.
         nearest_domain: which network domain came closest at the last attempt; empty where none was too small.
         condition: the message in its members' condition.
+        estimated_start: when it is expected to be placed; None for one that does not wait as a whole.
     """
 
     gang: str
@@ -95,6 +97,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
     nearest_domain: str
     condition: str
     members: tuple[GangMember, ...]
+    estimated_start: StartEstimate | None = None
 
 
 @click.command
@@ -104,7 +107,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
 def gang(*, name: str, output: Format, folder: Path) -> None:
     """Explain what a gang waits for: its missing pods, or the member that no node admits.
 
-    Shows the plugins that rejected that member, its place in the queue, and every member.
+    Shows the plugins that rejected that member, its place in the queue, its estimated start, and every member.
     """
 
     async def explained(log: LogReader) -> GangExplanation:
@@ -124,11 +127,13 @@ async def explain_gang(log: LogReader, view: SchedulerState, name: str) -> GangE
     if status is None:
         raise UnknownGang(name, view)
     uids = {member.record.uid for member in status.members}
-    waiting = [each for each in waiting_pods(view, rules, time.time_ns()) if each.record.uid in uids]
+    now_ns = time.time_ns()
+    waiting = [each for each in waiting_pods(view, rules, now_ns) if each.record.uid in uids]
     pending = {each.pod_uid: each for each in await pending_in(log, view, waiting)}
     failed = _failed(list(pending.values()))
     condition = await _condition(log, status) if status.state != SATISFIED else ""
-    return _explanation(status, pending, failed, condition)
+    explanation = _explanation(status, pending, failed, condition)
+    return msgspec.structs.replace(explanation, estimated_start=start_estimate(view, status, now_ns))
 
 
 async def _condition(log: LogReader, status: GangStatus) -> str:
@@ -226,6 +231,8 @@ def _lines(found: GangExplanation) -> Iterator[str]:
     if found.attempts:
         later = f", again at {found.next_attempt} at the latest" if found.next_attempt else ""
         yield f"  tried {times(found.attempts)}, last at {found.last_attempt}{later}"
+    if found.estimated_start is not None:
+        yield f"  estimated start: {found.estimated_start.text}"
     if found.nearest_domain:
         yield f"  network: {found.nearest_domain}"
     if found.condition:

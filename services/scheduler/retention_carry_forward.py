@@ -18,6 +18,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import (
     CycleDecided,
+    GangPlaced,
     PlacementCompared,
     PlacementReleased,
     PlacementReserved,
@@ -35,8 +36,8 @@ def subject(record: RecordedEvent) -> Hashable:
     """Returns what a decision is about: each cycle by itself, a pod for each type of decision about it."""
     event = record.event
     match event:
-        case CycleDecided():
-            return CycleDecided, record.seq
+        case CycleDecided() | GangPlaced():
+            return type(event), record.seq
         case FieldsDesired(resource=resource, name=name, fields=fields):
             return resource, name, fields
         case PlacementReserved(holder_uid=uid) | PlacementReleased(holder_uid=uid):
@@ -49,12 +50,15 @@ def subject(record: RecordedEvent) -> Hashable:
 def holds(view: SchedulerState, _: Kept) -> Holds:
     """Returns the test of an event by the State: decisions by which the State is as it is."""
     cycles = {pod.tried_seq for pod in view.pods.values()}
+    waits = {wait.seq for wait in view.gang_waits}
 
     def still_holds(record: RecordedEvent) -> bool:
         event = record.event
         match event:
             case CycleDecided(cycle=cycle):
                 return record.seq in cycles or cycle == view.cycle
+            case GangPlaced():
+                return record.seq in waits
             case FieldsDesired():
                 return _is_desired(view, record, event)
             case ConfigApplied(digest=digest):
@@ -100,7 +104,16 @@ def _is_desired(view: SchedulerState, record: RecordedEvent, event: FieldsDesire
 
 
 CARRY_FORWARD = CarryForward(
-    kinds=(CycleDecided, *_OF_PODS, PlacementReserved, FieldsDesired, ConfigApplied, ConfigRejected, WriterStarted),
+    kinds=(
+        CycleDecided,
+        GangPlaced,
+        *_OF_PODS,
+        PlacementReserved,
+        FieldsDesired,
+        ConfigApplied,
+        ConfigRejected,
+        WriterStarted,
+    ),
     subject=subject,
     holds=holds,
     ends=(PlacementReleased,),

@@ -33,6 +33,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesire
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import (
     CycleDecided,
+    GangPlaced,
     PlacementCompared,
     PlacementReleased,
     PlacementReserved,
@@ -223,6 +224,7 @@ SERVICE = Service(
         FieldsDesired,
         ObjectDesired,
         CycleDecided,
+        GangPlaced,
         PodPlaced,
         PodNominated,
         PodUnschedulable,

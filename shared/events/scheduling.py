@@ -102,6 +102,30 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class GangPlaced(Event, frozen=True, tag="koord.scheduling.GangPlaced.v1"):
+    """The pods that a gang needs have a node for the first time: the wait of the gang, from which the start of similar
+    gangs is estimated. The pods have a PodPlaced each in the same append.
+
+    Attributes:
+        waited_ns: since the gang had as many pods as its minimum, and for one of a group of gangs, since all had.
+        pods: number of its pods that were placed together.
+        request: of these pods; resource name -> amount, cpu in milli-cores, memory in bytes, the rest in whole units.
+        quota: that counts its first pod; empty without one.
+        priority, qos: priority class and QoS class of its first pod; empty without one.
+    """
+
+    KEY: ClassVar[str] = "gang"
+
+    gang: str  # namespace/name
+    cycle: int
+    waited_ns: int
+    pods: int
+    request: dict[str, int]
+    quota: str = ""
+    priority: str = ""
+    qos: str = ""
+
+
 class PlacementReserved(Event, frozen=True, tag="koord.scheduling.PlacementReserved.v1"):
     """The scheduler holds capacity of a node without a binding. It ends with a PodPlaced of the same pod, with
     PlacementReleased, or with the pod or Reservation itself.

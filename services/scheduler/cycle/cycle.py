@@ -87,7 +87,7 @@ class _Cycle:
     def __init__(self, cache: CycleInputs, now_ns: int) -> None:
         self._cache = cache
         self._pods = PodPlacement(cache, now_ns)
-        self._units = UnitPlacement(self._pods, cache)
+        self._units = UnitPlacement(self._pods, cache, now_ns)
         self.plan = self._pods.plan
         self._transaction = self._pods.transaction
         self._size = self._transaction.snapshot.size

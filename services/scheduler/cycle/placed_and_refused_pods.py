@@ -7,6 +7,7 @@ events are created once, from the charged plan (`cycle/plan_events.py`).
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from services.scheduler.framework.gang_grouping_interface import GangStart
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
@@ -53,6 +54,7 @@ class RefusedPod(NamedTuple):
 
 
 NOTHING_LEFT_OUT: Mapping[int, tuple[PodRecord, ...]] = {}
+NO_STARTS: Mapping[int, tuple[GangStart, ...]] = {}
 
 
 class CyclePlan(NamedTuple):
@@ -66,6 +68,7 @@ class CyclePlan(NamedTuple):
         nominations: those that follow from the charge.
         by: as in CycleDecided.
         charged_at: `quota` seq of the ledger's response; 0 without one.
+        starts: number of a unit of which pods were placed -> its gangs that were not placed before.
         released: pods that waited too long with a node for others of their unit, and lose it.
         left_out: number of a unit of which pods were placed -> its other pods: beyond those that it needs, or without a
             node where those with one hold it.
@@ -80,6 +83,7 @@ class CyclePlan(NamedTuple):
     charged_at: int = 0
     left_out: Mapping[int, tuple[PodRecord, ...]] = NOTHING_LEFT_OUT
     released: tuple[PodRecord, ...] = ()
+    starts: Mapping[int, tuple[GangStart, ...]] = NO_STARTS
 
     def placed(self) -> Iterator[PlacedPod]:
         """Yields the placements."""
@@ -97,13 +101,14 @@ class PlanInProgress:
     """The plan of a cycle that is being decided.
 
     Attributes:
-        decisions, evaluations, left_out: as in CyclePlan, so far.
+        decisions, evaluations, left_out, starts: as in CyclePlan, so far.
     """
 
     def __init__(self) -> None:
         self.decisions: list[PlacedPod | RefusedPod] = []
         self.evaluations: list[ClassEvaluated] = []
         self.left_out: dict[int, tuple[PodRecord, ...]] = {}
+        self.starts: dict[int, tuple[GangStart, ...]] = {}
 
     def evaluated(self, evaluation: ClassEvaluated) -> int:
         """Adds the evaluation of a class; returns the index by which decisions refer to it."""
@@ -121,4 +126,11 @@ class PlanInProgress:
 
     def finished(self, cycle: int, profiles: Mapping[str, Profile]) -> CyclePlan:
         """Returns the plan."""
-        return CyclePlan(cycle, tuple(self.decisions), tuple(self.evaluations), profiles, left_out=self.left_out)
+        return CyclePlan(
+            cycle,
+            tuple(self.decisions),
+            tuple(self.evaluations),
+            profiles,
+            left_out=self.left_out,
+            starts=self.starts,
+        )

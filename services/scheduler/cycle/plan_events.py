@@ -1,5 +1,6 @@
 """The events of a plan: CycleDecided, then those of each pod in the order of the decisions."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
@@ -12,6 +13,7 @@ from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import (
     CycleDecided,
+    GangPlaced,
     PlacementReleased,
     PlacementReserved,
     PodNominated,
@@ -47,6 +49,7 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         pod = nomination.pod
         drafts += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in _nominated(plan, nomination)]
     drafts += [Draft(_released(pod), Cause("cluster", pod.since), pod.uid) for pod in plan.released]
+    drafts += [Draft(event) for event in _gangs_placed(plan)]
     decided = CycleDecided(
         cycle=plan.cycle,
         pods=tuple(outcomes),
@@ -56,6 +59,34 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         reservations=tuple(reservations),
     )
     return (Draft(decided), *drafts)
+
+
+def _gangs_placed(plan: CyclePlan) -> Iterator[GangPlaced]:
+    """Yields the gangs that were placed for the first time, without those of units that the charge took back."""
+    if not plan.starts:
+        return
+    placed: dict[int, list[PlacedPod]] = {}
+    for each in plan.placed():
+        if each.unit in plan.starts:
+            placed.setdefault(each.unit, []).append(each)
+    for unit, pods in placed.items():
+        for start in plan.starts[unit]:
+            members = [each for each in pods if each.pod.uid in start.uids]
+            if not members:
+                continue
+            request: Counter[str] = Counter()
+            for each in members:
+                request.update(each.pod_class.request)
+            yield GangPlaced(
+                gang=start.gang,
+                cycle=plan.cycle,
+                waited_ns=start.waited_ns,
+                pods=len(members),
+                request=dict(request),
+                quota=start.quota,
+                priority=start.priority,
+                qos=start.qos,
+            )
 
 
 def _released(pod: PodRecord) -> PlacementReleased:

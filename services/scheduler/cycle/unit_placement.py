@@ -34,11 +34,12 @@ NO_NOMINATIONS: Mapping[str, Nomination] = {}
 class UnitPlacement:
     """The steps of a cycle for units of several pods."""
 
-    def __init__(self, pods: PodPlacement, cache: CycleInputs) -> None:
+    def __init__(self, pods: PodPlacement, cache: CycleInputs, now_ns: int) -> None:
         self._pods = pods
         self._groupings = cache.groupings
         self._in_domains = NetworkDomainPlacement(pods, cache)
         self._preemption = GangPreemption(pods, cache, self._in_domains)
+        self._now_ns = now_ns
         self._units = 0  # so far
 
     def schedule(self, unit: Unit) -> None:
@@ -66,7 +67,10 @@ class UnitPlacement:
         if attempt.is_complete and not attempt.prepared:
             if attempt.undecided:
                 self._pods.plan.left_out[self._units] = tuple(attempt.undecided)
-            self._bind_held(grouping.held(key) if grouping is not None else ())
+            if grouping is not None:
+                self._bind_held(grouping.held(key))
+                if any(requirement.needed.values()):
+                    self._pods.plan.starts[self._units] = grouping.starts(key, self._now_ns)
             decisions += [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
             self._annotate(unit, decisions, mark.plan.decisions)
             return

@@ -65,6 +65,23 @@ class Gathering(NamedTuple):
     nodes: tuple[str, ...]
 
 
+class GangStart(NamedTuple):
+    """A gang of which the needed pods are about to be placed for the first time.
+
+    Attributes:
+        gang: its id, `namespace/name`.
+        uids: its pods.
+        waited_ns, quota, priority, qos: as in GangPlaced.
+    """
+
+    gang: str
+    uids: frozenset[str]
+    waited_ns: int
+    quota: str
+    priority: str
+    qos: str
+
+
 class UnitFailure(NamedTuple):
     """The first pod of a unit that could not be placed.
 
@@ -136,6 +153,10 @@ class PodGrouping:
     def next_expiry_ns(self) -> int | None:
         """Returns the next time at which a hold ends; None without any."""
         return None
+
+    def starts(self, group: str, now_ns: int) -> tuple[GangStart, ...]:  # noqa: ARG002
+        """Returns the gangs of a group that is placed now and was not before."""
+        return ()
 
     def annotations(self, group: str, count: int) -> Mapping[str, str]:  # noqa: ARG002
         """Returns the annotations that each pod of a unit gets with its binding.

@@ -7,6 +7,7 @@ import msgspec
 
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
 from services.scheduler.state.gang_records import GangRecord
+from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
@@ -39,6 +40,7 @@ class _Kept(msgspec.Struct):
     pod_group_statuses: dict[str, LastStatus]
     quota: QuotaSnapshot
     gangs: list[tuple[str, GangRecord]]
+    gang_waits: list[GangWait]
 
 
 _SCALARS = (
@@ -75,6 +77,7 @@ def encode(view: SchedulerStateFields) -> bytes:
         pod_group_statuses=dict(sorted(view.pod_group_statuses.items())),
         quota=view.quota.image(),
         gangs=view.gangs.encode(),
+        gang_waits=list(view.gang_waits),
     )
     return _encoder.encode(kept)
 
@@ -108,4 +111,5 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)
     view.gangs.restore(kept.gangs)
+    view.gang_waits.extend(kept.gang_waits)
     view.metrics = dict(kept.metrics)

@@ -124,7 +124,7 @@ class ClusterFold(SchedulerStateFields):
             self._drop_load_class(pod_record)
         pod_record.ended = ended
         pod_record.deleting = pod.metadata.deletion_timestamp is not None
-        self.gangs.observe_pod(uid, pod, record.seq)
+        self.gangs.observe_pod(uid, pod, record.seq, record.at_ns)
         if pod_record.observed is None:
             if len(self._unread) >= _MAX_UNREAD:
                 self.read()
@@ -137,7 +137,7 @@ class ClusterFold(SchedulerStateFields):
         self._delete_pod(record, event.pod_uid)
 
     def _delete_pod(self, record: RecordedEvent, uid: str) -> None:
-        self.gangs.lose_pod(uid, record.seq)
+        self.gangs.lose_pod(uid, record.seq, record.at_ns)
         pod_record = self.pods.pop(uid, None)
         if pod_record is None:
             return
@@ -230,7 +230,7 @@ class ClusterFold(SchedulerStateFields):
         elif event.resource in WATCHED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
             if event.resource == POD_GROUPS:
-                self.gangs.observe_pod_group(event.name, event.object, record.seq)
+                self.gangs.observe_pod_group(event.name, event.object, record.seq, record.at_ns)
             self._object_changed(record, event)
         elif event.resource in QUOTAS:
             self.quota.observe(f"{event.resource}/{event.name}", event.object)
@@ -246,7 +246,7 @@ class ClusterFold(SchedulerStateFields):
         elif event.resource in WATCHED:
             self.objects.get(event.resource, {}).pop(event.name, None)
             if event.resource == POD_GROUPS:
-                self.gangs.lose_pod_group(event.name, record.seq)
+                self.gangs.lose_pod_group(event.name, record.seq, record.at_ns)
                 self._forget_status(self.pod_group_statuses, event)
             self._object_changed(record, event)
         elif event.resource in QUOTAS:

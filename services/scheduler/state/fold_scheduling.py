@@ -5,6 +5,7 @@ from sys import intern
 from typing import Any, ClassVar
 
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT, TIMED_OUT, Attempt, Hold, PluginReason
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
@@ -21,6 +22,7 @@ from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.scheduling import (
     ClassEvaluated,
     CycleDecided,
+    GangPlaced,
     PlacementCompared,
     PlacementReleased,
     PlacementReserved,
@@ -76,6 +78,21 @@ class SchedulingFold(SchedulerStateFields):
         if self.dirty is not None:
             self.dirty.pods[uid] = None
         return pod_record
+
+    def _gang_placed(self, record: RecordedEvent, event: GangPlaced) -> None:
+        self.gang_waits.append(
+            GangWait(
+                record.seq,
+                event.gang,
+                record.at_ns,
+                event.waited_ns,
+                event.pods,
+                event.request,
+                event.quota,
+                event.priority,
+                event.qos,
+            )
+        )
 
     def _placement_reserved(self, record: RecordedEvent, event: PlacementReserved) -> None:
         pod_record = self._placed(record, event, event.holder_uid)
@@ -185,6 +202,7 @@ class SchedulingFold(SchedulerStateFields):
 
     folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {
         CycleDecided: _cycle_decided,
+        GangPlaced: _gang_placed,
         PodPlaced: _pod_placed,
         PlacementReserved: _placement_reserved,
         PlacementReleased: _placement_released,

@@ -41,6 +41,7 @@ class GangRecord(msgspec.Struct, array_like=True):
         has_pod_group: the PodGroup exists.
         was_bound: a member has been bound since the gang exists.
         changed_seq: `cluster` seq of the last change of settings, or of the last end of a member.
+        complete_ns: instant of the record since which it has had as many members as its minimum; 0 while it has fewer.
     """
 
     members: dict[str, Member] = {}
@@ -49,6 +50,7 @@ class GangRecord(msgspec.Struct, array_like=True):
     has_pod_group: bool = False
     was_bound: bool = False
     changed_seq: int = 0
+    complete_ns: int = 0
 
     @property
     def settings(self) -> GangSettings | None:
@@ -70,12 +72,12 @@ class GangRecords:
         self.gang_of: dict[str, str] = {}
         self.dirty: dict[str, None] | None = None
 
-    def observe_pod(self, uid: str, pod: Pod, seq: int) -> None:
+    def observe_pod(self, uid: str, pod: Pod, seq: int, at_ns: int) -> None:
         """Counts a pod in its gang."""
         metadata = pod.metadata
         gang = gang_of(metadata.namespace, metadata.labels, metadata.annotations)
         if uid in self.gang_of and self.gang_of[uid] != gang:
-            self.lose_pod(uid, seq)
+            self.lose_pod(uid, seq, at_ns)
         if not gang:
             return
         record = self._record(gang)
@@ -91,8 +93,9 @@ class GangRecords:
                 record.changed_seq = seq
         if is_bound and not record.was_bound:
             record.was_bound, record.changed_seq = True, seq
+        _note_complete(record, at_ns)
 
-    def lose_pod(self, uid: str, seq: int) -> None:
+    def lose_pod(self, uid: str, seq: int, at_ns: int) -> None:
         """Removes a pod that was deleted."""
         gang = self.gang_of.pop(uid, None)
         if gang is None:
@@ -100,22 +103,25 @@ class GangRecords:
         record = self.gangs[gang]
         del record.members[uid]
         record.changed_seq = seq
+        _note_complete(record, at_ns)
         self._settled(gang)
 
-    def observe_pod_group(self, gang: str, pod_group: Mapping[str, Any], seq: int) -> None:
+    def observe_pod_group(self, gang: str, pod_group: Mapping[str, Any], seq: int, at_ns: int) -> None:
         """Takes the settings of a PodGroup; they replace those that pods declare."""
         record, settings = self._record(gang), settings_of_pod_group(gang, pod_group)
         if not record.has_pod_group or record.pod_group != settings:
             record.has_pod_group, record.pod_group, record.declared, record.changed_seq = True, settings, None, seq
+            _note_complete(record, at_ns)
         self._mark(gang)
 
-    def lose_pod_group(self, gang: str, seq: int) -> None:
+    def lose_pod_group(self, gang: str, seq: int, at_ns: int) -> None:
         """Removes a deleted PodGroup: its gang begins anew, with the members that there are."""
         record = self.gangs.get(gang)
         if record is None or not record.has_pod_group:
             return
         record.has_pod_group, record.pod_group, record.changed_seq = False, None, seq
         record.was_bound = False
+        _note_complete(record, at_ns)
         self._settled(gang)
 
     def encode(self) -> list[tuple[str, GangRecord]]:
@@ -145,6 +151,15 @@ class GangRecords:
     def _mark(self, gang: str) -> None:
         if self.dirty is not None:
             self.dirty[gang] = None
+
+
+def _note_complete(record: GangRecord, at_ns: int) -> None:
+    """Notes since when a gang has as many members as its minimum."""
+    settings = record.settings
+    if settings is None or len(record.members) < settings.minimum:
+        record.complete_ns = 0
+    elif not record.complete_ns:
+        record.complete_ns = at_ns
 
 
 def _owner(pod: Pod) -> str:

@@ -37,6 +37,7 @@ from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.scheduling import (
     CycleDecided,
+    GangPlaced,
     PlacementCompared,
     PlacementReleased,
     PlacementReserved,
@@ -52,7 +53,7 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
         ObjectDeleted, BindRejected, BindFailed, BindSuppressed, DesiredStateRejected, MissingPermission, EvictionRejected, EvictionFailed, WriterStarted, InitialListCompleted,
     ),
     "scheduling": (
-        WriterStarted, CycleDecided, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested,
+        WriterStarted, CycleDecided, GangPlaced, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested,
         PlacementReserved, PlacementReleased, ReservationUnschedulable, PlacementCompared, ConfigApplied, ConfigRejected,
     ),
     "quota": QUOTA_FOLDED,
@@ -67,7 +68,7 @@ _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 class SchedulerState(ClusterFold, SchedulingFold):
     """The State of the cluster and of the scheduler's own decisions; `SchedulerStateFields` describes its fields."""
 
-    SCHEMA: ClassVar[int] = 25
+    SCHEMA: ClassVar[int] = 26
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event. Types that are not in FOLDED advance the position only."""

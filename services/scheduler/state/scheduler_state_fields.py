@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
+from services.scheduler.state.gang_waits import no_waits
 from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS
@@ -65,6 +66,7 @@ class SchedulerStateFields:
         pod_classes: key -> class of equal pods.
         quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
         gangs: the gangs of pods, and their settings.
+        gang_waits: the newest waits of gangs that were placed, in the order of their placement.
         awaited: uid of a pod that our own log names and no observation has yet -> the `cluster` seq that had been read
             there; for the time of a start alone.
         cluster_begins: seq behind which this fold of `cluster` began; 0 after a snapshot, which later decisions follow.
@@ -106,6 +108,7 @@ class SchedulerStateFields:
         self.pod_classes: dict[bytes, PodClass] = {}
         self.quota = QuotaView()
         self.gangs = GangRecords()
+        self.gang_waits = no_waits()
         self.awaited: dict[str, int] = {}
         self.cluster_begins = 0
         self.dirty: DirtySet | None = None

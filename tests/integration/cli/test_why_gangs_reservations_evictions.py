@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from datetime import datetime
 
 import pytest
 from click.testing import Result
@@ -11,6 +12,7 @@ from shared.domain import gang
 from shared.events import Cause, Draft
 from shared.events.cluster import EvictionPaused, EvictionsHeld, ObjectObserved
 from shared.events.intents import EvictionRequested
+from shared.events.scheduling import GangPlaced
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
@@ -67,7 +69,10 @@ async def test_a_gang_names_the_member_and_the_plugin_that_failed_it_and_its_pla
         "NodeResourcesFit: Insufficient cpu (1 of 1 nodes)\n"
         "  declared by PodGroup: 3 of 3 pods together, Strict, once-satisfied\n"
     )
+    little = "too little history: the log has the wait of no gang, and an estimate needs 20"
+    assert f"  estimated start: {little}\n" in result.stdout
     found = json.loads((await run(log, "why", "gang", "d/train", "-o", "json")).stdout)
+    assert (found["estimated_start"]["text"], found["estimated_start"]["latest"]) == (little, "")
     assert (found["state"], found["failed_member"], found["place"], found["attempts"]) == ("waiting", "d/train-c", 2, 1)
     assert (found["exists"], found["pending"], found["needed"]) == (3, 3, 3)
     assert 'member Pod "d/train-c"' in found["condition"]
@@ -76,6 +81,31 @@ async def test_a_gang_names_the_member_and_the_plugin_that_failed_it_and_its_pla
     members = {each["name"]: each for each in found["members"]}
     assert [each["plugin"] for each in members["d/train-c"]["refused_by"]] == ["NodeResourcesFit"]
     assert "d/train-c, which is placed together with it" in members["d/train-a"]["waits_for"]
+
+
+async def test_the_start_of_a_waiting_gang_is_estimated_from_the_waits_of_similar_gangs(database: str) -> None:
+    def world() -> World:
+        world = _world()
+        total = {"cpu": 52_000}
+        waits = [
+            GangPlaced(gang=f"d/old-{number}", cycle=1, waited_ns=(100 + number) * 60 * SECOND, pods=3, request=total,
+                       priority="koord-prod", qos="LS")
+            for number in range(20)
+        ]  # fmt: skip
+        world.record([Draft(each) for each in waits], world.now_ns, {"cluster": 1}, "")
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    found = json.loads((await run(Log(database), "why", "gang", "d/train", "-o", "json")).stdout)["estimated_start"]
+    assert (found["similar"], found["alike"]) == (20, "quota, priority class, QoS, size and request")
+    earliest, latest = (datetime.fromisoformat(found[end]).timestamp() for end in ("earliest", "latest"))
+    begun = time.time() - found["waited_s"]
+    assert abs(earliest - begun - 101 * 60) < 5
+    assert abs(latest - begun - 118 * 60) < 5
+    shown = (await run(Log(database), "why", "gang", "d/train")).stdout
+    assert "(in 1 h 40 m to 1 h 57 m), by the waits of 20 gangs with similar quota, priority class, QoS" in shown
+    described = (await run(Log(database), "describe", "gang", "d/train")).stdout
+    assert "Start:         between " in described
 
 
 async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_lists_the_known(log: Log) -> None:

@@ -14,8 +14,9 @@ from services.scheduler.plugins.coscheduling.gang_placement_units import GangCou
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain import gang
 from shared.events.cluster import ObjectDeleted, ObjectObserved
-from shared.events.scheduling import PodPlaced
+from shared.events.scheduling import GangPlaced, PodPlaced
 from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
 from tests.support.hypothesis_examples import examples
@@ -346,3 +347,59 @@ def test_no_gang_is_placed_in_part_and_batches_change_no_placement(
         assert max(used["b"], used["c"]) <= 4
         outcomes.append(placed.keys() if batch == 256 else None)
     assert outcomes[0] == outcomes[1]
+
+
+def waits_of(events: Any) -> list[GangPlaced]:
+    return [each.event for each in events if isinstance(each.event, GangPlaced)]
+
+
+def test_the_wait_of_a_gang_is_recorded_from_the_last_pod_that_it_needs() -> None:
+    world = world_of(n="2")
+    pod_group(world, "g", 2)
+    add(world, member("g", "a", "2"))
+    world.wait(60)
+    add(world, member("g", "b"), member("g", "c"))
+    assert waits_of(world.cycle()) == [], "two of them do not fit"
+    world.wait(90)
+    world.add_node(node("m", cpu="8"))
+    world.read()
+    [wait] = waits_of(world.cycle())
+    assert (wait.gang, wait.waited_ns, wait.pods, wait.request["cpu"]) == ("d/g", 90 * SECOND, 2, 3000)
+    assert (wait.quota, wait.priority, wait.qos) == ("", "koord-prod", "LS")
+    [kept] = world.view.gang_waits
+    assert (kept.waited_ns, kept.pods, kept.placed_ns) == (90 * SECOND, 2, world.now_ns)
+    assert waits_of(world.cycles()) == [], "the third pod starts no gang"
+
+
+def test_each_gang_of_a_group_waits_until_all_have_enough_pods() -> None:
+    world = world_of(n="8")
+    for name in ("x", "y"):
+        pod_group(world, name, 1, **{gang.GROUPS: json.dumps(["d/x", "d/y"])})
+    add(world, member("x", "a"))
+    world.wait(30)
+    add(world, member("y", "b", labels={"koordinator.sh/qosClass": "BE"}))
+    world.wait(10)
+    found = waits_of(world.cycle())
+    assert [(each.gang, each.waited_ns, each.pods, each.qos) for each in found] == [
+        ("d/x", 10 * SECOND, 1, "LS"),
+        ("d/y", 10 * SECOND, 1, "BE"),
+    ]
+
+
+def test_no_wait_is_recorded_where_the_ledger_refuses_the_gang_nor_once_a_pod_was_bound() -> None:
+    world = Teams(quota("team", "1", "1"))
+    pod_group(world, "job", 2)
+    world.read()
+    add(world, *(member("job", f"p{number}", labels={QUOTA_NAME: "team"}) for number in range(2)))
+    assert waits_of(world.cycle()) == []
+    again = world_of(n="8")
+    pod_group(again, "job", 2, **{gang.MATCH_POLICY: gang.WAITING_AND_RUNNING})
+    add(again, member("job", "p0"), member("job", "p1"))
+    records = again.cycle()
+    assert len(waits_of(records)) == 1
+    bind(again, records)
+    again.drop_pod("p1")
+    add(again, member("job", "p2"))
+    records = again.cycle()
+    assert placements(records).keys() == {"p2"}
+    assert waits_of(records) == []

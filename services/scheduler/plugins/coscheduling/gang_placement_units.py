@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.gang_grouping_interface import (
     ALONE,
+    GangStart,
     Gathering,
     Membership,
     PodGrouping,
@@ -23,6 +24,7 @@ from services.scheduler.framework.gang_grouping_interface import (
 )
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
+from services.scheduler.plugins.coscheduling.gang_features import classes_of, waited_ns
 from services.scheduler.state.gang_records import GangRecord, Member
 from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT
 from services.scheduler.state.pod_scheduling_record import PodRecord
@@ -312,6 +314,16 @@ class GangGrouping(PodGrouping):
         return (
             f'GangGroup "{group}" gets rejected due to member Pod "{failure.pod}" is unschedulable with reason '
             f'"{failure.message}", alreadyWaitForBound: {failure.placed}'
+        )
+
+    def starts(self, group: str, now_ns: int) -> tuple[GangStart, ...]:
+        """Returns the gangs of a group of which no pod was bound before, by their ids."""
+        gangs = {gang: self._view.gangs.gangs[gang] for gang in group.split(",")}
+        waited = waited_ns(self._view, tuple(gangs), now_ns)
+        return tuple(
+            GangStart(gang, frozenset(record.members), waited, *classes_of(self._view, record))
+            for gang, record in gangs.items()
+            if not record.was_bound
         )
 
     def annotations(self, group: str, count: int) -> Mapping[str, str]:
