@@ -1,10 +1,13 @@
 """Estimates when a waiting gang is placed, from the recorded waits of similar gangs.
 
-The interval is that of order statistics: of n waits that are longer than the gang's own up to now, the ones at ranks
-floor((n + 1) * (100 - level) / 200) and ceil((n + 1) * (100 + level) / 200) bound the next wait in `level` percent of
-cases, if the next gang is one like them (conformal prediction). A cluster whose load changes is not like its past, so the level
-is chosen by a check: the lowest of `LEVELS_PERCENT` at which `GOAL_PERCENT` of the newest gangs of the history were placed within the
-interval that was computed for them from the gangs placed before. Nothing that came later is used for any of them.
+The interval is that of order statistics: of n waits that are longer than the gang's own up to now, those at the ranks
+
+    floor((n + 1) * (100 - level) / 200)    ceil((n + 1) * (100 + level) / 200)
+
+bound the next wait in `level` percent of cases, if the next gang is one like them (conformal prediction). A cluster
+whose load changes is not like its past, so the level is chosen by a check: the lowest of `LEVELS_PERCENT` at which
+`GOAL_PERCENT` of the newest gangs of the history were placed within the interval that was computed for them from the
+gangs placed before. Nothing that came later is used for any of them.
 
 Source: Vovk, Gammerman, Shafer, Algorithmic Learning in a Random World, 2005, ch. 2.
 """
@@ -166,8 +169,8 @@ def _checks(past: Sequence[_Past], waited_ns: int) -> Iterator[tuple[int, list[i
     placed = [each.wait.placed_ns for each in past]
     later = [each for each in past if each.wait.waited_ns > waited_ns or not waited_ns]
     for each in later[-CHECKED:]:
-        asked_ns = each.wait.placed_ns - each.wait.waited_ns + waited_ns
-        found = _similar(past[: bisect_right(placed, asked_ns)], each.keys, waited_ns)
+        estimated_at_ns = each.wait.placed_ns - each.wait.waited_ns + waited_ns
+        found = _similar(past[: bisect_right(placed, estimated_at_ns)], each.keys, waited_ns)
         if found is not None:
             yield each.wait.waited_ns, found[1]
 

@@ -117,7 +117,7 @@ def _waits_of(gangs: Sequence[Sequence[dict[str, str]]]) -> Iterator[GangWait]:
 @pytest.mark.parametrize("waited_s", [0, 10, 60])
 def test_four_of_five_intervals_hold_on_the_second_half_of_a_recorded_trace(waited_s: int) -> None:
     """Each gang of the later half is estimated from the gangs that had been placed by then, as the command does."""
-    history, asked, held = recorded_gangs(), 0, 0
+    history, estimated, held = recorded_gangs(), 0, 0
     assert len(history) > 600
     placed = [wait.placed_ns for wait in history]
     for wait in history[len(history) // 2 :]:
@@ -126,7 +126,7 @@ def test_four_of_five_intervals_hold_on_the_second_half_of_a_recorded_trace(wait
         known = bisect_right(placed, wait.placed_ns - wait.waited_ns + waited_s * SECOND)
         found = estimate(history[max(known - KEPT, 0) : known], features_of(wait), waited_s * SECOND)
         assert isinstance(found, Estimate)
-        asked += 1
+        estimated += 1
         held += found.earliest_ns <= wait.waited_ns - waited_s * SECOND <= found.latest_ns
-    assert asked >= 100
-    assert 100 * held >= GOAL_PERCENT * asked, f"{held} of {asked}"
+    assert estimated >= 100
+    assert 100 * held >= GOAL_PERCENT * estimated, f"{held} of {estimated}"
