@@ -69,7 +69,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_created_for_i
 ) -> None:
     pod = await created(kube_cluster, namespace)
     sums = (PodSum(pod["metadata"]["uid"], 60 * CORE // 2, 60, CORE // 2, 60 << 30, 60, 1 << 30),)
-    await until_ingest_knows_the_node(system)
+    await until_ingest_has_the_node(system)
     # One report alone: the watch event of a status is recorded if a newer status is desired before it comes.
     async with agent(system) as node:
         assert (await node.append_event(subjects.REPORT, encode(report(NODE, 1, cores=1.5, pods=sums)))).accepted
@@ -102,7 +102,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_created_for_i
         kube_cluster.api.call("DELETE", METRICS)
 
 
-async def until_ingest_knows_the_node(system: System) -> None:
+async def until_ingest_has_the_node(system: System) -> None:
     """Waits until the node is folded: an earlier report is accepted, but nothing is recorded of a node unheard of."""
 
     async def seen() -> list[int]:
