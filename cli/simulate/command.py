@@ -269,7 +269,8 @@ def _outcome(event: Event) -> list[tuple[str, Placement]]:
             name = msgspec.json.decode(used, type=_Used).name if used else ""
             return [(event.pod_uid, Placement(pod=event.pod, node=event.node, reservation=name))]
         case PlacementReserved(kind="Pod"):
-            message = f"node {event.node} is held for it until the other pods of {event.unit} have one"
+            until = f"the other pods of {event.unit} have one" if event.waits_for == "unit" else "its volumes are bound"
+            message = f"node {event.node} is held for it until {until}"
             return [(event.holder_uid, Placement(pod=event.holder, code="NodeHeld", message=message))]
         case PodUnschedulable():
             return [(event.pod_uid, Placement(pod=event.pod, code=event.code, message=event.message))]

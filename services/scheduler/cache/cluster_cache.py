@@ -56,6 +56,7 @@ class ClusterCache:
         self.pod_index = PodIndex()
         self.cluster_objects = ClusterObjects()
         self.cluster_objects.storage.chosen = view.chosen
+        self.cluster_objects.storage.unselected = view.unselected
         self.on: dict[int, dict[str, Assignment]] = {}
         self.evicting: dict[str, PodRecord] = {}
         self._assignments: dict[str, Assignment] = {}

@@ -37,7 +37,7 @@ class VolumeCatalog:
         claims: `namespace/name` -> claim.
         volumes, classes, nodes, drivers: name -> object; `nodes` by node.
         capacities: `namespace/name` -> capacity.
-        chosen: volume -> claim that one of our placements chose it for (`SchedulerStateFields.chosen`).
+        chosen, unselected: those of the State (`SchedulerStateFields`).
     """
 
     def __init__(self) -> None:
@@ -49,6 +49,7 @@ class VolumeCatalog:
         self.drivers: dict[str, CsiDriver] = {}
         self.capacities: dict[str, StorageCapacity] = {}
         self.chosen: Mapping[str, str] = {}
+        self.unselected: Mapping[str, int] = {}
         self._by_class: dict[str, dict[str, PersistentVolume]] = {}
         self._tables: dict[str, dict[str, Any]] = dict(
             zip(

@@ -11,6 +11,8 @@ from typing import Any
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.nodes_held_while_preparing import Preparations
+from services.scheduler.cycle.placed_and_refused_pods import ReleasedPod
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
@@ -32,6 +34,7 @@ class CycleInputs(ClusterCache):
         queue: the pods that wait for one of the profiles.
         gate: the pods that wait for capacity in their quota.
         nominated: uid -> a waiting pod of one of the profiles for which victims are evicted.
+        preparations: the pods for which a node is held while something is prepared.
         plugin_caches: plugin -> its cache; None for a plugin without one.
     """
 
@@ -71,6 +74,7 @@ class CycleInputs(ClusterCache):
         self.nominated: dict[str, PodRecord] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
         self.plugin_caches: dict[Plugin, PluginCache | None] = {plugin: plugin.new_cache() for plugin in plugins}
+        self.preparations = Preparations(self, profiles, self.groupings)
         self._grouped_to_place: dict[str, None] = {}  # uids of pods whose place depends on others of their group
         self._unsettled: set[str] = set()  # uids that the queue, the gate or `nominated` may have
         caches = (each for each in self.plugin_caches.values() if each is not None)
@@ -81,13 +85,20 @@ class CycleInputs(ClusterCache):
             checks_reports=checks_reports,
         )
 
-    def expired_holds(self, now_ns: int) -> list[PodRecord]:
+    def expired_holds(self, now_ns: int) -> list[ReleasedPod]:
         """Returns the pods that waited too long with a node for others of their unit."""
-        return [pod for grouping in self._groupings for pod in grouping.expired(now_ns)]
+        expired = (pod for grouping in self._groupings for pod in grouping.expired(now_ns))
+        return [
+            ReleasedPod(
+                pod, f"it waited too long for the other pods of {pod.hold.unit if pod.hold is not None else ''}"
+            )
+            for pod in expired
+        ]
 
     def next_at_ns(self) -> int | None:
         """Returns the next time at which a pod moves in the queue, or loses a held node, without an event."""
-        times = (self.queue.next_at_ns(), *(grouping.next_expiry_ns() for grouping in self._groupings))
+        expiries = (grouping.next_expiry_ns() for grouping in self._groupings)
+        times = (self.queue.next_at_ns(), self.preparations.next_at_ns(), *expiries)
         return min((each for each in times if each is not None), default=None)
 
     def _settle_gang(self, gang: str) -> None:
@@ -105,6 +116,7 @@ class CycleInputs(ClusterCache):
         self._grouped_to_place.clear()
 
     def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
+        self.preparations.note(uid, pod_record)
         is_grouped = False
         for grouping in self._groupings:
             is_grouped |= grouping.pod_changed(uid)

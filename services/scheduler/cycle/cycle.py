@@ -58,12 +58,14 @@ def plan_cycle(cache: CycleInputs, now_ns: int, batch_size: int) -> CyclePlan:
     cache.settle()
     cache.queue.advance(now_ns)
     number = cache.view.cycle + 1
-    if released := cache.expired_holds(now_ns):
+    preparations = cache.preparations.settled(now_ns)
+    if released := (*cache.expired_holds(now_ns), *preparations.released):
         # The next cycle has their capacity.
-        return PlanInProgress().finished(number, cache.profiles)._replace(released=tuple(released))
-    if not cache.queue:
+        return PlanInProgress().finished(number, cache.profiles)._replace(released=released)
+    if not cache.queue and not preparations.ready:
         return PlanInProgress().finished(number, cache.profiles)
     cycle = _Cycle(cache, now_ns)
+    cycle.bind_prepared(preparations.ready)
     hints = QueueingHints(cache, cache.queue, cache.profiles)
     line = sorted(
         cache.queue.choose(batch_size, hints.to_requeue(cycle.feasible, cycle.max_requeued_classes())), key=turn
@@ -107,6 +109,11 @@ class _Cycle:
         if self._cache.nominated:
             coming = {pod.uid for unit in line for pod in unit.pods}
             self._pods.expect_nominated(pod for pod in self._cache.nominated.values() if pod.uid not in coming)
+
+    def bind_prepared(self, ready: Sequence[Sequence[PodRecord]]) -> None:
+        """Binds the pods of each unit whose preparations are done to the nodes that are held for them."""
+        for pods in ready:
+            self._units.bind_held(pods)
 
     def feasible(self, pod_class: PodClass) -> NDArray[Any]:
         """Returns the rows of the nodes that would admit a pod of the class."""
@@ -189,10 +196,9 @@ class _Cycle:
             self._pods.refuse(pod, class_, pod_hash)
             return
         self._pods.record_evaluation(class_, row, pod_hash)
-        if class_.is_prepared and (preparation := self._pods.prepare(pod_class, row, evaluation.profile)):
-            self._pods.wait_for(pod, preparation)
-            return
-        self._pods.place(pod, pod_class, row, int(evaluation.total[row]), class_.recorded_at, allocation)
+        preparation = self._pods.prepare(pod_class, row, evaluation.profile) if class_.is_prepared else None
+        score = int(evaluation.total[row])
+        self._pods.place(pod, pod_class, row, score, class_.recorded_at, allocation, preparation=preparation)
         if self._pods.remaining[pod_class] > MIN_RUN and class_.futile < MAX_FUTILE:
             self._run_on(pod, pod_class, class_)
 

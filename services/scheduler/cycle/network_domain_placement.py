@@ -218,7 +218,7 @@ class NetworkDomainPlacement:
             if found is None:
                 return False
             mark = self._pods.mark()
-            attempt.prepared.clear()
+            attempt.is_prepared = False
             if self._dealt(pods, found, choice, tried, attempt):
                 attempt.placed = len(pods)
                 return True
@@ -263,11 +263,11 @@ class NetworkDomainPlacement:
                 return False
             allocation = reserved
         self._pods.record_evaluation(class_, row, name_hash(pod.uid))
-        if class_.is_prepared and self._pods.prepare(pod_class, row, evaluation.profile) is not None:
-            attempt.prepared.append((pod, row))
+        preparation = self._pods.prepare(pod_class, row, evaluation.profile) if class_.is_prepared else None
+        attempt.is_prepared |= preparation is not None
         unit = tried.unit if pod.uid in tried.needed else 0
         score = max(int(evaluation.total[row]), 0)
-        self._pods.place(pod, pod_class, row, score, class_.recorded_at, allocation, unit=unit)
+        self._pods.place(pod, pod_class, row, score, class_.recorded_at, allocation, unit=unit, preparation=preparation)
         return True
 
     # refusal

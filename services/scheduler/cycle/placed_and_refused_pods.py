@@ -13,7 +13,35 @@ from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
+from shared.events import Event
 from shared.events.scheduling import ClassEvaluated
+
+
+class PlannedHold(NamedTuple):
+    """The capacity of a node that is held for a pod without a binding.
+
+    Attributes:
+        waits_for: as in PlacementReserved.
+        unit: name of its unit, if that has several pods.
+        preparations: writes that it waits for.
+    """
+
+    waits_for: str
+    unit: str = ""
+    preparations: tuple[Preparation, ...] = ()
+
+
+class ReleasedPod(NamedTuple):
+    """A pod that loses the node that was held for it.
+
+    Attributes:
+        reason: for people: what ended the wait.
+        withdrawn: events that end the writes that it waited for.
+    """
+
+    pod: PodRecord
+    reason: str
+    withdrawn: tuple[Event, ...] = ()
 
 
 class PlacedPod(NamedTuple):
@@ -23,7 +51,7 @@ class PlacedPod(NamedTuple):
         class_index: index of the evaluation of its class in the plan.
         allocation: annotations of what is reserved for it below the node.
         unit: number of its unit, if that has several pods; 0 for a pod that is a unit of its own.
-        held_for: name of the unit for whose other pods its node is held; empty for one that is bound.
+        hold: what its node is held for; None for a pod that is bound.
     """
 
     pod: PodRecord
@@ -33,7 +61,7 @@ class PlacedPod(NamedTuple):
     class_index: int
     allocation: Mapping[str, str]
     unit: int = 0
-    held_for: str = ""
+    hold: PlannedHold | None = None
 
 
 class RefusedPod(NamedTuple):
@@ -41,14 +69,12 @@ class RefusedPod(NamedTuple):
 
     Attributes:
         class_index: index of the evaluation with the reasons.
-        preparation: writes that it waits for.
         nomination: the node that it is nominated for, with the pods to evict there.
         message: of its condition; empty for the message that follows from the evaluation.
     """
 
     pod: PodRecord
     class_index: int
-    preparation: Preparation | None = None
     nomination: Nomination | None = None
     message: str = ""
 
@@ -69,7 +95,7 @@ class CyclePlan(NamedTuple):
         by: as in CycleDecided.
         charged_at: `quota` seq of the ledger's response; 0 without one.
         starts: number of a unit of which pods were placed -> its gangs that were not placed before.
-        released: pods that waited too long with a node for others of their unit, and lose it.
+        released: pods that lose the nodes that were held for them.
         left_out: number of a unit of which pods were placed -> its other pods: beyond those that it needs, or without a
             node where those with one hold it.
     """
@@ -82,7 +108,7 @@ class CyclePlan(NamedTuple):
     by: str = ""
     charged_at: int = 0
     left_out: Mapping[int, tuple[PodRecord, ...]] = NOTHING_LEFT_OUT
-    released: tuple[PodRecord, ...] = ()
+    released: tuple[ReleasedPod, ...] = ()
     starts: Mapping[int, tuple[GangStart, ...]] = NO_STARTS
 
     def placed(self) -> Iterator[PlacedPod]:

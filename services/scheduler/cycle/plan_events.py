@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod, ReleasedPod
 from services.scheduler.cycle.pod_scheduled_condition import main_code, message
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
-from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
@@ -42,13 +41,17 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         if isinstance(decision, PlacedPod):
             outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=decision.class_index, node=decision.node))
             drafts.append(Draft(_placed(plan, decision), cause, pod.uid))
+            for preparation in decision.hold.preparations if decision.hold is not None else ():
+                drafts += [Draft(event, cause, pod.uid) for event in preparation.events()]
         else:
             outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=decision.class_index))
             drafts += [Draft(event, cause, pod.uid) for event in _refused(plan, decision)]
     for nomination in plan.nominations:
         pod = nomination.pod
         drafts += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in _nominated(plan, nomination)]
-    drafts += [Draft(_released(pod), Cause("cluster", pod.since), pod.uid) for pod in plan.released]
+    for released in plan.released:
+        events = (_released(released), *released.withdrawn)
+        drafts += [Draft(event, Cause("cluster", released.pod.since), released.pod.uid) for event in events]
     drafts += [Draft(event) for event in _gangs_placed(plan)]
     decided = CycleDecided(
         cycle=plan.cycle,
@@ -89,24 +92,25 @@ def _gangs_placed(plan: CyclePlan) -> Iterator[GangPlaced]:
             )
 
 
-def _released(pod: PodRecord) -> PlacementReleased:
+def _released(released: ReleasedPod) -> PlacementReleased:
+    pod = released.pod
     unit = pod.hold.unit if pod.hold is not None else ""
-    reason = f"it waited too long for the other pods of {unit}"
     return PlacementReleased(
-        holder_uid=pod.uid, holder=pod.name, kind="Pod", node=pod.placed_node, reason=reason, unit=unit
+        holder_uid=pod.uid, holder=pod.name, kind="Pod", node=pod.placed_node, reason=released.reason, unit=unit
     )
 
 
 def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved:
-    if placed.pod_class.reserves or placed.held_for:
+    hold = placed.hold
+    if placed.pod_class.reserves or hold is not None:
         return PlacementReserved(
             holder_uid=placed.pod.uid,
             holder=placed.pod.name,
-            kind="Pod" if placed.held_for else "Reservation",
+            kind="Reservation" if placed.pod_class.reserves else "Pod",
             node=placed.node,
             cycle=plan.cycle,
-            waits_for=FOR_UNIT if placed.held_for else "owners",
-            unit=placed.held_for,
+            waits_for=hold.waits_for if hold is not None else "owners",
+            unit=hold.unit if hold is not None else "",
             request=placed.pod_class.request,
             score=placed.score,
             annotations=dict(placed.allocation),
@@ -123,8 +127,6 @@ def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved
 
 
 def _refused(plan: CyclePlan, refused: RefusedPod) -> Iterator[Event]:
-    if refused.preparation is not None:
-        yield from refused.preparation.events()
     condition = _condition(plan, refused)
     if condition is not None:
         yield condition

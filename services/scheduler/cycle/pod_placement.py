@@ -19,16 +19,23 @@ from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
 from services.scheduler.cycle.evaluation_with_one_more_pod import MIN_PODS
-from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, PlanInProgress, PlanMark, RefusedPod
+from services.scheduler.cycle.placed_and_refused_pods import (
+    PlacedPod,
+    PlanInProgress,
+    PlanMark,
+    PlannedHold,
+    RefusedPod,
+)
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
+from services.scheduler.state.pod_attempts_and_refusals import FOR_VOLUMES
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from shared.events.scheduling import ClassEvaluated, Rejections
+from shared.events.scheduling import ClassEvaluated
 
 MIN_RUN = 4
 """Minimum number of equal pods behind a placed one that are placed together."""
@@ -166,10 +173,12 @@ class PodPlacement:
         allocation: dict[str, str],
         *,
         unit: int = 0,
+        preparation: Preparation | None = None,
     ) -> None:
-        """Places a pod on the node of a row."""
+        """Places a pod on the node of a row, which is held for it while something is prepared."""
         node = self._cache.table.names[row]
-        self.plan.decisions.append(PlacedPod(pod, pod_class, node, score, class_index, allocation, unit))
+        hold = None if preparation is None else PlannedHold(FOR_VOLUMES, "", (preparation,))
+        self.plan.decisions.append(PlacedPod(pod, pod_class, node, score, class_index, allocation, unit, hold))
         self.transaction.place(pod, pod_class, row, allocation)
 
     def place_run(
@@ -208,18 +217,12 @@ class PodPlacement:
         return any(states[plugin].applies_to(pod_class) for plugin in self.profile(pod_class).pre_bind)
 
     def prepare(self, pod_class: PodClass, row: int, profile: Profile) -> Preparation | None:
-        """Returns the writes that a pod needs before it can be bound to the node; it is tried again afterwards."""
+        """Returns the writes that a pod needs before it can be bound to the node."""
         for plugin in profile.pre_bind:
             preparation = self.transaction.prepare(plugin, pod_class, row)
             if preparation is not None:
                 return preparation
         return None
-
-    def wait_for(self, pod: PodRecord, preparation: Preparation) -> None:
-        """Refuses a pod until what it needs on the node is prepared."""
-        waits = Rejections(plugin=preparation.plugin, code=preparation.reason, nodes=1, detail=preparation.node)
-        index = self.plan.evaluated(ClassEvaluated(nodes=self.alive(), feasible=0, rejected=(waits,)))
-        self.plan.decisions.append(RefusedPod(pod, index, preparation))
 
     # preemption
 

@@ -12,15 +12,15 @@ class UnitAttempt:
         placed: number of placed pods.
         failed: pods without a node, each with the evaluation of the nodes; the last one is what an incomplete unit
             lacks.
-        prepared: placed pods that have to be prepared for the node of a row.
+        is_prepared: something has to be prepared for a placed pod before it can be bound.
         undecided: pods that are not needed, and were not tried.
     """
 
-    __slots__ = ("failed", "is_complete", "placed", "prepared", "undecided")
+    __slots__ = ("failed", "is_complete", "is_prepared", "placed", "undecided")
 
     def __init__(self) -> None:
         self.is_complete = True
         self.placed = 0
         self.failed: list[tuple[PodRecord, ClassEvaluated]] = []
-        self.prepared: list[tuple[PodRecord, int]] = []
+        self.is_prepared = False
         self.undecided: list[PodRecord] = []

@@ -11,7 +11,7 @@ from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.gang_preemption import GangPreemption
 from services.scheduler.cycle.network_domain_placement import NetworkDomainPlacement
-from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, RefusedPod
+from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, PlannedHold, RefusedPod
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.cycle.result_of_unit_placement import UnitAttempt
@@ -25,6 +25,7 @@ from services.scheduler.framework.gang_grouping_interface import (
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNIT_NOT_PLACED
 from services.scheduler.queue.units import Unit, class_of
+from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT, FOR_VOLUMES
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import ClassEvaluated, Rejections
 
@@ -43,12 +44,12 @@ class UnitPlacement:
         self._units = 0  # so far
 
     def schedule(self, unit: Unit) -> None:
-        """Places as many pods of a unit as it needs, and undoes all of it when there are too few nodes for these, or
-        when one of them has to be prepared. Such pods preempt none: victims of one pod would be evicted in vain where
-        another has no node.
+        """Places as many pods of a unit as it needs, and undoes all of it when there are too few nodes for these. Such
+        pods preempt none: victims of one pod would be evicted in vain where another has no node.
 
-        Where the plugin holds the nodes of placed pods instead, nothing is undone when others have none; the unit that
-        is complete at last is bound with the held ones.
+        Where one of them has to be prepared, the nodes of all are held until it is. Where the plugin holds the nodes of
+        placed pods, nothing is undone when others have none; the unit that is complete at last is bound with the held
+        ones.
         """
         requirement = unit.requirement or all_needed(unit.pods)
         mark = self._pods.mark()
@@ -64,21 +65,20 @@ class UnitPlacement:
             attempt = self._in_domains.attempt(unit, requirement, gathering, self._units)
             # The pods of a unit are neighbours; those that it does not need are units of their own.
             decisions[mark.plan.decisions :] = sorted(decisions[mark.plan.decisions :], key=_is_of_no_unit)
-        if attempt.is_complete and not attempt.prepared:
+        if attempt.is_complete:
             if attempt.undecided:
                 self._pods.plan.left_out[self._units] = tuple(attempt.undecided)
-            if grouping is not None:
-                self._bind_held(grouping.held(key))
-                if any(requirement.needed.values()):
+            self._place_held(grouping.held(key) if grouping is not None else ())
+            if attempt.is_prepared:
+                self._hold(decisions, mark.plan.decisions, FOR_VOLUMES, key)
+            else:
+                self._annotate(unit, decisions, mark.plan.decisions)
+                if grouping is not None and any(requirement.needed.values()):
                     self._pods.plan.starts[self._units] = grouping.starts(key, self._now_ns)
             decisions += [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
-            self._annotate(unit, decisions, mark.plan.decisions)
             return
-        if holds and attempt.placed and not attempt.prepared:
-            for place in range(mark.plan.decisions, len(decisions)):
-                each = decisions[place]
-                assert isinstance(each, PlacedPod), "the others are refused below"
-                decisions[place] = each._replace(held_for=key)
+        if holds and attempt.placed and not attempt.is_prepared:
+            self._hold(decisions, mark.plan.decisions, FOR_UNIT, key)
             refused = [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
             placed = {each.pod.uid for each in decisions[mark.plan.decisions :]}
             self._pods.plan.left_out[self._units] = tuple(pod for pod in unit.pods if pod.uid not in placed)
@@ -92,29 +92,51 @@ class UnitPlacement:
         """Refuses all pods of an undone unit, and evicts others for those that it needs where its plugin does so."""
         decisions = self._pods.plan.decisions
         first, grouping = len(decisions), self._grouping(unit)
-        words, nominations = "", dict[str, Nomination]()
-        if attempt.is_complete:
-            self._prepare_members(attempt.prepared)
-        else:
-            pod, found = attempt.failed[-1]
-            if grouping is not None and grouping.preempts:
-                found_nodes = self._preemption.nominations(unit, requirement, gathering)
-                nominations = {each.pod.uid: each for each in found_nodes}
-            decisions.append(RefusedPod(pod, self._pods.plan.evaluated(found), None, nominations.get(pod.uid)))
-            words = self._message(unit, attempt)
-        refused = decisions[first:]
-        self._refuse_others(unit, refused, words, cause=refused[0].pod, nominations=nominations)
+        nominations = dict[str, Nomination]()
+        pod, found = attempt.failed[-1]
+        if grouping is not None and grouping.preempts:
+            found_nodes = self._preemption.nominations(unit, requirement, gathering)
+            nominations = {each.pod.uid: each for each in found_nodes}
+        decisions.append(RefusedPod(pod, self._pods.plan.evaluated(found), nominations.get(pod.uid)))
+        words = self._message(unit, attempt)
+        self._refuse_others(unit, decisions[first:], words, cause=pod, nominations=nominations)
         self._preemption.count_nominated(unit.pods)
 
-    def _bind_held(self, held: Sequence[PodRecord]) -> None:
-        """Places pods on the nodes that are held for them, where they count already."""
+    def bind_held(self, pods: Sequence[PodRecord]) -> None:
+        """Binds pods to the nodes that are held for them; several are a unit."""
+        hold, pod_class = pods[0].hold, class_of(pods[0])
+        key = hold.unit if hold is not None else ""
+        self._units += bool(key)
+        first, decisions = len(self._pods.plan.decisions), self._pods.plan.decisions
+        self._place_held(pods, unit=self._units if key else 0)
+        for grouping in self._groupings.get(pod_class.scheduler, {}).values() if key else ():
+            self._pods.plan.starts[self._units] = grouping.starts(key, self._now_ns)
+            annotations = grouping.annotations(key, len(pods))
+            for place in range(first, len(decisions)):
+                each = decisions[place]
+                assert isinstance(each, PlacedPod), "it was placed"
+                decisions[place] = each._replace(allocation={**each.allocation, **annotations})
+
+    def _hold(self, decisions: list[PlacedPod | RefusedPod], first: int, waits_for: str, key: str) -> None:
+        """Holds the nodes of the placed pods from one on, instead of binding them."""
+        for place in range(first, len(decisions)):
+            each = decisions[place]
+            assert isinstance(each, PlacedPod), "the others are refused behind it"
+            preparations = each.hold.preparations if each.hold is not None else ()
+            decisions[place] = each._replace(hold=PlannedHold(waits_for, key, preparations))
+
+    def _place_held(self, held: Sequence[PodRecord], unit: int = -1) -> None:
+        """Places pods on the nodes that are held for them, where they count already.
+
+        Args:
+            unit: number of their unit; that of the unit in progress by default.
+        """
+        number = self._units if unit < 0 else unit
         for pod in held:
-            assert pod.pod_class is not None, "it was placed"
             index = self._pods.plan.evaluated(ClassEvaluated(nodes=self._pods.alive(), feasible=1))
-            allocation = pod.decisions.placed_allocation if pod.decisions is not None else None
-            self._pods.plan.decisions.append(
-                PlacedPod(pod, pod.pod_class, pod.placed_node, 0, index, allocation or {}, self._units)
-            )
+            allocation = pod.hold.annotations if pod.hold is not None else {}
+            placed = PlacedPod(pod, class_of(pod), pod.placed_node, 0, index, allocation, number)
+            self._pods.plan.decisions.append(placed)
 
     def _attempt(self, unit: Unit, requirement: Requirement, *, keeps_on: bool) -> UnitAttempt:
         """Places pods of a unit until the requirement is met, or can no longer be met.
@@ -145,8 +167,8 @@ class UnitPlacement:
                         break
                 continue
             placed[part] += 1
-            if found is not None:
-                attempt.prepared.append((pod, found))
+            if found:
+                attempt.is_prepared = True
                 continue
             missing = len(unit.pods) if requirement.takes_all else needed.get(part, 0) - placed[part]
             ahead = self._run_on(pod, _equal_behind(unit, place, part_of, missing))
@@ -186,11 +208,11 @@ class UnitPlacement:
     def _grouping(self, unit: Unit) -> PodGrouping | None:
         return None if unit.group is None else self._groupings[unit.group.scheduler][unit.group.plugin]
 
-    def _place_member(self, pod: PodRecord) -> ClassEvaluated | int | None:
+    def _place_member(self, pod: PodRecord) -> ClassEvaluated | bool:
         """Places a pod of a unit of several.
 
         Returns:
-            The evaluation with the reasons if no node admits it; the row if it has to be prepared for the node.
+            The evaluation with the reasons if no node admits it; else whether something is prepared for it.
         """
         pod_class = class_of(pod)
         if pod_class.fault:
@@ -206,16 +228,10 @@ class UnitPlacement:
         self._pods.record_evaluation(class_, row, pod_hash)
         preparation = self._pods.prepare(pod_class, row, evaluation.profile) if class_.is_prepared else None
         score = int(evaluation.total[row])
-        self._pods.place(pod, pod_class, row, score, class_.recorded_at, allocation, unit=self._units)
-        return None if preparation is None else row
-
-    def _prepare_members(self, prepared: Sequence[tuple[PodRecord, int]]) -> None:
-        """Requests the preparations of pods of a unit that fits as a whole."""
-        for pod, row in prepared:
-            assert pod.pod_class is not None, "it was placed"
-            preparation = self._pods.prepare(pod.pod_class, row, self._pods.profile(pod.pod_class))
-            if preparation is not None:
-                self._pods.wait_for(pod, preparation)
+        self._pods.place(
+            pod, pod_class, row, score, class_.recorded_at, allocation, unit=self._units, preparation=preparation
+        )
+        return preparation is not None
 
     def _refuse_others(
         self,
@@ -232,7 +248,7 @@ class UnitPlacement:
         rejected = Rejections(plugin=plugin, code=UNIT_NOT_PLACED, nodes=nodes, detail=cause.name)
         index = self._pods.plan.evaluated(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
         self._pods.plan.decisions += [
-            RefusedPod(pod, index, None, nominations.get(pod.uid), words) for pod in unit.pods if pod.uid not in decided
+            RefusedPod(pod, index, nominations.get(pod.uid), words) for pod in unit.pods if pod.uid not in decided
         ]
 
 

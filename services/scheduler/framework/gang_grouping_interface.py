@@ -142,6 +142,10 @@ class PodGrouping:
         """Returns True for a group whose placed pods are held on their nodes until the others have one."""
         return False
 
+    def is_still_complete(self, group: str) -> bool:  # noqa: ARG002
+        """Returns True while no pod is missing to bind those of a group that are placed."""
+        return True
+
     def held(self, group: str) -> Sequence[PodRecord]:  # noqa: ARG002
         """Returns the pods of a group whose nodes are held, in the order of their uids."""
         return ()

@@ -16,18 +16,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
+from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.gang_grouping_interface import PodGrouping
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import Normalize, PluginSpec
 from services.scheduler.framework.post_filter import PostFilterPlugin
+from services.scheduler.framework.pre_bind_preparation import READY, Readiness
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.kube.instants import SECOND
 
 MAX_SCORE = 100
+DEFAULT_PREPARATION_NS = 600 * SECOND
+"""For how long a node is held for a pod whose volumes are being prepared. Source: Kubernetes'
+VolumeBindingArgs.bindTimeoutSeconds."""
 
 
 class Plugin(ABC):
@@ -74,6 +81,25 @@ class Plugin(ABC):
     def preferred_nodes(self, pod_class: PodClass) -> Sequence[str]:  # noqa: ARG002
         """Names of nodes that come before all scores; the first feasible one is chosen. Declared by `prefers_nodes`."""
         return ()
+
+    def readiness(
+        self,
+        cluster_objects: ClusterObjects,  # noqa: ARG002
+        table: NodeTable,  # noqa: ARG002
+        pod_class: PodClass,  # noqa: ARG002
+        node: str,  # noqa: ARG002
+        saw: int,  # noqa: ARG002
+    ) -> Readiness:
+        """Returns the state of what was requested for a pod that a node is held for. Asked of PRE_BIND plugins.
+
+        Args:
+            saw: the `cluster` seq that the cycle had read which requested it.
+        """
+        return READY
+
+    def longest_preparation_ns(self) -> int:
+        """Returns for how long a node is held for a pod of a PRE_BIND plugin."""
+        return DEFAULT_PREPARATION_NS
 
     def new_grouping(self, view: SchedulerState) -> PodGrouping:
         """Makes the grouping of a plugin that declares `groups_pods`; it follows the State."""

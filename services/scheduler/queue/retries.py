@@ -4,6 +4,7 @@
 Source: spec/scheduler-core.md 1.3.
 """
 
+from services.scheduler.state.pod_attempts_and_refusals import NOT_PREPARED
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.instants import SECOND
 
@@ -21,5 +22,11 @@ def backoff_ns(attempts: int) -> int:
 
 
 def has_changed(pod_record: PodRecord, config_seq: int) -> bool:
-    """Returns True when a refused pod's class, or the configuration, changed since its last attempt."""
-    return pod_record.changed_seq > pod_record.saw or pod_record.tried_seq < config_seq
+    """Returns True when a refused pod's class, or the configuration, changed since its last attempt, or when its node
+    was released: no event need come then.
+    """
+    return (
+        pod_record.changed_seq > pod_record.saw
+        or pod_record.tried_seq < config_seq
+        or NOT_PREPARED in pod_record.reasons
+    )

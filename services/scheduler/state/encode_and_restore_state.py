@@ -41,6 +41,7 @@ class _Kept(msgspec.Struct):
     quota: QuotaSnapshot
     gangs: list[tuple[str, GangRecord]]
     gang_waits: list[GangWait]
+    unselected: dict[str, int] = {}
 
 
 _SCALARS = (
@@ -78,6 +79,7 @@ def encode(view: SchedulerStateFields) -> bytes:
         quota=view.quota.image(),
         gangs=view.gangs.encode(),
         gang_waits=list(view.gang_waits),
+        unselected=dict(sorted(view.unselected.items())),
     )
     return _encoder.encode(kept)
 
@@ -99,7 +101,7 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.nodes = {name: NodeRecord(node, changed) for name, node, changed in kept.nodes}
     view.objects = kept.objects
     view.changed = kept.changed
-    view.chosen = kept.chosen
+    view.chosen, view.unselected = kept.chosen, kept.unselected
     view.identities = kept.identities
     view.identity_owners = {
         name: owners

@@ -11,7 +11,14 @@ from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS
 from services.scheduler.state.choose_newest_measurement import update_time_ns
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.other_watched_resources import NODE_TOPOLOGIES, POD_GROUPS, RESERVATIONS, WATCHED
+from services.scheduler.state.other_watched_resources import (
+    CLAIMS,
+    NODE_TOPOLOGIES,
+    POD_GROUPS,
+    RESERVATIONS,
+    WATCHED,
+    is_unselected,
+)
 from services.scheduler.state.packed_pod_observation import first_observation, observed_on_node
 from services.scheduler.state.packed_reported_pods import encoded_classes, encoded_usages
 from services.scheduler.state.pod_equivalence_class import has_same_marks
@@ -228,7 +235,10 @@ class ClusterFold(SchedulerStateFields):
         if event.resource == RESERVATIONS:
             self._reservation_observed(record, event)
         elif event.resource in WATCHED:
-            self.objects.setdefault(event.resource, {})[event.name] = event.object
+            there = self.objects.setdefault(event.resource, {})
+            if event.resource == CLAIMS and is_unselected(there.get(event.name), event.object):
+                self.unselected[event.name] = record.seq
+            there[event.name] = event.object
             if event.resource == POD_GROUPS:
                 self.gangs.observe_pod_group(event.name, event.object, record.seq, record.at_ns)
             self._object_changed(record, event)
@@ -245,6 +255,8 @@ class ClusterFold(SchedulerStateFields):
             self._reservation_deleted(record, event)
         elif event.resource in WATCHED:
             self.objects.get(event.resource, {}).pop(event.name, None)
+            if event.resource == CLAIMS:
+                self.unselected.pop(event.name, None)
             if event.resource == POD_GROUPS:
                 self.gangs.lose_pod_group(event.name, record.seq, record.at_ns)
                 self._forget_status(self.pod_group_statuses, event)

@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
-from services.scheduler.state.pod_attempts_and_refusals import FOR_UNIT, TIMED_OUT, Attempt, Hold, PluginReason
+from services.scheduler.state.pod_attempts_and_refusals import (
+    FOR_UNIT,
+    FOR_VOLUMES,
+    NOT_PREPARED,
+    TIMED_OUT,
+    Attempt,
+    Hold,
+    PluginReason,
+)
 from services.scheduler.state.pod_equivalence_class import allocation_annotations
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
@@ -31,6 +39,9 @@ from shared.events.scheduling import (
     PodUnschedulable,
     ReservationUnschedulable,
 )
+
+_REASONS_OF_RELEASE = {FOR_UNIT: TIMED_OUT, FOR_VOLUMES: NOT_PREPARED}
+"""What a hold waited for -> the reason of its pod once it is released."""
 
 
 class SchedulingFold(SchedulerStateFields):
@@ -95,17 +106,23 @@ class SchedulingFold(SchedulerStateFields):
         )
 
     def _placement_reserved(self, record: RecordedEvent, event: PlacementReserved) -> None:
+        before = self.pods.get(event.holder_uid)
+        attempts = 0 if before is None else before.attempts
         pod_record = self._placed(record, event, event.holder_uid)
         if pod_record is not None:
-            pod_record.note_decision(hold=Hold(record.seq, event.waits_for, event.unit))
+            saw = self.cycle_saw if event.seen is None else event.seen.get("cluster", 0)
+            pod_record.note_decision(
+                hold=Hold(record.seq, event.waits_for, event.unit, attempts, saw, event.annotations)
+            )
 
     def _placement_released(self, record: RecordedEvent, event: PlacementReleased) -> None:
         self.hold_released_seq = record.seq
         pod_record = self._seen_by_cycle(event.holder_uid, event)
         if pod_record is not None and pod_record.hold is not None:
-            if pod_record.hold.waits_for == FOR_UNIT:
-                attempt = Attempt(record.at_ns, record.seq, self.cycle_saw, 0, {}, (TIMED_OUT,), record.seq)
-                pod_record.attempts = 1
+            reason = _REASONS_OF_RELEASE.get(pod_record.hold.waits_for)
+            if reason is not None:
+                attempt = Attempt(record.at_ns, record.seq, self.cycle_saw, 0, {}, (reason,), record.seq)
+                pod_record.attempts = 1 + (pod_record.hold.attempts if reason == NOT_PREPARED else 0)
                 pod_record.note_decision(attempt=attempt)
             pod_record.note_decision(released_seq=record.seq)
             if self.dirty is not None:

@@ -1,9 +1,11 @@
 """Resources beyond nodes, pods and quotas that the fold keeps because plugins read them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from services.scheduler.state.cluster_event import ClusterEvent
 from shared.kube import resource_names
+from shared.kube.storage import SELECTED_NODE
 
 NAMESPACES = "namespaces"
 SERVICES = "services"
@@ -40,3 +42,18 @@ WATCHED: Mapping[str, ClusterEvent] = {
     NETWORK_TOPOLOGIES: ClusterEvent.POD_GROUP,
 }
 """Resource -> kind of cluster event that a change of one of its objects is."""
+
+
+def is_unselected(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
+    """Returns True where a claim without a volume loses its selected node: its provisioner rejected the node."""
+    return (
+        before is not None
+        and bool(_selected_node(before))
+        and not _selected_node(after)
+        and not (after.get("spec") or {}).get("volumeName")
+    )
+
+
+def _selected_node(claim: Mapping[str, Any]) -> str:
+    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(SELECTED_NODE, ""))

@@ -12,6 +12,12 @@ PluginReason = tuple[str, str]
 FOR_UNIT = "unit"
 """What a hold waits for whose unit has pods without a node."""
 
+FOR_VOLUMES = "volumes"
+"""What a hold waits for whose volumes are being bound or provisioned, or those of other pods of its unit."""
+
+NOT_PREPARED: PluginReason = ("VolumeBinding", "VolumesNotBound")
+"""The reason of a pod whose node was held for its volumes, and was released; it is tried again after its backoff."""
+
 TIMED_OUT: PluginReason = ("Coscheduling", "GangTimedOut")
 """The reason of a pod whose node was held for others of its gang, and was released."""
 
@@ -42,11 +48,17 @@ class Hold(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         seq: its seq in `scheduling`.
         waits_for, unit: as in PlacementReserved.
+        attempts: the number of cycles without a node before it.
+        saw: the `cluster` seq that its cycle had read.
+        annotations: those of a later binding.
     """
 
     seq: int
     waits_for: str
     unit: str = ""
+    attempts: int = 0
+    saw: int = 0
+    annotations: dict[str, str] = {}
 
 
 class Decisions(msgspec.Struct, frozen=True, array_like=True):

@@ -47,6 +47,8 @@ class SchedulerStateFields:
         changed: per ClusterEvent the `cluster` seq of the last one that belongs to no node.
         chosen: volume -> claim that one of our placements chose it for. A claim written in the volume itself takes
             precedence.
+        unselected: claim -> `cluster` seq at which its selected node was removed while it had no volume: the
+            provisioner rejected the node.
         released_seq: `cluster` seq of the last event by which a placement may have released its capacity, on any node.
         hold_released_seq: `scheduling` seq of the last PlacementReleased.
         gateway_since: `cluster` seq at which the gateway last started.
@@ -85,6 +87,7 @@ class SchedulerStateFields:
         self.explanation_answers: dict[str, LastAnswer] = {}
         self.changed: list[int] = [0] * len(ClusterEvent)
         self.chosen: dict[str, str] = {}
+        self.unselected: dict[str, int] = {}
         self.released_seq = 0
         self.hold_released_seq = 0
         self.gateway_since = 0

@@ -13,7 +13,7 @@ from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.plugins.registry import REGISTRY
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested
-from shared.events.scheduling import CycleDecided, PodPlaced
+from shared.events.scheduling import CycleDecided, PlacementReserved, PodPlaced
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 from tests.support.hypothesis_examples import examples
@@ -21,7 +21,7 @@ from tests.support.scheduling_world import World, node, placements, pod, unsched
 from tests.unit.scheduler import group_plugin
 from tests.unit.scheduler.group_plugin import GROUP
 from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
-from tests.unit.scheduler.test_volumes import claim, storage_class, with_claims
+from tests.unit.scheduler.test_volumes import claim, storage_class, volume, with_claims
 
 REGISTERED = REGISTRY.with_plugins(group_plugin.SPEC)
 CONFIG = """
@@ -195,7 +195,7 @@ def test_a_unit_refused_by_its_quota_evicts_none() -> None:
 # volumes
 
 
-def test_a_unit_waits_for_the_volumes_of_all_its_pods_and_takes_no_node_meanwhile() -> None:
+def test_the_nodes_of_a_unit_are_held_for_the_volumes_of_all_its_pods() -> None:
     world = world_of(a="4", b="4")
     storage_class(world, "slow")
     for name in ("c1", "c2"):
@@ -208,9 +208,17 @@ def test_a_unit_waits_for_the_volumes_of_all_its_pods_and_takes_no_node_meanwhil
         of("", "alone", "4"),
     )
     records = world.cycle()
-    assert placements(records).keys() == {"alone"}
-    codes = {uid: event.code for uid, event in unschedulable(records).items()}
-    assert codes == {"g1": "VolumesPending", "g2": "VolumesPending", "g3": "UnitNotPlaced"}
+    assert placements(records) == {}
+    held = {each.event.holder_uid: each.event for each in records if isinstance(each.event, PlacementReserved)}
+    assert held.keys() == {"g1", "g2", "g3"}
+    assert {(event.waits_for, bool(event.unit)) for event in held.values()} == {("volumes", True)}
+    assert unschedulable(records)["alone"].message == "0/2 nodes are available: 2 Insufficient cpu."
+    for name, volume_name in (("c1", "v1"), ("c2", "v2")):
+        assert world.cycles() == []
+        volume(world, volume_name)
+        claim(world, name, volume_name)
+        world.read()
+    assert placements(world.cycles()) == {uid: event.node for uid, event in held.items()}
 
 
 def test_the_plan_of_a_cycle_is_a_value_and_its_events_are_a_function_of_it() -> None:

@@ -5,12 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain import gang
 from shared.events import RecordedEvent
-from shared.events.cluster import ObjectObserved
+from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired
+from shared.events.scheduling import PlacementReleased, PlacementReserved, PodPlaced
+from shared.kube.instants import SECOND
 from shared.kube.pod import ClaimSource, EphemeralSource, GoogleDisk, Pod, RbdDisk, Volume
-from tests.support.scheduling_world import World, node, placements, pod, unschedulable
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable, use
+from tests.unit.scheduler.test_gang_holds import pod_group
 
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 CLASSES, CSI_NODES = "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io"
@@ -102,25 +107,165 @@ def test_a_claim_with_a_problem_rejects_every_node_with_the_reason(make: Any, co
     assert unschedulable(world.cycle())["p"].code == code
 
 
-def test_a_claim_that_waits_gets_the_node_and_the_pod_comes_once_it_is_bound() -> None:
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+def held(records: list[RecordedEvent]) -> dict[str, str]:
+    return {r.event.holder: r.event.node for r in records if isinstance(r.event, PlacementReserved)}
+
+
+def released(records: list[RecordedEvent]) -> dict[str, str]:
+    return {r.event.holder: r.event.reason for r in records if isinstance(r.event, PlacementReleased)}
+
+
+def holding_world(timeout_s: int | None = None) -> World:
+    """Returns a world in which node b is held for pod p, whose claim waits for a volume there."""
     world = world_of("a", "b")
+    if timeout_s is not None:
+        use(world, DEFAULT_PROFILE.replace("pluginConfig:\n", VOLUME_ARGS.format(timeout_s=timeout_s), 1))
     allowed = [{"matchLabelExpressions": [{"key": "host", "values": ["b"]}]}]
     storage_class(world, "wait", allowedTopologies=allowed)
     claim(world, "c", class_="wait")
-    add(world, with_claims(pod("p"), "c"))
+    add(world, with_claims(pod("p", cpu="4", memory=None), "c"))
     records = world.cycle()
     assert placements(records) == {}
-    assert unschedulable(records)["p"].code == "VolumesPending"
-    assert written(records) == {"d/c": {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}}}
-    world.wait(2)
-    claim(world, "c", class_="wait", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
+    assert held(records) == {"d/p": "b"}
+    assert written(records) == {"d/c": {"metadata": {"annotations": {SELECTED: "b"}}}}
+    return world
+
+
+def test_the_node_is_held_for_a_pod_until_its_claims_are_bound() -> None:
+    world = holding_world()
+    add(world, pod("other", cpu="1", memory=None, selector={"host": "b"}))
+    assert unschedulable(world.cycle())["other"].message == (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+    )
+    claim(world, "c", class_="wait", metadata={"annotations": {SELECTED: "b"}})
     world.read()
-    assert written(world.cycle()) == {}
+    assert world.cycles() == []
     world.wait(4)
     volume(world, "made", "b")
     claim(world, "c", "made", class_="wait")
     world.read()
+    records = world.cycle()
+    assert placements(records) == {"p": "b"}
+    assert world.cycle() == []
+
+
+def test_a_restored_state_binds_a_pod_whose_node_was_held() -> None:
+    world = holding_world()
+    volume(world, "made", "b")
+    claim(world, "c", "made", class_="wait")
+    world.read()
+    restored = SchedulerState()
+    restored.restore(world.view.encode())
+    world.view, world.cache = restored, None
     assert placements(world.cycle()) == {"p": "b"}
+
+
+def test_a_node_that_its_provisioner_rejects_is_released_and_its_claim_is_freed() -> None:
+    world = holding_world()
+    claim(world, "c", class_="wait", metadata={"annotations": {SELECTED: "b"}})
+    claim(world, "c", class_="wait")
+    world.read()
+    records = world.cycle()
+    assert released(records) == {"d/p": "no volume can be provisioned on b for c"}
+    assert written(records) == {"d/c": {"metadata": {"annotations": {SELECTED: None}}}}
+    assert world.cycles() == [], "it backs off"
+    world.wait(1)
+    assert held(world.cycle()) == {"d/p": "b"}, "no event is needed"
+    assert world.cycles() == [], "a rejection before the hold does not end it"
+    claim(world, "c", class_="wait", metadata={"annotations": {SELECTED: "b"}})
+    claim(world, "c", class_="wait")
+    world.read()
+    assert released(world.cycle()).keys() == {"d/p"}
+    world.wait(1)
+    assert held(world.cycles()) == {}, "each time it backs off for longer"
+    world.wait(1)
+    assert held(world.cycles()) == {"d/p": "b"}
+
+
+VOLUME_ARGS = """pluginConfig:
+  - name: VolumeBinding
+    args: {{bindTimeoutSeconds: {timeout_s}}}
+"""
+
+
+@pytest.mark.parametrize("timeout_s", [600, 30])
+def test_a_node_is_held_no_longer_than_configured(timeout_s: int) -> None:
+    world = holding_world(None if timeout_s == 600 else timeout_s)
+    world.wait(timeout_s - 1)
+    assert world.cycles() == []
+    assert world.indexed().next_at_ns() == world.now_ns + SECOND
+    world.wait(1)
+    assert released(world.cycle()) == {"d/p": f"its volumes were not bound within {timeout_s} s"}
+
+
+def test_a_held_node_is_released_when_it_is_gone_or_the_claim_is() -> None:
+    for drop, reason in (
+        (lambda w: w.drop_node("b"), "its node b is gone"),
+        (lambda w: w.observe(ObjectDeleted(resource=CLAIMS, name="d/c", uid="uid-c")), 'persistentvolumeclaim "c" not found'),
+        (lambda w: (volume(w, "v", "a"), claim(w, "c", "v", class_="wait")), "volume v cannot be reached from b"),
+    ):  # fmt: skip
+        world = holding_world()
+        drop(world)
+        world.read()
+        assert released(world.cycle()) == {"d/p": reason}
+
+
+def test_the_capacity_held_for_a_deleted_pod_is_free() -> None:
+    world = holding_world()
+    world.drop_pod("p")
+    add(world, pod("other", cpu="4", memory=None, selector={"host": "b"}))
+    assert placements(world.cycles()) == {"other": "b"}
+
+
+def test_a_gang_is_bound_once_the_volumes_of_all_members_are_and_releases_all_nodes_when_one_fails() -> None:
+    for fails in (False, True):
+        world = world_of("a", "b")
+        storage_class(world, "wait")
+        pod_group(world, 2, mode="Strict")
+        for name in ("p0", "p1", "p2"):
+            claim(world, f"c-{name}", class_="wait")
+            labels = {gang.POD_GROUP_LABEL: "job"}
+            world.add_pod(with_claims(pod(name, cpu="1", memory=None, labels=labels), f"c-{name}"))
+        world.read()
+        records = world.cycle()
+        nodes = held(records)
+        assert nodes.keys() == {"d/p0", "d/p1"}
+        assert placements(world.cycles()) == {}, "a member beyond the minimum waits for these"
+        volume(world, "v0")
+        claim(world, "c-p0", "v0", class_="wait")
+        world.read()
+        assert world.cycles() == []
+        if fails:
+            claim(world, "c-p1", class_="wait", metadata={"annotations": {SELECTED: nodes["d/p1"]}})
+            claim(world, "c-p1", class_="wait")
+            world.read()
+            assert released(world.cycle()).keys() == {"d/p0", "d/p1"}
+            continue
+        volume(world, "v1")
+        claim(world, "c-p1", "v1", class_="wait")
+        world.read()
+        bound = world.cycle()
+        assert placements(bound) == {"p0": nodes["d/p0"], "p1": nodes["d/p1"]}
+        counts = {r.event.annotations[gang.BIND_COUNT[0]] for r in bound if isinstance(r.event, PodPlaced)}
+        assert counts == {"2"}
+
+
+def test_a_gang_that_lacks_a_member_by_now_binds_none() -> None:
+    world = world_of("a", "b")
+    storage_class(world, "wait")
+    claim(world, "c", class_="wait")
+    pod_group(world, 2, mode="Strict")
+    labels = {gang.POD_GROUP_LABEL: "job"}
+    add(world, with_claims(pod("p0", labels=labels), "c"), pod("p1", labels=labels))
+    assert held(world.cycle()).keys() == {"d/p0", "d/p1"}
+    world.drop_pod("p1")
+    volume(world, "v")
+    claim(world, "c", "v", class_="wait")
+    world.read()
+    assert released(world.cycle()) == {"d/p0": "d/job lacks pods by now"}
 
 
 def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None:

@@ -58,6 +58,7 @@ class GangGrouping(PodGrouping):
         self._stages: dict[str, tuple[str, str]] = {}  # uid of a member that is counted -> its gang, its stage
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # gang -> its members by stage
         self._held: dict[str, set[str]] = {}  # gang -> uids of the members whose node is held
+        self._preparing: dict[str, set[str]] = {}  # the same, of those whose node is held for volumes of the unit
         self._released: dict[str, int] = {}  # gang -> seq of the last release of a held node
         self._in_groups_of: dict[str, dict[str, None]] = {}  # gang -> gangs whose group has it
         self._stale: dict[str, None] = {}
@@ -90,10 +91,11 @@ class GangGrouping(PodGrouping):
         gang = self._view.gangs.gang_of.get(uid)
         before = self._stages.pop(uid, None)
         if before is not None:
-            held = self._held.get(before[0], set())
-            held.discard(uid)
-            if not held:
-                self._held.pop(before[0], None)
+            for by_gang in (self._held, self._preparing):
+                held = by_gang.get(before[0], set())
+                held.discard(uid)
+                if not held:
+                    by_gang.pop(before[0], None)
             self._counts[before[0]][before[1]] -= 1
             self.gang_changed(before[0])
         if gang is not None:
@@ -104,8 +106,9 @@ class GangGrouping(PodGrouping):
             if pod.decisions is not None and pod.decisions.released_seq > self._released.get(gang, 0):
                 self._released[gang] = pod.decisions.released_seq
             hold = pod.hold
-            if hold is not None and hold.waits_for == FOR_UNIT and stage == "placed":
-                self._held.setdefault(gang, set()).add(uid)
+            if hold is not None and stage == "placed":
+                held = self._held if hold.waits_for == FOR_UNIT else self._preparing
+                held.setdefault(gang, set()).add(uid)
             self.gang_changed(gang)
         return gang is not None
 
@@ -140,6 +143,10 @@ class GangGrouping(PodGrouping):
             self._in_groups_of.setdefault(other, {})[gang] = None
         present = [records[other] for other in settings.groups if other in records]
         changed_seq = max((each.changed_seq for each in (record, *present)), default=0)
+        if preparing := [other for other in settings.groups if other in self._preparing]:
+            # A pod that were bound now would be one of a partial gang if the volumes of the others fail.
+            words = f"gang {', '.join(preparing)} waits for the volumes of its placed pods"
+            return Membership("", Reason("GangIncomplete", words), changed_seq)
         if self.is_satisfied_for_good(gang):
             return self._satisfied(settings.groups, changed_seq)
         released_seq = max((self._released.get(other, 0) for other in settings.groups), default=0)
@@ -287,6 +294,10 @@ class GangGrouping(PodGrouping):
     def holds(self, group: str) -> bool:
         """Returns True for a group of NonStrict gangs."""
         return not any(map(self.is_strict, group.split(",")))
+
+    def is_still_complete(self, group: str) -> bool:
+        """Returns True while the placed members satisfy all gangs of the group."""
+        return self.is_complete(group.split(","))
 
     def held(self, group: str) -> list[PodRecord]:
         """Returns the members whose nodes are held, in the order of their uids."""

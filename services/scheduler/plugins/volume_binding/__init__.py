@@ -2,6 +2,7 @@
 
 from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
+from services.scheduler.plugins.volume_binding.args import UNUSED_ARGS, read_volume_binding_args
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.other_watched_resources import STORAGE
 
@@ -16,6 +17,8 @@ SPEC = PluginSpec(
     name="VolumeBinding",
     implementation="services.scheduler.plugins.volume_binding.plugin:VolumeBinding",
     points=frozenset((Point.FILTER, Point.PRE_BIND)),
+    read_args=read_volume_binding_args,
+    unused_args=UNUSED_ARGS,
     reasons={
         "VolumeNodeConflict": ReasonText(
             "node(s) didn't match PersistentVolume's node affinity", "节点不满足持久卷的节点亲和性"
@@ -33,8 +36,13 @@ SPEC = PluginSpec(
         ),
         "ClaimDeleting": ReasonText('persistentvolumeclaim "{detail}" is being deleted', "PVC {detail} 正在删除"),
         "ClaimUnbound": ReasonText("pod has unbound immediate PersistentVolumeClaims", "Pod 有未绑定的立即绑定型 PVC"),
+        # Recorded by releases that did not hold the node meanwhile.
         "VolumesPending": ReasonText(
             "node(s) wait for the pod's volumes to be bound", "已选定节点，等待 Pod 的存储卷完成绑定"
+        ),
+        "VolumesNotBound": ReasonText(
+            "the node held for the pod was released: its volumes were not bound",
+            "为 Pod 保留的节点已释放：存储卷未能绑定",
         ),
     },
     queueing_hints={
@@ -49,6 +57,7 @@ SPEC = PluginSpec(
                 "ClaimDeleting",
                 "ClaimUnbound",
                 "VolumesPending",
+                "VolumesNotBound",
             ),
             _STORAGE,
         ),

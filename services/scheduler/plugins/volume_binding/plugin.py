@@ -3,9 +3,9 @@
 Bound claims: the volume's node affinity. Claims that wait for a node: the node that is selected already; else a free
 volume that fits and can be reached, or a class that provisions one there. All other claims reject every node.
 
-A pod whose claims still wait is not bound at once: the node is written to the claims (`selected-node`), volumes are
-chosen (`claimRef`), and the pod is placed when all are bound. Upstream waits likewise, for ten minutes and with the
-node held.
+A pod whose claims still wait is not bound at once: the node is held for it and written to the claims
+(`selected-node`), volumes are chosen (`claimRef`), and the pod is bound once all are bound. The node is released after
+`bindTimeoutSeconds`, or when a volume can no longer be provisioned or reached.
 
 Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding.
 """
@@ -14,25 +14,27 @@ from typing import ClassVar
 
 import numpy as np
 
+from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
-from services.scheduler.framework.pre_bind_preparation import Preparation
+from services.scheduler.framework.pre_bind_preparation import Preparation, Readiness
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
 from services.scheduler.plugins.helper.volume_cycle_state_base import ClaimsCycleState
 from services.scheduler.plugins.volume_binding import SPEC
+from services.scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from services.scheduler.plugins.volume_binding.find_volumes import (
     can_provision,
     free_volumes,
     reachable,
     requested_bytes,
 )
-from services.scheduler.plugins.volume_binding.volume_preparation import VolumePreparation
+from services.scheduler.plugins.volume_binding.volume_preparation import VolumePreparation, readiness
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.storage import SELECTED_NODE, Claim
 
@@ -47,6 +49,19 @@ class VolumeBinding(Plugin):
     """Rejects nodes from which a volume cannot be reached, and where none can be provisioned."""
 
     spec: ClassVar[PluginSpec] = SPEC
+
+    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
+        self.args = args or VolumeBindingArgs()
+
+    def readiness(
+        self, cluster_objects: ClusterObjects, table: NodeTable, pod_class: PodClass, node: str, saw: int
+    ) -> Readiness:
+        """The state of the pod's claims."""
+        return readiness(cluster_objects.storage, table, pod_class, node, saw)
+
+    def longest_preparation_ns(self) -> int:
+        """`bindTimeoutSeconds`."""
+        return self.args.timeout_ns
 
     def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
         """Filter results are those of `evaluate`."""
