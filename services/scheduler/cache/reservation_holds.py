@@ -26,9 +26,10 @@ from shared.domain.reservation import (
     requests_text,
     restricted_resources,
 )
+from shared.domain.resource_status import remaining_status
 from shared.kube.json_text import read_json
 from shared.kube.quantity import amount, nanos
-from shared.kube.system_annotations import RESERVATION_ALLOCATED
+from shared.kube.system_annotations import RESERVATION_ALLOCATED, RESOURCE_STATUS
 
 _NONZERO = {name: amount(name, size) for name, size in DEFAULT_REQUESTS.items()}
 
@@ -114,16 +115,20 @@ class Use(NamedTuple):
     Attributes:
         amounts: resource -> sum of their requests, of restricted resources.
         owners: the number of them.
+        statuses: the annotations with their CPUs and NUMA amounts, of those that have any, sorted.
     """
 
     amounts: Mapping[str, int]
     owners: int
+    statuses: tuple[str, ...] = ()
 
 
 UNUSED = Use({}, 0)
 
 
-def changed_use(use: Use, capacity: ReservedCapacity, pod_class: PodClass, sign: int) -> Use:
+def changed_use(
+    use: Use, capacity: ReservedCapacity, pod_class: PodClass, allocation: Mapping[str, str], sign: int
+) -> Use:
     """Returns the use with one more owner (+1), or one less (-1)."""
     amounts = dict(use.amounts)
     for name in capacity.restricted:
@@ -132,7 +137,12 @@ def changed_use(use: Use, capacity: ReservedCapacity, pod_class: PodClass, sign:
             amounts[name] = size
         else:
             amounts.pop(name, None)
-    return Use(amounts, use.owners + sign)
+    statuses = use.statuses
+    if status := allocation.get(RESOURCE_STATUS):
+        left = list(statuses)
+        left.append(status) if sign > 0 else left.remove(status)
+        statuses = tuple(sorted(left))
+    return Use(amounts, use.owners + sign, statuses)
 
 
 def left_of(pod_class: PodClass, use: Use) -> PodClass:
@@ -145,6 +155,17 @@ def left_of(pod_class: PodClass, use: Use) -> PodClass:
         for name, size in pod_class.nonzero_assigned.items()
     }
     return remaining_class(pod_class, request, nonzero)
+
+
+def left_assignment(whole: Assignment, use: Use) -> Assignment:
+    """Returns where and how a reserve pod counts while pods use it: amounts, CPUs and NUMA amounts are what is left."""
+    left = whole._replace(pod_class=left_of(whole.pod_class, use))
+    text = (whole.allocation or {}).get(RESOURCE_STATUS)
+    if not text or not use.statuses:
+        return left
+    remaining = remaining_status(text, use.statuses)
+    others = {name: value for name, value in (whole.allocation or {}).items() if name != RESOURCE_STATUS}
+    return left._replace(allocation={**others, RESOURCE_STATUS: remaining} if remaining else others or None)
 
 
 class ReservationHolds:
@@ -192,9 +213,10 @@ class ReservationHolds:
         capacity, at = self.capacities.get(uid), self.assigned.get(uid)
         if capacity is None or at is None:
             return UNUSED
-        there = [owner.pod_class.request for owner in self.owners.get(uid, {}).values() if owner.node == at.node]
-        amounts = {name: sum(request.get(name, 0) for request in there) for name in capacity.restricted}
-        return Use({name: size for name, size in amounts.items() if size}, len(there))
+        there = [owner for owner in self.owners.get(uid, {}).values() if owner.node == at.node]
+        amounts = {name: sum(owner.pod_class.request.get(name, 0) for owner in there) for name in capacity.restricted}
+        statuses = sorted(text for owner in there if (text := (owner.allocation or {}).get(RESOURCE_STATUS)))
+        return Use({name: size for name, size in amounts.items() if size}, len(there), tuple(statuses))
 
     def counted(self, uid: str, whole: Assignment | None) -> Assignment | None:
         """Returns where and by which class a reserve pod counts, and notes where it is."""
@@ -206,7 +228,7 @@ class ReservationHolds:
             return None
         self.version += before is None or before.node != whole.node
         self.assigned[uid] = whole
-        return whole._replace(pod_class=left_of(whole.pod_class, self.use_of(uid)))
+        return left_assignment(whole, self.use_of(uid))
 
     def note_owner(self, uid: str, before: Assignment | None, after: Assignment | None) -> tuple[str, ...]:
         """Notes the Reservation that a pod uses; returns the uids of those whose use has changed."""
@@ -225,6 +247,21 @@ class ReservationHolds:
         return tuple(dict.fromkeys(each for each in (was, now) if each))
 
 
+class Drawn(NamedTuple):
+    """The lifted Reservations of a node for one pod: CPUs and NUMA amounts come from one of them alone.
+
+    Attributes:
+        uid: of the one that the pod uses; empty for none.
+        others: uids of those that it may not use besides.
+    """
+
+    uid: str = ""
+    others: tuple[str, ...] = ()
+
+
+NOTHING_DRAWN = Drawn()
+
+
 class CycleHolds:
     """The Reservations within a cycle: their use, and those that are lifted for the class that is evaluated.
 
@@ -232,6 +269,7 @@ class CycleHolds:
         table: as the cycle began.
         lifted: uid -> row of the Reservations whose reserve pod does not count at present.
         focused: the Reservations that were lifted last, if nothing has been lifted or put back since.
+        drawn: the Reservations of a node as a pod that is about to be placed there sees them.
         changes: uids of the Reservations whose use has changed, in order, also by an undo.
     """
 
@@ -239,6 +277,7 @@ class CycleHolds:
         self.table = table
         self.lifted: dict[str, int] = {}
         self.focused: Mapping[str, int] | None = None
+        self.drawn = NOTHING_DRAWN
         self.changes: list[str] = []
         self._uses: dict[str, Use] = {}
 
@@ -257,9 +296,8 @@ class CycleHolds:
         return {name: max(0, size - use.amounts.get(name, 0)) for name, size in whole.items()} if use.owners else whole
 
     def assignment(self, uid: str) -> Assignment:
-        """Returns where and by which class its reserve pod counts."""
-        whole = self.table.assigned[uid]
-        return whole._replace(pod_class=left_of(whole.pod_class, self.use_of(uid)))
+        """Returns where and how its reserve pod counts."""
+        return left_assignment(self.table.assigned[uid], self.use_of(uid))
 
     def lift(self, uid: str, row: int, sign: int) -> None:
         """Notes that a reserve pod does not count from now on (-1), or counts again (+1)."""
@@ -269,10 +307,10 @@ class CycleHolds:
         else:
             del self.lifted[uid]
 
-    def change(self, uid: str, pod_class: PodClass, sign: int) -> Use | None:
+    def change(self, uid: str, pod_class: PodClass, allocation: Mapping[str, str], sign: int) -> Use | None:
         """Counts one more owner (+1), or one less (-1); returns what `restore` takes."""
         before = self._uses.get(uid)
-        self._uses[uid] = changed_use(self.use_of(uid), self.table.capacities[uid], pod_class, sign)
+        self._uses[uid] = changed_use(self.use_of(uid), self.table.capacities[uid], pod_class, allocation, sign)
         self.changes.append(uid)
         return before
 

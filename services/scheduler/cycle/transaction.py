@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import Capacity, CycleSnapshot
-from services.scheduler.cache.reservation_holds import Use, used_reservation
+from services.scheduler.cache.reservation_holds import NOTHING_DRAWN, Use, used_reservation
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
@@ -306,7 +306,7 @@ class CycleTransaction:
         is_lifted = uid in holds.lifted
         if not is_lifted:
             self._move(holds.assignment(uid), row, -1, uid)
-        self._journal.append(HoldUse(uid, holds.change(uid, pod_class, sign)))
+        self._journal.append(HoldUse(uid, holds.change(uid, pod_class, allocation or {}, sign)))
         if not is_lifted or not holds.is_open(holds.table.capacities[uid]):
             self._move(holds.assignment(uid), row, +1, uid)
 
@@ -366,6 +366,8 @@ class CycleTransaction:
         None when a plugin cannot reserve its resources; the evaluation then has the node as rejected.
         """
         annotations: dict[str, str] = {}
+        if evaluation.reserves:
+            self._draw(evaluation.profile, evaluation.pod_class, row)
         for plugin, state in self._reserving.items() if evaluation.reserves else ():
             if plugin not in evaluation.profile.filters:
                 continue
@@ -375,6 +377,11 @@ class CycleTransaction:
                 return None
             annotations.update(allocation)
         return annotations
+
+    def _draw(self, profile: Profile, pod_class: PodClass, row: int) -> None:
+        """Notes the Reservation of a node that a pod which is about to be placed there uses, for all plugins."""
+        found = [state.drawn(pod_class, row) for plugin, state in self._lifting.items() if plugin in profile.filters]
+        self.snapshot.holds.drawn = found[0] if found else NOTHING_DRAWN
 
     def nominate(
         self, pod: PodRecord, pod_class: PodClass, profile: Profile, row: int, leaving: Sequence[Assignment]
@@ -387,6 +394,7 @@ class CycleTransaction:
         """
         annotations: dict[str, str] = {}
         self.focus(profile, pod_class)
+        self._draw(profile, pod_class, row)
         for plugin, state in self._reserving.items():
             allocation = state.reserve(pod_class, row) if plugin in profile.filters else {}
             if isinstance(allocation, int):

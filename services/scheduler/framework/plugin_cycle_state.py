@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
+from services.scheduler.cache.reservation_holds import NOTHING_DRAWN, Drawn
 from services.scheduler.framework.kernel_filter_and_score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
@@ -189,6 +190,10 @@ class PluginCycleState:
     def usable_holds(self, pod_class: PodClass) -> Mapping[str, int]:  # noqa: ARG002
         """Returns the Reservations that one more pod of the class may use at present: uid -> row of its node."""
         return {}
+
+    def drawn(self, pod_class: PodClass, row: int) -> Drawn:  # noqa: ARG002
+        """Returns which of the lifted Reservations of a feasible node the next pod of the class in focus uses."""
+        return NOTHING_DRAWN
 
     # Preparation (at the PreBind point)
 

@@ -212,7 +212,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
                 seen.scheduled_ns or seen.node_since_ns,
                 seen.initialized_ns,
                 self.deleting,
-                self.allocation if believes_annotations else self._decided_allocation(),
+                self._allocation(believes_annotations=believes_annotations),
                 self.load_class,
             )
         if self.placed_seq and self.is_placed():
@@ -230,6 +230,12 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
             and (outcomes is None or self.placed_seq > outcomes.refused_seq)
             and (decisions is None or self.placed_seq > decisions.released_seq)
         )
+
+    def _allocation(self, *, believes_annotations: bool) -> dict[str, str] | None:
+        """The allocation where the pod runs. Nobody writes that of a reserve pod into its object: ours counts first."""
+        if believes_annotations and self.pod_class is not None and not self.pod_class.reserves:
+            return self.allocation
+        return self._decided_allocation() or (self.allocation if believes_annotations else None)
 
     def _decided_allocation(self) -> dict[str, str] | None:
         if self.decisions is None or self.placed_node != self.node:

@@ -107,8 +107,8 @@ class GangGrouping(PodGrouping):
                 self._released[gang] = pod.decisions.released_seq
             hold = pod.hold
             if hold is not None and stage == "placed":
-                held = self._held if hold.waits_for == FOR_UNIT else self._preparing
-                held.setdefault(gang, set()).add(uid)
+                waiting = self._held if hold.waits_for == FOR_UNIT else self._preparing
+                waiting.setdefault(gang, set()).add(uid)
             self.gang_changed(gang)
         return gang is not None
 

@@ -49,6 +49,10 @@ SPEC = PluginSpec(
         "UnreadableAnnotation": UNREADABLE_ANNOTATION,
         "InsufficientAmplifiedCpu": ReasonText("Insufficient amplified cpu", "节点放大后的 CPU 不足"),
         "NotEnoughCpus": ReasonText("not enough cpus available to satisfy request", "可用 CPU 不足，无法满足绑核请求"),
+        "NotWithinReservation": ReasonText(
+            "pod has a nominated reservation but cannot be allocated within its NUMA scope",
+            "Pod 使用的资源预留中没有满足请求的 CPU 或 NUMA 资源",
+        ),
         "CpuBindPolicyUnsatisfied": ReasonText(
             "insufficient CPUs to satisfy required cpu bind policy {detail}", "剩余 CPU 无法满足绑核策略 {detail}"
         ),
@@ -72,7 +76,13 @@ SPEC = PluginSpec(
         ),
         "UnreadableAnnotation": frozenset(),
         **dict.fromkeys(
-            ("InsufficientAmplifiedCpu", "NotEnoughCpus", "CpuBindPolicyUnsatisfied", "InsufficientNumaResource"),
+            (
+                "InsufficientAmplifiedCpu",
+                "NotEnoughCpus",
+                "NotWithinReservation",
+                "CpuBindPolicyUnsatisfied",
+                "InsufficientNumaResource",
+            ),
             _FREE | _OFFER,
         ),
         # A pod that is added can even out what is left.

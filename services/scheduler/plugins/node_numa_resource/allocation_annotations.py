@@ -14,6 +14,7 @@ import msgspec
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
+from shared.domain.resource_status import ResourceStatus, ZoneShare
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, amounts
@@ -36,16 +37,6 @@ class ResourceSpec(msgspec.Struct, frozen=True, rename={
     exclusive: str = ""
 
 
-class _Share(msgspec.Struct, frozen=True):
-    node: int = 0
-    resources: dict[str, str] = {}
-
-
-class _Status(msgspec.Struct, frozen=True, omit_defaults=True, rename={"shares": "numaNodeResources"}):
-    cpuset: str = ""
-    shares: tuple[_Share, ...] | None = None
-
-
 def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
     """The allocation in annotations; an empty one where there is none or it cannot be read."""
     notes = annotations or {}
@@ -57,7 +48,7 @@ def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
 def _allocation(text: str, spec: str) -> Allocation:
     """The allocation in both annotations; equal texts have one object. Equal pods get the same CPUs on many nodes."""
     try:
-        status = read_json(text, _Status)
+        status = read_json(text, ResourceStatus)
         cpus = parse_cpus(status.cpuset)
         # A user may list a NUMA node twice: the order is by number alone, since amounts have none.
         shares = sorted(status.shares or (), key=lambda share: share.node)
@@ -89,10 +80,10 @@ def _status_text(pod: Pod, allocation: Allocation) -> str:
         return quantity_text(size * unit, notations.get(name, Notation.DECIMAL))
 
     shares = tuple(
-        _Share(numa, {name: text(name, size) for name, size in sorted(allocated.items())})
+        ZoneShare(numa, {name: text(name, size) for name, size in sorted(allocated.items())})
         for numa, allocated in allocation.zones
     )
-    return msgspec.json.encode(_Status(cpu_list(allocation.cpus), shares or None)).decode()
+    return msgspec.json.encode(ResourceStatus(cpu_list(allocation.cpus), shares or None)).decode()
 
 
 def _spec_text(annotated: str | None, bind: str, *, required: bool) -> str | None:

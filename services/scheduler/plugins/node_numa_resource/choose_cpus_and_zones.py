@@ -5,6 +5,7 @@ Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresou
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.node_numa_resource import policy_names
@@ -23,17 +24,35 @@ Zones = dict[int, dict[str, int]]
 """NUMA node -> amounts."""
 
 
+class DrawnAllocation(NamedTuple):
+    """CPUs and NUMA amounts of the Reservation that a pod uses, as far as they are left.
+
+    Attributes:
+        restricted: resources of which the pod gets no other ones.
+    """
+
+    left: Allocation
+    restricted: frozenset[str] = frozenset()
+
+
+NOTHING_DRAWN = DrawnAllocation(Allocation())
+
+
 class NumaNode:
     """A node's options and their usage. It is immutable, so that everything derived from it is computed once.
 
     Attributes:
         max_pods: number of pods that may share a CPU.
+        drawn: what the pod may draw on of a Reservation.
     """
 
-    def __init__(self, options: NodeOptions, usage: NodeUsage, max_pods: int = 1) -> None:
+    def __init__(
+        self, options: NodeOptions, usage: NodeUsage, max_pods: int = 1, drawn: "DrawnAllocation | None" = None
+    ) -> None:
         self.options = options
         self.usage = usage
         self.max_pods = max_pods
+        self.drawn = drawn or NOTHING_DRAWN
         self._rooms: dict[str, Zones] = {}
         self._usable: dict[str, UsableCpus] = {}
 
@@ -58,10 +77,16 @@ class NumaNode:
     def free(self) -> Zones:
         """Free amounts of each zone."""
         allocated = self.allocated
-        return {
+        free = {
             zone.numa: {name: max(0, total - allocated[zone.numa].get(name, 0)) for name, total in zone.total.items()}
             for zone in self.options.zones
         }
+        left = dict(self.drawn.left.zones)
+        for name in self.drawn.restricted if left else ():
+            for numa, amounts in free.items():
+                if name in amounts:
+                    amounts[name] = min(amounts[name], left.get(numa, {}).get(name, 0))
+        return free
 
     @cached_property
     def free_cpus(self) -> frozenset[int] | Rejection:
@@ -70,7 +95,9 @@ class NumaNode:
             return frozenset()
         if not self.options.topology.valid:
             return self.invalid()
-        return self.usage.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
+        free = self.usage.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
+        left = self.drawn.left.cpus
+        return free & left if left and "cpu" in self.drawn.restricted else free
 
     def usable(self, bind: str) -> "UsableCpus":
         """The free CPUs that a required bind policy permits; all of them without one."""
@@ -134,7 +161,7 @@ def allocate(node: NumaNode, request: NodeRequest, mask: Mask | None) -> Allocat
         zones = sorted(shares.items())
     if not request.binds:
         return Allocation(zones=tuple(zones))
-    cpus = _take(node, request, zones)
+    cpus = _take(node, request, zones, node.drawn.left.cpus)
     return cpus if isinstance(cpus, Rejection) else Allocation(cpus, request.exclusive, tuple(zones))
 
 

@@ -12,18 +12,28 @@ from numpy.typing import NDArray
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, ScoreTerm
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
+from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.nodes_evaluated_once_per_state import SinglyEvaluated
 from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection
-from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import RequirementsByClass
+from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import (
+    PodClassRequirements,
+    RequirementsByClass,
+)
 from services.scheduler.plugins.node_numa_resource.policy_names import MOST
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, Strategies, score
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
+from shared.domain.reservation import RESTRICTED
+
+_NOT_WITHIN_RESERVATION = Rejection((Reason("NotWithinReservation"),))
 
 
 class NumaState(PluginCycleState):
@@ -159,10 +169,10 @@ class NumaState(PluginCycleState):
             class_requirements.requirements, row
         ):
             return {}
-        admission = self._singly.admission(class_requirements, row)
+        admission, is_drawn = self._admission(class_requirements, row)
         allocation = admission.reserve()
         if isinstance(allocation, Rejection):
-            return self._rejections.id_of(allocation)
+            return self._rejections.id_of(_NOT_WITHIN_RESERVATION if is_drawn else allocation)
         if not admission.allocates:
             return {}
         if admission.annotations is None or admission.annotations[0] is not pod_class:
@@ -170,6 +180,20 @@ class NumaState(PluginCycleState):
             notes = annotations_for(pod_class.pod, allocation, request.own_bind, required=request.required)
             admission.annotations = pod_class, notes
         return admission.annotations[1]
+
+    def _admission(self, class_requirements: PodClassRequirements, row: int) -> tuple[NodeAdmission, bool]:
+        """Returns the admission to a node, and whether it draws on CPUs or NUMA amounts of a Reservation."""
+        holds = self.snapshot.holds
+        drawn = holds.drawn
+        others = [held for uid in drawn.others if (held := _held(holds.assignment(uid)))]
+        left = _held(holds.assignment(drawn.uid)) if drawn.uid else Allocation()
+        if not left and not others:
+            return self._singly.admission(class_requirements, row), False
+        capacity = holds.table.capacities[drawn.uid] if drawn.uid else None
+        is_restricted = capacity is not None and capacity.reservation.policy == RESTRICTED
+        restricted = frozenset(capacity.restricted if capacity is not None and is_restricted else ())
+        within = self._singly.admission_within(class_requirements, row, DrawnAllocation(left, restricted), others)
+        return within, bool(left)
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the allocation of the pod."""
@@ -184,10 +208,7 @@ class NumaState(PluginCycleState):
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Frees the allocation of a running pod, or counts it again."""
-        allocation = allocation_of(
-            {**(assignment.pod_class.pod.metadata.annotations or {}), **(assignment.allocation or {})}
-        )
-        if allocation:
+        if allocation := _held(assignment):
             self._singly.release(row, allocation, sign)
 
     def _singly_evaluated(self, requirements: PodRequirements) -> Bools | None:
@@ -220,6 +241,11 @@ class NumaState(PluginCycleState):
                 for column, size, (name, _) in zip(columns, requested, weights, strict=True)
             )
         return AllocationTerm(columns, self._unscored, requested, self._weights, self._strategies.of_node == MOST)
+
+
+def _held(assignment: Assignment) -> Allocation:
+    """Returns the CPUs and NUMA amounts of an assigned pod."""
+    return allocation_of({**(assignment.pod_class.pod.metadata.annotations or {}), **(assignment.allocation or {})})
 
 
 def _places(singly: Bools, rows: Rows) -> tuple[NDArray[np.intp], Int64]:

@@ -4,12 +4,13 @@ Nodes in one state have one result, so that a class is evaluated once for each s
 results that depend on amounts of the whole node, as with amplified CPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.kernels.array_types_and_row_selection import Int64
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation, NumaNode
 from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
@@ -39,6 +40,7 @@ class SinglyEvaluated:
         self._columns = [(name, column) for name in names if (column := snapshot.column(name)) >= 0]
         self._more: dict[int, list[Allocation]] = {}
         self._gone: dict[int, list[Allocation]] = {}
+        self._back: dict[int, list[Allocation]] = {}
         self._changed: dict[int, CachedNode] = {}
 
     # allocations of the cycle
@@ -56,11 +58,14 @@ class SinglyEvaluated:
         self._changed.pop(row, None)
 
     def release(self, row: int, allocation: Allocation, sign: int) -> None:
-        """Frees an allocation of the cache (-1), or counts it again (+1)."""
-        gone = self._gone.setdefault(row, [])
-        gone.remove(allocation) if sign > 0 else gone.append(allocation)
-        if not gone:
-            del self._gone[row]
+        """Frees an allocation of the cache (-1), or counts it again (+1): that of a reserve pod may have changed."""
+        ends, begins = (self._gone, self._back) if sign > 0 else (self._back, self._gone)
+        if allocation in (there := ends.get(row, [])):
+            there.remove(allocation)
+            if not there:
+                del ends[row]
+        else:
+            begins.setdefault(row, []).append(allocation)
         self._changed.pop(row, None)
 
     # results
@@ -89,6 +94,23 @@ class SinglyEvaluated:
         """The admission of the class to a node."""
         return self._node(row).admission(class_requirements, self._strategies)
 
+    def admission_within(
+        self,
+        class_requirements: PodClassRequirements,
+        row: int,
+        drawn: DrawnAllocation,
+        others: Sequence[Allocation],
+    ) -> NodeAdmission:
+        """The admission of a pod that draws on a Reservation, and not on others that are lifted."""
+        node = self._numa_cache.cached_node(row, [*self._added(row), *others], self._gone.get(row, ())).node
+        within = NumaNode(node.options, node.usage, node.max_pods, drawn)
+        return NodeAdmission(class_requirements.requirements, within, self._strategies)
+
+    def _added(self, row: int) -> Sequence[Allocation]:
+        if row not in self._back:
+            return self._more.get(row, ())
+        return [*self._back[row], *self._more.get(row, ())]
+
     def amounts(self, row: int) -> "RowAmounts":
         """Amounts of the whole node."""
         return RowAmounts(self._snapshot, self._columns, row)
@@ -96,8 +118,8 @@ class SinglyEvaluated:
     def _node(self, row: int) -> CachedNode:
         node = self._changed.get(row)
         if node is None:
-            node = self._numa_cache.cached_node(row, self._more.get(row, ()), self._gone.get(row, ()))
-            if row in self._more or row in self._gone:
+            node = self._numa_cache.cached_node(row, self._added(row), self._gone.get(row, ()))
+            if row in self._more or row in self._gone or row in self._back:
                 self._changed[row] = node
         return node
 
@@ -121,7 +143,7 @@ class SinglyEvaluated:
         if len(rows) <= FEW:
             return np.array([of_row(class_requirements, row) for row in rows.tolist()], np.int64)
         numbers = self._numa_cache.state_numbers(rows).copy()
-        for row in self._more.keys() | self._gone.keys():
+        for row in self._more.keys() | self._gone.keys() | self._back.keys():
             numbers[row] = self._node(row).number
         _, first, state_of = np.unique(numbers[rows], return_index=True, return_inverse=True)
         admissions = (self.admission(class_requirements, row) for row in rows[first].tolist())

@@ -15,7 +15,7 @@ import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cache.reservation_holds import ReservationHolds, ReservedCapacity
+from services.scheduler.cache.reservation_holds import NOTHING_DRAWN, Drawn, ReservationHolds, ReservedCapacity
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
@@ -257,6 +257,15 @@ class ReservationState(PluginCycleState):
             usable = {uid: row for uid, row in view.usable.items() if opened.get(uid, True)}
             view.usable = usable | {uid: view.rows_by_uid[uid] for uid, is_open in opened.items() if is_open}
         return view.usable
+
+    def drawn(self, pod_class: PodClass, row: int) -> Drawn:
+        """The nominated Reservation; the others of the node are not used besides. Ignored ones all are."""
+        if pod_class.reserves or row not in self._available or (view := self._current(pod_class)).wish.is_ignored:
+            return NOTHING_DRAWN
+        offer = view.offers.get(row)
+        used = offer.nominated.uid if offer is not None and offer.nominated is not None else ""
+        lifted = self._snapshot.holds.lifted
+        return Drawn(used, tuple(uid for uid, at in lifted.items() if at == row and uid != used))
 
     # steps
 
