@@ -94,9 +94,13 @@ def _gangs_placed(plan: CyclePlan) -> Iterator[GangPlaced]:
 
 def _released(released: ReleasedPod) -> PlacementReleased:
     pod = released.pod
-    unit = pod.hold.unit if pod.hold is not None else ""
     return PlacementReleased(
-        holder_uid=pod.uid, holder=pod.name, kind="Pod", node=pod.placed_node, reason=released.reason, unit=unit
+        holder_uid=pod.uid,
+        holder=pod.name,
+        kind="Reservation" if pod.pod_class is not None and pod.pod_class.reserves else "Pod",
+        node=pod.placed_node,
+        reason=released.reason,
+        unit=pod.hold.unit if pod.hold is not None else "",
     )
 
 

@@ -28,6 +28,7 @@ from services.scheduler.reservations.status import (
     with_owners,
 )
 from services.scheduler.state.other_watched_resources import RESERVATIONS
+from services.scheduler.state.pod_attempts_and_refusals import FOR_VOLUMES
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.reserve_pods import status_digest
 from shared.domain.reservation import FAILED, Reservation, expires_ns, problem_of, read_reservation
@@ -101,6 +102,8 @@ def _desired(cache: ClusterCache, reservation: Reservation, now_ns: int) -> tupl
         if record is None:
             return None, ""
         if record.is_placed():
+            if record.hold is not None and record.hold.waits_for == FOR_VOLUMES:
+                return None, ""  # it is available once they are bound
             return available(reservation, record.placed_node, now_ns), ""
         message = "" if record.decisions is None else record.decisions.condition_message
         return (unschedulable(reservation, message, now_ns) if message else None), ""

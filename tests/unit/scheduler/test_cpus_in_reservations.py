@@ -91,7 +91,7 @@ def test_the_cpus_of_a_reservation_and_of_its_owners_count_once() -> None:
     assert cpus_of(schedule(world, owner("b", 2, "web"))) == {"b": "2-3"}
 
 
-def test_a_restricted_reservation_gives_no_other_cpus() -> None:
+def test_an_owner_of_a_restricted_reservation_gets_no_other_cpus() -> None:
     for policy, expected in (("Restricted", {}), ("Aligned", {"b": "4-5"})):
         world = world_of(holding_pod("there", "8-15", "n"))
         assert hold(world, "web", "4", allocatePolicy=policy) == parse_cpus("0-3")
@@ -106,7 +106,7 @@ def test_a_restricted_reservation_gives_no_other_cpus() -> None:
         assert cpus_of(schedule(world, owner("c", 2, "web", "SpreadByPCPUs"))) == {"c": "1,3"}, "they are held still"
 
 
-def test_a_restricted_reservation_gives_no_amounts_of_another_zone() -> None:
+def test_an_owner_of_a_restricted_reservation_gets_no_amounts_of_another_zone() -> None:
     world = world_of(**{NUMA_LABEL: "SingleNUMANode"})
     assert hold(world, "web", "4", allocatePolicy="Restricted") == parse_cpus("0-3")
     world.add_pod(holding_pod("there", "4-7", "n", {0: {"cpu": "4"}}))

@@ -201,7 +201,7 @@ def test_a_node_is_held_no_longer_than_configured(timeout_s: int) -> None:
     assert released(world.cycle()) == {"d/p": f"its volumes were not bound within {timeout_s} s"}
 
 
-def claim_elsewhere(world: World) -> None:
+def claim_on_another_node(world: World) -> None:
     volume(world, "v", "a")
     claim(world, "c", "v", class_="wait")
 
@@ -214,7 +214,7 @@ def claim_elsewhere(world: World) -> None:
             lambda w: w.observe(ObjectDeleted(resource=CLAIMS, name="d/c", uid="uid-c")),
             'persistentvolumeclaim "c" not found',
         ),
-        (claim_elsewhere, "volume v cannot be reached from b"),
+        (claim_on_another_node, "volume v cannot be reached from b"),
     ],
 )
 def test_a_held_node_is_released_when_a_part_of_the_choice_is_gone(drop: Any, reason: str) -> None:
