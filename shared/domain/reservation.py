@@ -277,7 +277,16 @@ def requests_text(reservation: Reservation) -> Quantities:
     """Returns the amounts to hold as quantities: the template's requests, overwritten by the resize annotation."""
     template = reservation.spec.template or PodTemplate()
     total = pod_requests(Pod(metadata=Metadata(), spec=template.spec))
-    return {name: _text(name, size) for name, size in sorted(total.items())} | resized(reservation)
+    return amounts_text(total) | resized(reservation)
+
+
+def amounts_text(amounts: Mapping[str, int]) -> Quantities:
+    """Returns amounts as quantities.
+
+    Args:
+        amounts: in nanos.
+    """
+    return {name: _text(name, size) for name, size in sorted(amounts.items())}
 
 
 def _text(name: str, size: int) -> str:

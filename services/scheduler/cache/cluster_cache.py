@@ -175,7 +175,7 @@ class ClusterCache:
         before = self._assignments.get(uid)
         after = None if pod_record is None else pod_record.assignment(believes_annotations=self._believes_annotations)
         holds = self.cluster_objects.reservations
-        if uid in holds.assigned or (after is not None and after.pod_class.reserves):
+        if uid in holds.assigned or uid in holds.capacities or (after is not None and after.pod_class.reserves):
             after = holds.counted(uid, after)
         if before is not after and before != after:
             if before is not None:

@@ -18,6 +18,7 @@ from services.scheduler.state.other_watched_resources import (
     NAMESPACES,
     NETWORK_TOPOLOGIES,
     NODE_TOPOLOGIES,
+    OPERATING_PODS,
     OWNERS,
     RESERVATIONS,
     SERVICES,
@@ -141,6 +142,10 @@ def _set_reservation(around: ClusterObjects, _: str, key: str, object_: Mapping[
     around.reservations.set(key, None if reservation is None or problem_of_amounts(reservation) else reservation)
 
 
+def _set_operating_pod(around: ClusterObjects, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    _set_reservation(around, resource, f"pod/{key}", object_)
+
+
 def _set_network(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
     if key == OBJECT:
         around.network.set(object_)
@@ -154,5 +159,6 @@ _READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | N
     BUDGETS: _set_budget,
     NODE_TOPOLOGIES: _set_topology,
     RESERVATIONS: _set_reservation,
+    OPERATING_PODS: _set_operating_pod,
     NETWORK_TOPOLOGIES: _set_network,
 }

@@ -16,6 +16,7 @@ import msgspec
 
 from services.scheduler.state.pod_equivalence_class import PodClass, remaining_class
 from services.scheduler.state.pod_scheduling_record import Assignment
+from shared.domain.operating_mode_pod import is_operating
 from shared.domain.pod_requests import DEFAULT_REQUESTS
 from shared.domain.reservation import (
     ORDER,
@@ -43,7 +44,8 @@ class ReservedCapacity(NamedTuple):
             lists.
         inner: amounts that no owner may use.
         order: the smaller, the earlier it is used; 0 without one.
-        is_usable: pods may use it: its owners and annotations can be read.
+        is_usable: pods may use it: its owners and annotations can be read, and a pod in operating mode has no current
+            owner.
     """
 
     reservation: Reservation
@@ -68,7 +70,8 @@ def reserved_capacity(reservation: Reservation) -> ReservedCapacity:
     """Reads a reservation whose amounts can be read."""
     allocatable = reservation.status.allocatable or requests_text(reservation)
     amounts = {name: amount(name, nanos(text)) for name, text in sorted(allocatable.items())}
-    is_usable = not problem_of_use(reservation)
+    is_used_up = is_operating(reservation.metadata.labels) and bool(reservation.status.current_owners)
+    is_usable = not problem_of_use(reservation) and not is_used_up
     listed = _restricted(reservation)
     chosen = tuple(name for name in amounts if name in listed) if reservation.spec.allocate_policy == RESTRICTED else ()
     reserved = inner_reserved(reservation) if is_usable else {}

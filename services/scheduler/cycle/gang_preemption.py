@@ -370,7 +370,7 @@ def _is_preemptible(assignment: Assignment, priority: int) -> bool:
     pod_class = assignment.pod_class
     return (
         pod_class.priority < priority
-        and not pod_class.reserves
+        and not pod_class.holds_capacity
         and not assignment.terminating
         and pod_class.labels.get(DISABLED) != "true"
         and pod_class.labels.get(PREEMPTIBLE) != "false"

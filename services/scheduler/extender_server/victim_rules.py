@@ -39,8 +39,8 @@ def fault_of(
         assignment = victim.assignment()
         if assignment is None or assignment.node != node:
             return f"pod {victim.name} does not run on {node}"
-        if assignment.pod_class.reserves:
-            return f"{victim.name} is a Reservation, which is not evicted"
+        if assignment.pod_class.holds_capacity:
+            return f"{victim.name} is a Reservation, or acts as one, and is not evicted"
         if assignment.pod_class.priority >= priority:
             return f"pod {victim.name} on {node} has priority {assignment.pod_class.priority}, not below {priority}"
     return ""

@@ -9,7 +9,7 @@ from services.scheduler.state.answered_schedule_explanations import LastAnswer
 from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.other_watched_resources import RESERVATIONS
+from services.scheduler.state.other_watched_resources import OPERATING_PODS, RESERVATIONS
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_scheduling_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
@@ -106,6 +106,11 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.identity_owners = {
         name: owners
         for name, body in view.objects.get(RESERVATIONS, {}).items()
+        if (owners := identity_owners_of(body))
+    }
+    view.identity_owners |= {
+        f"pod/{uid}": owners
+        for uid, body in view.objects.get(OPERATING_PODS, {}).items()
         if (owners := identity_owners_of(body))
     }
     view.reservation_statuses, view.pod_group_statuses = kept.reservation_statuses, kept.pod_group_statuses

@@ -14,6 +14,7 @@ from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import (
     CLAIMS,
     NODE_TOPOLOGIES,
+    OPERATING_PODS,
     POD_GROUPS,
     RESERVATIONS,
     WATCHED,
@@ -33,6 +34,7 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
+from shared.domain.operating_mode_pod import is_operating, reservation_of
 from shared.domain.usage_plausibility import is_ahead, ranges_of_report, ranges_of_status
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -132,6 +134,7 @@ class ClusterFold(SchedulerStateFields):
         pod_record.ended = ended
         pod_record.deleting = pod.metadata.deletion_timestamp is not None
         self.gangs.observe_pod(uid, pod, record.seq, record.at_ns)
+        self._set_operating(uid, pod, record.seq)
         if pod_record.observed is None:
             if len(self._unread) >= _MAX_UNREAD:
                 self.read()
@@ -148,6 +151,7 @@ class ClusterFold(SchedulerStateFields):
         pod_record = self.pods.pop(uid, None)
         if pod_record is None:
             return
+        self._set_operating(uid, None, record.seq)
         self.identities.pop(uid, None)
         if not pod_record.node:
             self.released_seq = record.seq
@@ -158,6 +162,24 @@ class ClusterFold(SchedulerStateFields):
         if pod_record.pod_class is not None:
             self._forget(pod_record.pod_class)
         if self.dirty is not None:
+            self.dirty.pods[uid] = None
+
+    def _set_operating(self, uid: str, pod: Pod | None, seq: int) -> None:
+        """Sets the Reservation that a pod in operating mode stands for, if it stands for one; None: it is deleted."""
+        there = self.objects.get(OPERATING_PODS, {})
+        if uid not in there and (pod is None or not is_operating(pod.metadata.labels)):
+            return
+        body = None if pod is None else reservation_of(pod)
+        if there.get(uid) == body:
+            return
+        if body is None:
+            del there[uid]
+        else:
+            self.objects.setdefault(OPERATING_PODS, {})[uid] = body
+            self.changed[ClusterEvent.RESERVATION] = seq
+        self._set_identity_owners(f"pod/{uid}", () if body is None else identity_owners_of(body))
+        if self.dirty is not None:
+            self.dirty.objects[OPERATING_PODS, uid] = None
             self.dirty.pods[uid] = None
 
     def _reservation_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:

@@ -28,6 +28,8 @@ BUDGETS = resource_names.BUDGETS
 NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
 RESERVATIONS = resource_names.RESERVATIONS
 POD_GROUPS = resource_names.POD_GROUPS
+OPERATING_PODS = "pods in operating mode Reservation"
+"""No resource of the API: the key under which the State keeps such pods as Reservations, by uid."""
 NETWORK_TOPOLOGIES = resource_names.NETWORK_TOPOLOGIES
 
 WATCHED: Mapping[str, ClusterEvent] = {

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from shared.domain import gang
 from shared.domain.deprecated_resources import with_current_names
 from shared.domain.network_topology import SELECTOR
+from shared.domain.operating_mode_pod import is_operating
 from shared.domain.pod_requests import (
     INFEASIBLE,
     RESIZE_PENDING,
@@ -93,6 +94,7 @@ class PodClass:
         scheduler: name of the profile that the pod requests.
         ports: host ports that it uses.
         reserves: its pods stand for Reservations.
+        holds_capacity: so do they, or they are pods in operating mode `Reservation`.
         fault: the error of a pod that cannot be read, as one with an invalid quantity; such a pod is never placed.
         variant_key: result of `variant_key`; None until it is first needed.
         identity: the part of its pods' identity that a Reservation names as its owner; pods that differ in it are of
@@ -105,6 +107,7 @@ class PodClass:
         "cached",
         "fault",
         "gated",
+        "holds_capacity",
         "identity",
         "key",
         "labels",
@@ -137,6 +140,7 @@ class PodClass:
         self.gated = bool(pod.spec.scheduling_gates)
         self.ports = host_ports(pod)
         self.reserves = RESERVATION_PLACEMENT in (pod.metadata.annotations or ())
+        self.holds_capacity = self.reserves or is_operating(self.labels)
         self.fault = ""
         self.amounts: PodAmounts | None = None
         self.request: dict[str, int] = {}

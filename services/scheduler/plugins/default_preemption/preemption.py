@@ -126,7 +126,7 @@ class NodePreemption(PostFilter):
             potential: dict[str, Assignment] = {}
             leaving: list[Assignment] = []
             for uid, assignment in cache.on.get(int(row), {}).items():
-                if assignment.pod_class.priority >= pod_class.priority or assignment.pod_class.reserves:
+                if assignment.pod_class.priority >= pod_class.priority or assignment.pod_class.holds_capacity:
                     continue
                 if self._cycle.is_evicted(uid):
                     leaving.append(assignment)

@@ -27,7 +27,7 @@ from services.scheduler.plugins.reservation.choose_reservation_on_node import Of
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, wish_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from shared.domain.reservation import DEFAULT, RESERVATION_PLACEMENT
+from shared.domain.reservation import ALIGNED, DEFAULT, RESERVATION_PLACEMENT
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 PREFERRED_SCORE = 1000
@@ -159,7 +159,7 @@ class ReservationState(PluginCycleState):
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns False for pods that name no Reservation and that none names."""
-        if pod_class.reserves:
+        if pod_class.reserves or (pod_class.holds_capacity and self._available):
             return True
         wish = _cached_wish(pod_class)
         return wish.affinity is not None or bool(self._available and self._view(pod_class).matched)
@@ -169,22 +169,31 @@ class ReservationState(PluginCycleState):
         if pod_class.reserves:
             return self._filter_reserve_pod(pod_class, rows)
         view = self._current(pod_class)
-        if view.wish.is_ignored or not view.rejected:
+        conflicts = self._policy_conflicts(ALIGNED) if pod_class.holds_capacity else ()
+        if not conflicts and (view.wish.is_ignored or not view.rejected):
             return None
-        return view.results[rows].copy()
+        results = view.results.copy()
+        results[list(conflicts)] = self._plugin.id_of((Reason("ReservationPolicyConflict"),))
+        return results[rows]
 
     def _filter_reserve_pod(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         policy, _, pinned = (pod_class.pod.metadata.annotations or {}).get(RESERVATION_PLACEMENT, "").partition("/")
         results = np.zeros(self._snapshot.size, np.int64)
-        conflict = self._plugin.id_of((Reason("ReservationPolicyConflict"),))
-        for row, there in self._available.items():
-            if any((policy == DEFAULT) != (each.reservation.policy == DEFAULT) for each in self._open(there)):
-                results[row] = conflict
+        conflicts = self._policy_conflicts(policy)
+        results[list(conflicts)] = self._plugin.id_of((Reason("ReservationPolicyConflict"),))
         if pinned:
             row = self._snapshot.table.rows.get(pinned, self._snapshot.size)
             others = np.arange(self._snapshot.size) != row
             results[others] = self._plugin.id_of((Reason("ReservationNodeMismatch"),))
         return results[rows] if results.any() else None
+
+    def _policy_conflicts(self, policy: str) -> Sequence[int]:
+        """Returns the rows with Reservations of the other kind of allocate policy: with the default one, or without."""
+        return [
+            row
+            for row, there in self._available.items()
+            if any((policy == DEFAULT) != (each.reservation.policy == DEFAULT) for each in self._open(there))
+        ]
 
     def _open(self, capacities: Iterable[ReservedCapacity]) -> list[ReservedCapacity]:
         return [each for each in capacities if self._snapshot.holds.is_open(each)]
