@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from services.scheduler.framework.config.decision_settings import DecisionSettings
+from shared.domain.reservation_gates import reservation_gates
 from shared.runtime.http_access import Access
 from shared.runtime.http_server import Ports
 from shared.settings import Settings
@@ -84,6 +85,13 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = False
 
+    feature_gates: Annotated[
+        str,
+        Meta(
+            description="gates of Reservations as Name=true,...: OmitNodeLabelsForReservation, SkipReservationFitsNode"
+        ),
+    ] = ""
+
     def ports(self) -> Ports:
         """The HTTP ports, and the callers that they admit."""
         names = tuple(filter(None, (name.strip() for name in self.client_names.split(","))))
@@ -99,5 +107,6 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
             self.extender_profile,
             self.believes_annotations,
             self.by_sub_priority,
+            feature_gates=",".join(f"{name}=true" for name in sorted(reservation_gates(self.feature_gates))),
             open_ports=" ".join(ports.addresses()) if ports.access.is_open else "",
         )

@@ -150,6 +150,7 @@ class World:
     def __init__(self, *, believes_annotations: bool = False, by_sub_priority: bool = True) -> None:
         self.believes_annotations = believes_annotations
         self.by_sub_priority = by_sub_priority
+        self.reservation_gates: frozenset[str] = frozenset()
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.view = SchedulerState()
         self.cache: CycleInputs | None = None
@@ -213,6 +214,7 @@ class World:
                 config_of(self.view).profiles,
                 believes_annotations=self.believes_annotations,
                 by_sub_priority=self.by_sub_priority,
+                reservation_gates=self.reservation_gates,
             )
         return self.cache
 

@@ -19,6 +19,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
         by_sub_priority: pods of equal priority are in the order of their sub-priority.
         open_ports: addresses at which every caller may request bindings and evictions, separated by spaces: decisions
             may then be those of anybody who reaches them. `koord doctor` reads it.
+        feature_gates: the gates of Reservations that are on, as `Name=true,...`.
     """
 
     batch_size: int = 256
@@ -27,6 +28,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
     believes_annotations: bool = False
     by_sub_priority: bool = True
     open_ports: str = ""
+    feature_gates: str = ""
 
     def recorded(self) -> dict[str, str]:
         """Field -> value as text, for ConfigApplied."""

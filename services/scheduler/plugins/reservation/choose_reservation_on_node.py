@@ -13,6 +13,7 @@ from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.reservation import RESTRICTED
+from shared.domain.reservation_gates import SKIP_FITS_NODE
 
 NATIVE = ("cpu", "memory", "ephemeral-storage")
 """Resources that are checked whether the pod requests them or not."""
@@ -92,7 +93,8 @@ def lacks_with(
     left = _left(snapshot, matched)
     of_this = left.pop(capacity.uid)
     held = [*left.values(), {name: min(size, of_this.get(name, 0)) for name, size in capacity.inner.items()}]
-    node = _lacks_node(snapshot, args, pod_class, row, held, len(matched))
+    is_checked = len(matched) > 1 or SKIP_FITS_NODE not in snapshot.holds.table.gates
+    node = _lacks_node(snapshot, args, pod_class, row, held, len(matched)) if is_checked else ()
     inside = _lacks_reservation(snapshot, pod_class, capacity) if _is_restricted(capacity) else ()
     return Lacking(node, inside)
 

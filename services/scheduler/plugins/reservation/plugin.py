@@ -342,7 +342,11 @@ class ReservationState(PluginCycleState):
             return cached.rows
         rows: dict[int, list[ReservedCapacity]] = {}
         for row, there in sorted(self._available.items()):
-            found = [each for each in there if decision(pod_class, wish, each, table, row) in ("matched", "ignored")]
+            found = [
+                each
+                for each in there
+                if decision(pod_class, wish, each, table, row, holds.gates) in ("matched", "ignored")
+            ]
             if found:
                 rows[row] = found
         pod_class.cached[_Matches] = _Matches(holds, (holds.version, table.version), rows)

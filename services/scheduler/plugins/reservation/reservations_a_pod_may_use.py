@@ -12,6 +12,7 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.reservation_holds import ReservedCapacity
 from services.scheduler.plugins.helper.tolerations import HARD, tolerates
 from services.scheduler.state.pod_equivalence_class import PodClass
+from shared.domain.reservation_gates import OMIT_NODE_LABELS
 from shared.domain.reservation_owners import matches_one
 from shared.kube.json_text import read_json
 from shared.kube.meta import KubeStruct
@@ -73,8 +74,20 @@ def wish_of(pod_class: PodClass) -> Wish:
     return Wish(affinity, names, ignored)
 
 
-def decision(pod_class: PodClass, wish: Wish, capacity: ReservedCapacity, table: NodeTable, row: int) -> str:
-    """Returns `matched`, `ignored`, or the first reason why pods of the class may not use a Reservation."""
+def decision(
+    pod_class: PodClass,
+    wish: Wish,
+    capacity: ReservedCapacity,
+    table: NodeTable,
+    row: int,
+    gates: frozenset[str] = frozenset(),
+) -> str:
+    """Returns `matched`, `ignored`, or the first reason why pods of the class may not use a Reservation.
+
+    Args:
+        row: of its node.
+        gates: the feature gates that are on.
+    """
     reservation, affinity = capacity.reservation, wish.affinity
     spec = reservation.spec
     if wish.is_ignored:
@@ -92,7 +105,7 @@ def decision(pod_class: PodClass, wish: Wish, capacity: ReservedCapacity, table:
     if affinity is not None:
         if untolerated_taint(wish, capacity) is not None:
             return "taints"
-        if not _is_selected(affinity, capacity, table, row):
+        if not _is_selected(affinity, capacity, table, -1 if OMIT_NODE_LABELS in gates else row):
             return "affinity"
     return "matched" if _is_exact(pod_class, wish, capacity) else "notExact"
 
@@ -138,8 +151,10 @@ def _is_selected(affinity: ReservationAffinity, capacity: ReservedCapacity, tabl
 
 
 def _meets(requirement: Requirement, labels: Mapping[str, Any], table: NodeTable, row: int) -> bool:
-    """Labels of the Reservation come first, those of its node behind them."""
+    """Labels of the Reservation come first, those of its node behind them; the latter do not count without a row."""
     value = labels.get(requirement.key)
+    if value is None and row < 0:
+        return requirement.operator in ("NotIn", "DoesNotExist")
     if value is None:
         return bool(table.labels.matches(requirement, table.size)[row])
     match requirement.operator:
