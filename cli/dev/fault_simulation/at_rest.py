@@ -9,7 +9,7 @@ from cli.dev.fault_simulation import what_holds
 from cli.dev.fault_simulation.held_capacity import requested
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.replica import Replica
-from cli.dev.fault_simulation.waiting_at_rest import used_of, waiting
+from cli.dev.fault_simulation.waiting_at_rest import used_of
 from services.gateway.effects.desired_state_comparison import desired_patch, fields_named
 from services.gateway.effects.intent_types import FieldGroup, field_group
 from services.quota_ledger.accounting.verify_invariants_by_replay import holds
@@ -98,7 +98,7 @@ def _decoded(data: bytes) -> Any:
 
 
 def undone(world: "World") -> Iterator[str]:
-    """Yields what has been left undone."""
+    """Yields what has been left undone, beside what waits."""
     for service in sorted({replica.service for replica in world.replicas}):
         if world.leader(service) is None:
             yield f"no replica of {service} leads"
@@ -111,7 +111,6 @@ def undone(world: "World") -> Iterator[str]:
     yield from _gateway(world)
     yield from _unwritten(world)
     yield from _ledger(world)
-    yield from waiting(world)
     yield from _conditions(world)
     yield from _overcommitted(world)
 

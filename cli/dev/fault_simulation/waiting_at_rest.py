@@ -1,13 +1,14 @@
 """Pods and Reservations that wait in a world at rest, although there is room for them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, requested
+from services.scheduler.queue.retries import LONGEST_BACKOFF_S, backoff_ns
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND, duration_ns, instant_ns
@@ -26,7 +27,18 @@ _Free = dict[str, dict[str, int]]
 """Node -> resource -> nanos that neither pods nor Reservations have."""
 
 
-def waiting(world: "World") -> Iterator[str]:
+class Wait(NamedTuple):
+    """What waits without need.
+
+    Attributes:
+        retry_ns: the end of its backoff: whatever had its room when it was refused may have given it up since.
+    """
+
+    text: str
+    retry_ns: int
+
+
+def waiting(world: "World") -> Iterator[Wait]:
     """Yields what waits without need."""
     free = _free(world)
     gangs: dict[str, list[Body]] = {}
@@ -40,13 +52,13 @@ def waiting(world: "World") -> Iterator[str]:
         elif (kind in CERTAIN_KINDS or kind == OWNER) and _has_quota(world, [pod]):
             node = next(iter(_nodes_for([pod], free)), None) or (_reserved_for(world, pod) if kind == OWNER else None)
             if node is not None:
-                yield f"{name} waits, although {node} has room for it"
+                yield Wait(f"{name} waits, although {node} has room for it", _retry_ns(world, [pod]))
     for gang, pods in gangs.items():
         yield from _waiting_members(world, gang, pods, free)
     yield from _reservations(world, free)
 
 
-def _waiting_members(world: "World", gang: str, pods: list[Body], free: _Free) -> Iterator[str]:
+def _waiting_members(world: "World", gang: str, pods: list[Body], free: _Free) -> Iterator[Wait]:
     """Yields a gang of which no pod has a node although so many as it needs have room, or a member of one that has."""
     pod_group = world.api.objects[resource_names.POD_GROUPS].get(gang)
     if pod_group is None:
@@ -55,14 +67,15 @@ def _waiting_members(world: "World", gang: str, pods: list[Body], free: _Free) -
     with_a_node = [pod for pod in pods if pod["metadata"]["uid"] in holding]
     minimum = 0 if world.invariants.is_satisfied(gang) else pod_group["spec"]["minMember"]
     if with_a_node and len(with_a_node) >= minimum:
-        yield f"{len(with_a_node)} members of {gang} have nodes that are held for them, and are not bound"
+        yield Wait(f"{len(with_a_node)} members of {gang} have nodes that are held for them, and are not bound", 0)
     needed = max(minimum - len(with_a_node), 1)
     members = [pod for pod in pods if pod not in with_a_node][:needed]
     if len(members) == needed and _has_quota(world, members) and (nodes := _nodes_for(members, free)):
-        yield f"{needed} members of {gang} wait, although {', '.join(nodes)} have room for them"
+        text = f"{needed} members of {gang} wait, although {', '.join(nodes)} have room for them"
+        yield Wait(text, _retry_ns(world, members))
 
 
-def _reservations(world: "World", free: _Free) -> Iterator[str]:
+def _reservations(world: "World", free: _Free) -> Iterator[Wait]:
     """Yields a Reservation that waits although a node has room for it, and one that has not ended at its time."""
     now_ns = world.now_ns()
     for name, body in world.api.objects[resource_names.RESERVATIONS].items():
@@ -70,9 +83,28 @@ def _reservations(world: "World", free: _Free) -> Iterator[str]:
         if status.get("nodeName"):
             expires_ns = instant_ns(body["metadata"]["creationTimestamp"]) + duration_ns(body["spec"]["ttl"])
             if status["phase"] not in ENDED and now_ns > expires_ns + EXPIRES_WITHIN_NS:
-                yield f"{name} is {status['phase']}, {(now_ns - expires_ns) / SECOND:.1f} s after it has expired"
+                yield Wait(
+                    f"{name} is {status['phase']}, {(now_ns - expires_ns) / SECOND:.1f} s after it has expired", 0
+                )
         elif nodes := _nodes_for([body["spec"]["template"]], free):
-            yield f"{name} waits, although {nodes[0]} has room for it"
+            yield Wait(f"{name} waits, although {nodes[0]} has room for it", _retry_ns(world, [body]))
+
+
+def _retry_ns(world: "World", objects: Iterable[Body]) -> int:
+    """Returns when the first of these pods or Reservations may be tried again; 0 where the scheduler does not lead."""
+    leader = world.leader("scheduler")
+    if leader is None or leader.runtime is None:
+        return 0
+    there = leader.runtime.state.pods
+    ends_ns = list[int]()
+    for body in objects:
+        record = there.get(body["metadata"]["uid"])
+        if record is None:
+            return 0
+        tried_ns, times = (record.tried_ns, record.attempts) if record.attempts else (record.placed_ns, record.refusals)
+        ends_ns.append(tried_ns + backoff_ns(times))
+    latest_ns: int = world.now_ns() + LONGEST_BACKOFF_S * SECOND
+    return min(*ends_ns, latest_ns)
 
 
 def _reserved_for(world: "World", pod: Body) -> str | None:

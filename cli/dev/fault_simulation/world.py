@@ -22,8 +22,10 @@ from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
 from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, SERVICES, Outside, Replica
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
+from cli.dev.fault_simulation.waiting_at_rest import waiting
 from cli.service_list import contexts
 from services.gateway.effects.spend_budget_or_pause_eviction import limits_of
+from shared.kube.instants import SECOND
 from shared.log.position import UNKNOWN
 
 PARTITION_ROWS = 20
@@ -152,15 +154,22 @@ class World:
         with self.loop.current():
             outside.context.run(self._begin, plan)
         self.loop.run_until(ENDS_S)
-        if found := self._not_at_rest():
+        if self._not_at_rest() or any(waiting(self)):
             # A service decides by its timers, and what it just decided is not carried out yet.
             self.loop.run_until(ENDS_S + SETTLES_S)
-            found = self._not_at_rest()
-        for text in found:
+        for text in (*self._not_at_rest(), *self._waits()):
             self.report(text)
 
     def _not_at_rest(self) -> list[str]:
         return [*at_rest.states(self), *at_rest.undone(self)]
+
+    def _waits(self) -> list[str]:
+        """Returns what waits without need, once it was tried again."""
+        now_ns, found = self.now_ns(), list(waiting(self))
+        if later := [each.retry_ns for each in found if each.retry_ns > now_ns]:
+            self.loop.run_until(self.loop.time() + (max(later) - now_ns) / SECOND + SETTLES_S)
+            found = [each for each in found if each.retry_ns <= now_ns] + list(waiting(self))
+        return list(dict.fromkeys(each.text for each in found))
 
     def _begin(self, plan: Plan) -> None:
         for resource, body in cluster_objects.initial():
