@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from aiomqtt import Client, MqttError
 
+from cli.doctor.check_rejected_messages import about_rejected
 from cli.embedded import EmbeddedNats
 from cli.supervisor.supervisor import Spec
 from shared.agents import actions, node_slo, receipt, subjects
@@ -24,6 +25,7 @@ from shared.events.metrics import NodeReported
 from shared.events.nodes import BestEffortSuppressed
 from shared.kube.instants import SECOND
 from shared.runtime.task_cancellation import cancel_and_wait
+from tests.support.forged_messages import BODIES, OVERSIZED
 from tests.support.ingest_process import IngestSystem, report, stage
 from tests.support.mosquitto import Mosquitto
 from tests.support.scheduling_world import node
@@ -233,3 +235,42 @@ async def test_a_repeated_action_is_recorded_once_even_after_a_kill(
             await client.publish(where, actions.encode(last), qos=1)
         found = await until(recorded, holds=lambda events: len(events) >= 2)
         assert [event.number for event in found if isinstance(event, BestEffortSuppressed)] == [1, 2]
+
+
+def rubbish(name: str) -> list[bytes]:
+    """Returns messages that no agent of this node sends: no message at all, cut, of another node, of another kind."""
+    own = encode(report(name))
+    action = actions.encode(ActionReport("rack.9", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1")))
+    return [*BODIES, OVERSIZED[: 2**20 - 1_000], own[:-3], own * 2, encode(report("rack.9")), action]
+
+
+async def test_rubbish_with_qos_1_changes_no_state_and_stops_nobody_and_the_doctor_names_its_sender(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    specs = [Spec("metrics-ingest", "metrics-ingest"), Spec("action-ingest", "action-ingest")]
+    kinds, sender = (subjects.REPORT, subjects.ACTION), NODES[0]
+    async with stage(database, nats, tmp_path, mqtt=broker.url, specs=specs) as on:
+        await ready(on, broker)
+        before = [await on.events(context, NodeReported, BestEffortSuppressed) for context in ("metrics-0", "nodes-0")]
+
+        async def named() -> str:
+            """Returns what the doctor says."""
+            statuses = {name: unit.status for name, unit in on.supervisor.units.items()}
+            return "\n".join(finding.what for finding in about_rejected(statuses, ()))
+
+        async with agent(broker, "forger") as client:
+            for kind, body, retain in itertools.product(kinds, rubbish(sender), (False, True)):
+                await client.publish(subjects.topic(sender, kind), body, qos=1, retain=retain)
+        expected = f"the login of node {sender} sends messages on "
+        await until(
+            named,
+            holds=lambda found: expected in found and all(subjects.subject(sender, kind) in found for kind in kinds),
+        )
+        await broker.stop()  # retained ones come again to a new session, and unacknowledged ones to the old one
+        await broker.start()
+        await publish(broker, [report(NODES[1])])
+        await until(lambda: recorded(on), holds=lambda found: found == {"first", NODES[1]})
+        after = [await on.events(context, NodeReported, BestEffortSuppressed) for context in ("metrics-0", "nodes-0")]
+        new = [event for events, old in zip(after, before, strict=True) for event in events[len(old) :]]
+        assert {event.node for event in new if isinstance(event, NodeReported | BestEffortSuppressed)} == {NODES[1]}
+        assert {unit.spec.name: unit.why for unit in on.supervisor.units.values() if unit.restarts} == {}

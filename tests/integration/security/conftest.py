@@ -1,9 +1,12 @@
 """A bus and a database with every login: of all services in two shards, of operator and auditor, and of two nodes."""
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
+import aiomqtt
 import pytest
 import pytest_asyncio
 
@@ -71,3 +74,18 @@ def members(names: Iterable[str] = SERVICES) -> list[Manifest]:
     """Returns every declared service, and each shard of a sharded one."""
     found = map(manifest, names)
     return [one.member(shard, SHARDS) for one in found for shard in range(SHARDS if one.writes.endswith("-*") else 1)]
+
+
+@asynccontextmanager
+async def mqtt_client(secured: Secured, login: str, **more: object) -> AsyncIterator[aiomqtt.Client]:
+    """Connects to the MQTT listener with a login."""
+    parts = urlsplit(secured.env(login)["KOORD_MQTT"])
+    settings = {"identifier": f"test-{login}", "clean_session": True, "timeout": 10, **more}
+    async with aiomqtt.Client(
+        parts.hostname or "",
+        parts.port or 0,
+        username=unquote(parts.username or ""),
+        password=parts.password,
+        **settings,  # type: ignore[arg-type]
+    ) as opened:
+        yield opened

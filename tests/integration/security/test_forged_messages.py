@@ -1,4 +1,6 @@
-"""Each login publishes messages that no service sends, on every subject that it may use, while the system runs."""
+"""Each login publishes messages that no service sends, on every subject that it may use, while the system runs: over
+NATS, and over MQTT where it may use that.
+"""
 
 import asyncio
 import re
@@ -7,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import aiomqtt
 import msgspec
 import pytest
 import pytest_asyncio
@@ -33,7 +36,8 @@ from shared.runtime.rebuild import rebuild
 from shared.runtime.service import Service
 from shared.runtime.task_cancellation import cancel_and_wait
 from tests.cluster.fixtures import MakeNodes
-from tests.integration.security.conftest import SHARDS, Secured
+from tests.integration.security.conftest import SHARDS, Secured, mqtt_client
+from tests.integration.security.conftest import members as manifests
 from tests.integration.security.expected_permissions import Tried
 from tests.support.forged_messages import BODIES, OVERSIZED, forgeries
 from tests.support.pods import written_pod
@@ -54,6 +58,8 @@ OTHERS = (
 """Senders that announce nothing: they are named for what services reject, to JetStream too."""
 RUNNING = [name for name in SERVICES if name != "gateway"]
 """The simulator writes `cluster` here."""
+
+SIMULATED = {"KOORD_SIMULATOR_NODES": "3", "KOORD_SIMULATOR_PODS": str(PODS), "KOORD_SIMULATOR_REPORT_INTERVAL_S": "0"}
 
 AT_GATEWAY = ("gateway", "scheduler", "quota-ledger")
 """Services beside a real Kubernetes API."""
@@ -100,8 +106,7 @@ async def started(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
-    env = {"KOORD_SIMULATOR_NODES": "3", "KOORD_SIMULATOR_PODS": str(PODS), "KOORD_SIMULATOR_REPORT_INTERVAL_S": "0"}
-    async with started(secured, "forged", RUNNING, env, tmp_path_factory.mktemp("running")) as found:
+    async with started(secured, "forged", RUNNING, SIMULATED, tmp_path_factory.mktemp("running")) as found:
         await until(lambda: _bound(found), holds=lambda count: count == PODS)
         yield found
 
@@ -170,10 +175,33 @@ class Forger:
                 await client.close()
 
 
+class MqttForger(Forger):
+    """The same over MQTT with QoS 1, every other time as a retained message; the broker closes the connection of a
+    login that sends what is larger than it accepts.
+    """
+
+    async def run(self) -> None:
+        """Publishes until it is cancelled."""
+        while True:
+            for subject in subjects_of(self.login):
+                for number, body in enumerate((*await announcements_for(self._system, subject), *BODIES, OVERSIZED)):
+                    with suppress(aiomqtt.MqttError):
+                        await self._publish(subject.replace(".", "/"), body, retain=number % 2 == self.rounds % 2)
+            self.rounds += 1
+
+    async def _publish(self, topic: str, body: bytes, *, retain: bool) -> None:
+        """Publishes one message. What is oversized is sent once."""
+        if len(body) > 100_000 and self.rounds:
+            return
+        async with mqtt_client(self._system.secured, self.login.name, identifier=f"forger-{self.login.name}") as client:
+            await client.publish(topic, body, qos=1, retain=retain, timeout=10)
+
+
 @asynccontextmanager
-async def forging(system: Running) -> AsyncIterator[list[Forger]]:
-    """Every login forges during the block."""
-    forgers = [Forger(system, login) for login in LOGINS]
+async def forging(system: Running, forger: type[Forger] = Forger) -> AsyncIterator[list[Forger]]:
+    """Every login forges during the block; over MQTT, every login that may use it."""
+    logins = LOGINS if forger is Forger else [one for one in LOGINS if "KOORD_MQTT" in system.secured.env(one.name)]
+    forgers = [forger(system, login) for login in logins]
     tasks = [asyncio.create_task(forger.run()) for forger in forgers]
     try:
         yield forgers
@@ -230,6 +258,32 @@ async def test_forged_messages_of_every_login_change_no_state_and_stop_nobody_an
     await nothing_has_changed(running, epochs)
     await until(running.examine, holds=lambda found: forgers_named(found) == "")
     await states_are_those_of_the_log(running, RUNNING)
+
+
+async def test_over_mqtt_with_qos_1_they_change_no_state_and_stop_nobody_and_the_doctor_names_their_senders(
+    secured: Secured, tmp_path: Path
+) -> None:
+    async with started(secured, "forged_mqtt", RUNNING, SIMULATED, tmp_path) as system:
+        await until(lambda: _bound(system), holds=lambda count: count == PODS)
+        epochs = await writers_epochs(system)
+        before = await system.examine()
+        assert (forgers_named(before), senders_of_rejected(before)) == ("", "")
+        async with forging(system, MqttForger) as forgers:
+            names = {forger.login.name for forger in forgers}
+            assert names == {NODE, *(one.name for one in manifests(("metrics-ingest", "action-ingest")))}
+            await until(lambda: all(forger.rounds for forger in forgers))
+
+            async def unnamed() -> list[str]:
+                found = await system.examine()
+                named, rejected = forgers_named(found), senders_of_rejected(found)
+                missing = [name for name in names - {NODE} if f"koord.{name} " not in named]
+                return missing if f"the login of node {NODE}" in rejected else [*missing, NODE]
+
+            await until(unnamed, "senders that the doctor does not name", holds=lambda names: not names)
+            await a_pod_is_bound(system, "meanwhile")
+        await a_pod_is_bound(system, "afterwards")
+        await nothing_has_changed(system, epochs)
+        await states_are_those_of_the_log(system, RUNNING)
 
 
 async def nothing_has_changed(system: Running, epochs: dict[str, int]) -> None:

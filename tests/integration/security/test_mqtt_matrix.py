@@ -4,15 +4,13 @@ NATS checks a topic as the subject it maps to.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import aiomqtt
 import pytest
 from nats.aio.msg import Msg
 
-from tests.integration.security.conftest import Secured, members
+from tests.integration.security.conftest import Secured, members, mqtt_client
 from tests.integration.security.expected_permissions import KINDS, LOGINS, TOKENS, Tried
 from tests.support.waiting import until
 
@@ -40,20 +38,6 @@ FILTERS = (
     "$MQTT/#",
     "_INBOX/#",
 )
-
-
-@asynccontextmanager
-async def client(secured: Secured, login: str, **more: object) -> AsyncIterator[aiomqtt.Client]:
-    parts = urlsplit(secured.env(login)["KOORD_MQTT"])
-    settings = {"identifier": f"test-{login}", "clean_session": True, "timeout": 10, **more}
-    async with aiomqtt.Client(
-        parts.hostname or "",
-        parts.port or 0,
-        username=unquote(parts.username or ""),
-        password=parts.password,
-        **settings,  # type: ignore[arg-type]
-    ) as opened:
-        yield opened
 
 
 def may_publish(login: str) -> set[str]:
@@ -94,7 +78,7 @@ async def test_a_login_may_use_the_topics_of_its_manifest_and_no_other(secured: 
 
     await spy.subscribe(">", cb=receive)
     await spy.flush()
-    async with client(secured, login) as mqtt:
+    async with mqtt_client(secured, login) as mqtt:
         granted = [int((await mqtt.subscribe(topic, qos=1))[0].value) for topic in FILTERS]  # type: ignore[union-attr]
         for topic in TOPICS:
             try:
@@ -140,13 +124,13 @@ async def test_a_node_that_takes_the_client_id_of_another_receives_none_of_its_m
     its pending messages.
     """
     session = {"identifier": "koord-node-agent-node-a", "clean_session": False}
-    async with client(secured, "node-a", **session) as victim:
+    async with mqtt_client(secured, "node-a", **session) as victim:
         await victim.subscribe("koord/node/node-a/slo", qos=1)
-    async with client(secured, "metrics-ingest-0") as ingest:
+    async with mqtt_client(secured, "metrics-ingest-0") as ingest:
         await ingest.publish("koord/node/node-a/slo", b"while it was away", qos=1)
-    async with client(secured, "rack%2E1", **session) as thief:
+    async with mqtt_client(secured, "rack%2E1", **session) as thief:
         await thief.subscribe("koord/node/rack%2E1/slo", qos=1)
-        async with client(secured, "metrics-ingest-0") as ingest:
+        async with mqtt_client(secured, "metrics-ingest-0") as ingest:
             await ingest.publish("koord/node/node-a/slo", b"secret", qos=1)
             await ingest.publish("koord/node/rack%2E1/slo", b"own", qos=1)
         got: list[tuple[str, bytes]] = []
