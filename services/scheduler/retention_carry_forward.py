@@ -12,6 +12,7 @@ from services.scheduler.state.other_watched_resources import (
     RESERVATIONS,
     VOLUMES,
 )
+from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired
@@ -97,7 +98,11 @@ def _is_desired(view: SchedulerState, record: RecordedEvent, event: FieldsDesire
         case resource if resource == EXPLANATIONS and event.fields == ANSWER:
             answer = view.explanation_answers.get(event.name)
             return answer is not None and answer.at_ns == record.at_ns
-        case resource if resource in (CLAIMS, VOLUMES, RESERVATIONS, POD_GROUPS, NETWORK_TOPOLOGIES):
+        case resource if resource in (RESERVATIONS, POD_GROUPS):
+            # Only the newest: a copy of an older one would be in force again once the newest has left the log.
+            statuses = view.reservation_statuses if resource == RESERVATIONS else view.pod_group_statuses
+            return statuses.get(event.name) == LastStatus(event.uid, status_digest(event.patch["status"]))
+        case resource if resource in (CLAIMS, VOLUMES, NETWORK_TOPOLOGIES):
             there = view.objects.get(resource, {}).get(event.name)
             return there is not None and there["metadata"].get("uid", "") == event.uid
     return True

@@ -4,7 +4,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+from services.gateway.effects import outcomes_without_api_request
 from services.gateway.effects.drift_tracker import DriftTracker
+from services.gateway.effects.intent_types import object_ref
 from services.gateway.effects.read_back_confirmations import Confirmations
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import PODS
@@ -42,7 +44,18 @@ def conditions_are_written_whatever_the_version() -> AbstractContextManager[Any]
     return patch.object(KubeApi, "patch", without_version)
 
 
+def desired_states_outlast_their_object() -> AbstractContextManager[Any]:
+    """What was desired of an object stays in force once another one has its name."""
+
+    def has_object(state: Any, desired: Any) -> bool:
+        resource, key = object_ref(desired)
+        return key in state.known.get(resource, {})
+
+    return patch.object(outcomes_without_api_request, "_has_object", has_object)
+
+
 EFFECT_MUTATIONS = (
+    desired_states_outlast_their_object,
     given_up_for_good,
     failed_without_a_read,
     requests_of_an_earlier_gateway_are_forgotten,

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from cli.dev.fault_simulation import retention_adapter
+from services.scheduler import retention_carry_forward
 from shared.log import announcements
 from shared.log.context_buffer import ContextBuffer
 from shared.log.follower import Follower
@@ -54,4 +55,17 @@ def the_clock_of_a_service_ages_its_partitions() -> AbstractContextManager[Any]:
     return patch.object(retention_adapter, "expired", expired)
 
 
-LOG_MUTATIONS = (announcements_are_believed, the_clock_of_a_service_ages_its_partitions)
+def older_statuses_are_carried_forward() -> AbstractContextManager[Any]:
+    """A status is carried forward although a newer one is in a later partition, and outlasts that."""
+
+    def is_there(view: Any, _record: Any, event: Any) -> bool:
+        return event.uid in view.pods or event.name in view.objects.get(event.resource, {})
+
+    return patch.object(retention_carry_forward, "_is_desired", is_there)
+
+
+LOG_MUTATIONS = (
+    announcements_are_believed,
+    the_clock_of_a_service_ages_its_partitions,
+    older_statuses_are_carried_forward,
+)

@@ -57,6 +57,8 @@ DIRECTED = {
     "requests_of_an_earlier_gateway_are_forgotten": "an_earlier_gateway_s_binding_is_executed_late",
     "refused_gangs_are_tried_at_once": "a_quota_refuses_members_that_hold_nodes",
     "conditions_are_written_whatever_the_version": "a_condition_is_written_after_the_binding",
+    "desired_states_outlast_their_object": "a_pod_comes_back_under_its_name",
+    "older_statuses_are_carried_forward": "an_older_status_is_carried_forward",
 }
 """The kept plans that find a fault which needs a certain order of events."""
 

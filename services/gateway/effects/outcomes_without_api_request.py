@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from services.gateway.effects import outcome_events
-from services.gateway.effects.intent_types import Intent, OneShot, object_ref
+from services.gateway.effects.intent_types import DesiredState, Intent, OneShot, object_ref
 from services.gateway.kube_api.resources import NODES
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
@@ -61,14 +61,22 @@ def refused_outcomes(state: GatewayState) -> list[Draft]:
 
 
 def without_object(state: GatewayState, watched: Collection[str]) -> set[Cause]:
-    """Returns the desired states in force whose object, of a watched resource, does not exist."""
+    """Returns the desired states in force whose object, of a watched resource, does not exist; one of the same name
+    with another uid than the desired state names is another object.
+    """
     intents = state.intents
     unwritten = (*intents.given_up.items(), *((cause, desired) for cause, (desired, _) in intents.suppressed.items()))
     # An ObjectDesired that was not written would create its object, so the object's absence does not end it.
     without_creation = [(cause, desired) for cause, desired in unwritten if not isinstance(desired, ObjectDesired)]
-    refs = {cause: object_ref(desired) for cause, desired in (*intents.applied.items(), *without_creation)}
     return {
         cause
-        for cause, (resource, key) in refs.items()
-        if resource in watched and key not in state.known.get(resource, {})
+        for cause, desired in (*intents.applied.items(), *without_creation)
+        if object_ref(desired).resource in watched and not _has_object(state, desired)
     }
+
+
+def _has_object(state: GatewayState, desired: DesiredState) -> bool:
+    resource, key = object_ref(desired)
+    known = state.known.get(resource, {}).get(key)
+    uid = desired.uid if isinstance(desired, FieldsDesired) else ""
+    return known is not None and uid in ("", known.uid)

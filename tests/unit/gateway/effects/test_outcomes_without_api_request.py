@@ -93,6 +93,15 @@ def test_desired_states_of_deleted_objects_are_found() -> None:
     assert outcomes_without_api_request.without_object(state_after(log.in_order([])), {"nodes"}) == set()
 
 
+def test_a_desired_state_of_an_object_that_another_one_of_its_name_replaced_has_no_object() -> None:
+    log = Log()
+    desired = FieldsDesired(resource="nodes", name="n1", fields="batch", patch={}, uid="replaced")
+    cause = log.append("slo", desired)
+    log.append("cluster", Draft(outcome_events.applied(desired), cause))
+    log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
+    assert outcomes_without_api_request.without_object(state_after(log.in_order([])), {"nodes"}) == {cause}
+
+
 def test_an_outcome_names_its_intent_and_the_pod() -> None:
     draft = outcome_events.outcome_draft(Cause("scheduling", 7), PLACED, outcome_events.bound(PLACED))
     assert (draft.cause, draft.correlation) == (Cause("scheduling", 7), "uid-of-web-0")
