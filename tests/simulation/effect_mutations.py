@@ -45,7 +45,7 @@ def conditions_are_written_whatever_the_version() -> AbstractContextManager[Any]
 
 
 def desired_states_outlast_their_object() -> AbstractContextManager[Any]:
-    """What was desired of an object stays in force once another one has its name."""
+    """A desired state stays in force once another object has the name of its own."""
 
     def has_object(state: Any, desired: Any) -> bool:
         resource, key = object_ref(desired)

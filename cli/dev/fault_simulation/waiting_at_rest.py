@@ -28,7 +28,7 @@ _Free = dict[str, dict[str, int]]
 
 
 class Wait(NamedTuple):
-    """What waits without need.
+    """A pod, gang or Reservation that waits without need.
 
     Attributes:
         retry_ns: the end of its backoff: whatever had its room when it was refused may have given it up since.
