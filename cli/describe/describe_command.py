@@ -9,7 +9,7 @@ import click
 
 from cli.describe.description import Description, text_of
 from cli.supervisor.log_access import log_of
-from cli.terminal.object_name import namespaced_name
+from cli.terminal.object_name import cluster_name, namespaced_name
 from cli.terminal.options import folder_option
 from shared.log.admin.session import reading
 from shared.log.reader import LogReader
@@ -31,6 +31,6 @@ def describe_command(
             found = asyncio.run(described(postgres))
         click.echo(text_of(found), nl=False)
 
-    argument = click.argument("name", shell_complete=complete)
-    named: Any = namespaced_name(folder_option(command)) if is_namespaced else argument(folder_option(command))
+    adds_name = namespaced_name if is_namespaced else cluster_name(complete)
+    named: Any = adds_name(folder_option(command))
     return click.command(help=summary)(named)

@@ -61,9 +61,7 @@ def _since(condition: NodeCondition | None) -> str:
 
 
 def _is_on(record: PodRecord, name: str) -> bool:
-    if record.ended:
-        return False
-    return record.node == name or (not record.node and record.is_placed() and record.placed_node == name)
+    return not record.ended and record.node_or_placement() == name
 
 
 async def _usage(log: LogReader, view: SchedulerState, name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from cli.supervisor.log_access import log_of
+from cli.terminal.kind_names import without_kind
 from cli.terminal.object_name import DEFAULT_NAMESPACE
 from cli.terminal.options import folder_option, outputs
 from cli.terminal.output import Format, show, show_table
@@ -82,6 +83,8 @@ def get_command(kind: Kind, summary: str) -> click.Command:
         all_namespaces: bool = False,
         **options: Any,
     ) -> None:
+        name = without_kind(name, namespace) if name is not None else None
+
         def chosen() -> Sequence[Any]:
             with log_of(folder) as postgres:
                 items = asyncio.run(kind.read(postgres, **options))

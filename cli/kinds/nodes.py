@@ -39,7 +39,7 @@ async def read(postgres: str) -> Sequence[NodeListed]:
         view = await scheduler_state(log)
     requests: dict[str, list[dict[str, int]]] = {}
     for record in view.pods.values():
-        node = record.node or (record.placed_node if record.is_placed() else "")
+        node = record.node_or_placement()
         if node and not record.ended and record.pod_class is not None:
             requests.setdefault(node, []).append(dict(record.pod_class.request))
     counts = Counter({name: len(found) for name, found in requests.items()})

@@ -54,7 +54,7 @@ def _listed(view: SchedulerState, record: PodRecord) -> PodListed:
         name,
         record.uid,
         _status(record),
-        record.node or (record.placed_node if record.is_placed() else ""),
+        record.node_or_placement(),
         entry.quota if entry is not None else "",
         view.gangs.gang_of.get(record.uid, ""),
         pod_class.priority,

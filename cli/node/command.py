@@ -9,6 +9,8 @@ import msgspec
 
 from cli.node.ignored_reports import CONTEXT, describe_ignored, ignored_reports_of, remedy_of
 from cli.supervisor.log_access import log_of
+from cli.terminal import name_completion
+from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import at_option
@@ -48,7 +50,7 @@ class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @click.command
-@click.argument("name")
+@cluster_name(name_completion.nodes)
 @at_option
 @output_option
 @folder_option

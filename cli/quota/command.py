@@ -20,7 +20,8 @@ from cli.quota.recorded_accounts import (
     weigh_their_max,
 )
 from cli.supervisor.log_access import log_of
-from cli.terminal.object_name import namespaced_name
+from cli.terminal import name_completion
+from cli.terminal.object_name import cluster_name, namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import at_option
@@ -37,7 +38,7 @@ _CHANGE = re.compile(r"(?P<quota>[^=]+)\.(?P<field>min|max|weight)\.(?P<resource
 
 
 @click.command
-@click.argument("name")
+@cluster_name(name_completion.quotas)
 @at_option
 @output_option
 @folder_option

@@ -13,6 +13,7 @@ from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
 from cli.terminal.amounts import human_amounts, readable_amounts
 from cli.terminal.durations import instant_of, times
+from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
 from services.scheduler.explain.waiting_order_config import rules_in_force
@@ -85,7 +86,7 @@ class ReservationExplanation(msgspec.Struct, frozen=True):
 
 
 @click.command
-@click.argument("name")
+@cluster_name()
 @output_option
 @folder_option
 def reservation(*, name: str, output: Format, folder: Path) -> None:

@@ -39,6 +39,8 @@ def why_any(ctx: click.Context, *, name: str, namespace: str | None, output: For
         command = group.get_command(ctx, kind)
         assert command is not None, "a kind of the verb"
         options: dict[str, Any] = {"name": full, "output": output, "folder": folder}
+        if kind != "reservation":
+            options["namespace"] = full.partition("/")[0]  # a namespace may have the name of a kind
         ctx.invoke(command, **options)
 
 

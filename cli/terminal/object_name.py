@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cli.terminal import name_completion
+from cli.terminal.kind_names import without_kind
 
 DEFAULT_NAMESPACE = "default"
 
@@ -14,14 +15,21 @@ namespace_option = click.option("-n", "--namespace", default=None, help="The nam
 
 
 def namespaced_name(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds NAME and `-n`; the command gets `namespace/name` as `name`."""
+    """Adds NAME and `-n`; the command gets `namespace/name` as `name`. `KIND/NAME` is accepted, as kubectl does."""
 
     @wraps(command)
     def qualified(*, name: str, namespace: str | None, **options: Any) -> Any:
-        return command(name=full_name(name, namespace), **options)
+        return command(name=full_name(without_kind(name, namespace), namespace), **options)
 
     argument = click.argument("name", metavar="NAME", shell_complete=name_completion.pods)
     return argument(namespace_option(qualified))
+
+
+def cluster_name(complete: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns what adds the NAME of an object without a namespace; `KIND/NAME` is accepted too."""
+    return click.argument(
+        "name", metavar="NAME", shell_complete=complete, callback=lambda _context, _parameter, name: without_kind(name)
+    )
 
 
 def full_name(name: str, namespace: str | None) -> str:

@@ -4,19 +4,8 @@ from typing import Any
 
 import click
 
+from cli.terminal.kind_names import NAMES
 from cli.terminal.lazy_group import Entry, LazyGroup
-
-NAMES = (
-    ("pod", "pods", "po"),
-    ("node", "nodes", "no"),
-    ("quota", "quotas", "elasticquota", "elasticquotas", "eq"),
-    ("eviction", "evictions"),
-    ("gang", "gangs", "podgroup", "podgroups", "pg"),
-    ("reservation", "reservations"),
-    ("config", "configs"),
-)
-"""The names of each kind that has several."""
-
 
 def _is_name(rest: list[str]) -> bool:
     """Returns whether another name follows, so that the first word was meant as a kind."""
@@ -43,11 +32,11 @@ class Verb(LazyGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Finds the kind's command; without a kind, the one that finds the kind."""
-        first, slash, name = args[0].partition("/")
+        first, slash, _ = args[0].partition("/")
         if args[0] in self._kinds:
             args = [self._kinds[args[0]], *args[1:]]
         elif slash and first in self._kinds:
-            args = [self._kinds[first], name, *args[1:]]
+            args = [self._kinds[first], *args]  # the kind's command takes its own `KIND/NAME`
         elif self._guess is not None and not first.startswith("-") and not _is_name(args[1:]):
             return args[0], self.load(args[0], self._guess), args
         else:

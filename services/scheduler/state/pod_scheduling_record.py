@@ -220,6 +220,10 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
             return Assignment(self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, allocation)
         return None
 
+    def node_or_placement(self) -> str:
+        """Returns the node that it runs on, else the one of our newest placement; empty without either."""
+        return self.node or (self.placed_node if self.is_placed() else "")
+
     def is_placed(self) -> bool:
         """Returns True while our newest placement is neither refused nor released; the pod may be observed on its node
         meanwhile.

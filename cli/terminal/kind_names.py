@@ -1,0 +1,42 @@
+"""The names of kinds, and kubectl's `KIND/NAME`."""
+
+import click
+
+NAMES = (
+    ("pod", "pods", "po"),
+    ("node", "nodes", "no"),
+    ("quota", "quotas", "elasticquota", "elasticquotas", "eq"),
+    ("eviction", "evictions"),
+    ("slowdown", "slowdowns"),
+    ("gang", "gangs", "podgroup", "podgroups", "pg"),
+    ("reservation", "reservations"),
+    ("config", "configs"),
+)
+"""The names of each kind."""
+
+_KINDS = {name: names[0] for names in NAMES for name in names}
+
+_OF_PODS = ("eviction", "slowdown")
+"""Kinds whose objects have the names of pods."""
+
+
+def without_kind(name: str, namespace: str | None = None) -> str:
+    """Returns the name that follows `KIND/`, where that is the kind of the current command; other names as they are.
+
+    Args:
+        namespace: of `-n`; `NAMESPACE/NAME` with the same one is no kind.
+
+    Raises:
+        UsageError: the name has another kind.
+    """
+    context = click.get_current_context()
+    kind = _KINDS.get(context.info_name or "", "")
+    word, slash, rest = name.partition("/")
+    if not kind or not slash or word == namespace or word not in _KINDS:
+        return name
+    if _KINDS[word] == kind or (_KINDS[word] == "pod" and kind in _OF_PODS):
+        return rest
+    takes = "the name of a pod" if kind in _OF_PODS else f"a {kind}"
+    is_namespaced = any(each.name == "namespace" for each in context.command.params)
+    hint = f"; a {'pod' if kind in _OF_PODS else kind} in the namespace {word}: {rest} -n {word}" if is_namespaced else ""
+    raise click.UsageError(f"{name} is a {_KINDS[word]}, and `{context.command_path}` takes {takes}{hint}")
