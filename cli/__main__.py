@@ -1,5 +1,5 @@
 """`python -m cli` is `koord`."""
 
-from cli.main import main
+from cli.entry_point import main
 
 main()

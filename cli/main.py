@@ -100,7 +100,7 @@ def koord() -> None:
 
 
 def main() -> None:
-    """Entry point of the `koord` script."""
+    """Runs `koord`, and ends the process with its exit code."""
     try:
         sys.exit(koord.main(prog_name="koord", standalone_mode=False))
     except click.ClickException as error:

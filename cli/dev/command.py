@@ -3,7 +3,9 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -44,9 +46,7 @@ def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bo
         from cli.dev.local_control_plane import Cluster
     except ModuleNotFoundError as error:
         raise KoordError(f"{error}: install the extra, `pip install 'koordstream[cli,dev]'`") from error
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    _react_to_signals(_end_the_start)
     with Cluster(folder) as running:
         running.apply_crds()
         if controllers:
@@ -68,6 +68,8 @@ def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bo
             "There is no kubelet: pods on its nodes run no container, are shown as Running, and end when deleted"
         )
         click.echo("Ctrl-C ends it" + ("" if folder else " and removes all of it"))
+        ended = threading.Event()
+        _react_to_signals(lambda *_: ended.set())
         parts = [part for part in (running.etcd, running.apiserver, running.controllers, running.scheduler) if part]
         while not ended.wait(1):
             _expect_running(parts)
@@ -95,6 +97,17 @@ def simulate_faults(*, seeds: int, seed: int, processes: int | None, plan_file: 
     plan = plan_file.read_bytes() if plan_file else None
     if not simulate_and_print(range(seed, seed + seeds), processes or os.cpu_count() or 1, plan, as_json=as_json):
         raise SystemExit(1)
+
+
+def _react_to_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
+def _end_the_start(_number: int, _frame: FrameType | None) -> None:
+    """Ends a start that is under way, and what it has started; a second signal does not disturb that."""
+    _react_to_signals(signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _expect_running(parts: list[Process]) -> None:

@@ -112,7 +112,17 @@ class EmbeddedPostgres:
         Raises:
             ProgramFailed: it ended or did not answer within 60 s (a recovery takes a while); with the end of its log.
         """
-        await asyncio.to_thread(self._start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled. It fails when its program, be it initdb, ends.
+            while not starting.done():
+                if self._process:
+                    await asyncio.to_thread(self._process.kill)
+                await asyncio.wait({starting}, timeout=0.05)
+            await self.kill()
+            raise
 
     async def stop(self) -> None:
         """A fast shutdown: open transactions roll back, everything is on disk."""
@@ -213,7 +223,7 @@ class EmbeddedPostgres:
             return
         script = self.directory / "password.sql"
         script.write_text(f"ALTER ROLE {USER} PASSWORD '{scram_verifier(password)}'\n")
-        alone = Process(
+        self._process = alone = Process(
             "postgres --single",
             [
                 "/bin/sh",
@@ -239,7 +249,9 @@ class EmbeddedPostgres:
         # Under another name until it is whole: a creation that was killed half-way is begun anew.
         unfinished = self.directory / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
-        creation = Process("initdb", [programs / "initdb", "-D", unfinished, *options], self.log, user=user)
+        self._process = creation = Process(
+            "initdb", [programs / "initdb", "-D", unfinished, *options], self.log, user=user
+        )
         creation.start()
         if creation.wait(120):
             raise ProgramFailed(f"initdb failed; {self.log} ends with:\n{creation.tail()}")

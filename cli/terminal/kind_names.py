@@ -38,5 +38,7 @@ def without_kind(name: str, namespace: str | None = None) -> str:
         return rest
     takes = "the name of a pod" if kind in _OF_PODS else f"a {kind}"
     is_namespaced = any(each.name == "namespace" for each in context.command.params)
-    hint = f"; a {'pod' if kind in _OF_PODS else kind} in the namespace {word}: {rest} -n {word}" if is_namespaced else ""
+    hint = (
+        f"; a {'pod' if kind in _OF_PODS else kind} in the namespace {word}: {rest} -n {word}" if is_namespaced else ""
+    )
     raise click.UsageError(f"{name} is a {_KINDS[word]}, and `{context.command_path}` takes {takes}{hint}")

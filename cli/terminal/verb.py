@@ -7,6 +7,7 @@ import click
 from cli.terminal.kind_names import NAMES
 from cli.terminal.lazy_group import Entry, LazyGroup
 
+
 def _is_name(rest: list[str]) -> bool:
     """Returns whether another name follows, so that the first word was meant as a kind."""
     return bool(rest) and not rest[0].startswith("-")

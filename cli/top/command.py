@@ -61,10 +61,10 @@ async def _top(endpoints: Endpoints, output: Format, interval_s: float, *, once:
                 show_one_of_many(await watched.look(), output)
         from rich.live import Live
 
-        with Live(rendered(await watched.look()), auto_refresh=False, screen=True) as live:
+        with Live(auto_refresh=False, screen=True) as live:
             while True:
+                live.update(rendered(await watched.look(), live.console.width), refresh=True)
                 await asyncio.sleep(interval_s)
-                live.update(rendered(await watched.look()), refresh=True)
 
 
 class _Watched:

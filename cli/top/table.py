@@ -7,11 +7,18 @@ from cli.terminal.durations import age, size
 from cli.top.summary import ContextRow, ServiceRow, Summary
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import JustifyMethod, RenderableType
 
 SERVICES = ("service", "replica", "state", "epoch", "up", "cpu", "rss", "lag", "events/s")
 CONTEXTS = ("context", "head", "events/s", "size", "partitions", "oldest", "written by", "behind")
 _RIGHT = frozenset({"epoch", "up", "cpu", "rss", "lag", "events/s", "head", "size", "partitions", "oldest"})
+_SENTENCES = frozenset({"state", "written by", "behind"})
+"""Columns that may be broken over lines, at `_BROKEN_AT` characters or more; numbers and names never are."""
+_BROKEN_AT = 16
+_GAP = 2
+"""Spaces between two columns."""
+_LEFT_OUT = ("epoch", "partitions", "rss", "oldest", "up", "replica", "size", "events/s", "cpu", "lag", "written by")
+"""Columns that a narrow terminal does without, the first of them first."""
 _STYLES = {
     "leading": "green",
     "following": "cyan",
@@ -69,34 +76,62 @@ def bus_line(summary: Summary) -> str:
     )
 
 
-def rendered(summary: Summary) -> "RenderableType":
-    """All of it for a terminal."""
+def rendered(summary: Summary, width: int) -> "RenderableType":
+    """Returns all of it for a terminal; columns for which it is too narrow are left out, and named.
+
+    Args:
+        width: of the terminal, in characters.
+    """
     from rich.console import Group
     from rich.text import Text
 
+    services = [service_cells(row) for row in summary.services]
+    contexts = [context_cells(row) for row in summary.contexts]
+    shown = [fitting(columns, rows, width) for columns, rows in ((SERVICES, services), (CONTEXTS, contexts))]
+    left_out = [
+        name
+        for names, all_names in zip(shown, (SERVICES, CONTEXTS), strict=True)
+        for name in all_names
+        if name not in names
+    ]
     return Group(
-        _grid(SERVICES, [service_cells(row) for row in summary.services], state=2),
+        _grid(SERVICES, services, shown[0]),
         Text(""),
-        _grid(CONTEXTS, [context_cells(row) for row in summary.contexts]),
+        _grid(CONTEXTS, contexts, shown[1]),
         Text(""),
         Text(bus_line(summary)),
+        *([Text(f"{width} columns: without {', '.join(left_out)}", style="dim")] if left_out else []),
         *(Text(line, style="bold red") for line in unreachable_lines(summary)),
         *(Text(problem, style="bold red") for problem in summary.problems),
     )
 
 
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, state: int | None = None) -> "RenderableType":
+def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Returns the columns that fit into a width with their cells whole, but for sentences."""
+    widths = {}
+    for number, column in enumerate(columns):
+        widest = max([len(column), *(len(row[number]) for row in rows)])
+        widths[column] = min(widest, _BROKEN_AT) if column in _SENTENCES else widest
+    for column in _LEFT_OUT:
+        if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
+            break
+        widths.pop(column, None)
+    return list(widths)
+
+
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[str]) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        grid.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
+    for column in shown:
+        justify: JustifyMethod = "right" if column in _RIGHT else "left"
+        grid.add_column(column, justify=justify, overflow="fold", no_wrap=column not in _SENTENCES)
     for row in rows:
-        cells = [Text(cell) for cell in row]
-        if state is not None:
-            cells[state].stylize(_STYLES.get(row[state], "bold red" if "cannot reach" in row[state] else ""))
-        grid.add_row(*cells)
+        cells = {column: Text(cell) for column, cell in zip(columns, row, strict=True)}
+        if (state := cells.get("state")) is not None:
+            state.stylize(_STYLES.get(state.plain, "bold red" if "cannot reach" in state.plain else ""))
+        grid.add_row(*(cells[column] for column in shown))
     return grid
 
 

@@ -27,6 +27,7 @@ from services.node_agent.transport.transport_interface import Transport
 from shared.errors import KoordError
 from shared.runtime import json_logging
 from shared.runtime.task_cancellation import cancel_and_wait
+from shared.settings import unknown_variables
 
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
@@ -45,6 +46,8 @@ def run() -> int:
     """
     environment, settings = load(os.environ)
     json_logging.set_up(NAME, environment.log_level)
+    for text in unknown_variables(NAME, (AgentSettings,), os.environ):
+        log.warning(text)
     try:
         asyncio.run(_serve(environment, settings))
     except KoordError as error:

@@ -12,6 +12,7 @@ import pytest
 from cli.dev.binaries import provide
 from cli.processes.free_ports import is_free
 from tests.cluster.fixtures import require_programs
+from tests.integration.cli.system_processes import processes_of
 from tests.support.pods import written_pod
 from tests.support.waiting import wait_until
 
@@ -50,6 +51,22 @@ def test_it_prints_its_usage_ends_deleted_pods_and_is_gone_after_ctrl_c(pytestco
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 0
     assert not Path(kubeconfig[1]).exists()
+
+
+@pytest.mark.kube
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_start_and_what_it_has_started(
+    pytestconfig: pytest.Config, tmp_path: Path, number: signal.Signals
+) -> None:
+    require_programs(pytestconfig)
+    command = [sys.executable, "-m", "cli", "dev", "cluster", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True) as running:
+        wait_until(lambda: any(path.stat().st_size for path in tmp_path.rglob("etcd.log")), "etcd runs")
+        running.send_signal(number)
+        assert running.wait(20) == 130
+        assert running.stderr
+        assert "Traceback" not in running.stderr.read()
+    assert not processes_of(tmp_path)
 
 
 @pytest.mark.kube

@@ -3,12 +3,15 @@
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from tests.integration.cli.system_processes import processes_of
 from tests.support.terminal import CTRL_C, Terminal
+from tests.support.waiting import wait_until
 
 SMALL = ["demo", "--nodes", "10", "--pods", "60"]
+ENDS_WITHIN_S = 5.0
 
 
 def test_the_demo_ends_with_a_summary_and_leaves_nothing_running(tmp_path: Path) -> None:
@@ -19,6 +22,17 @@ def test_the_demo_ends_with_a_summary_and_leaves_nothing_running(tmp_path: Path)
     assert re.search(r"^with load-awareness +\d+ +\d+ %", done.stdout, re.MULTILINE)
     assert "koord why pod default/" in done.stdout
     assert re.search(r"^Log verified: [\d,]+ events", done.stdout, re.MULTILINE)
+    assert not processes_of(tmp_path)
+
+
+def test_ctrl_c_ends_the_demo_while_its_servers_start(tmp_path: Path) -> None:
+    with Terminal([*SMALL, "--dir", str(tmp_path)]) as terminal:
+        wait_until((tmp_path / "postgres" / "data.new").exists)
+        terminal.press(CTRL_C)
+        pressed = time.monotonic()
+        assert terminal.wait_for_end() == 130
+    assert time.monotonic() - pressed < ENDS_WITHIN_S
+    assert not (tmp_path / "postgres" / "data").exists()
     assert not processes_of(tmp_path)
 
 

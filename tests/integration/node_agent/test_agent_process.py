@@ -133,3 +133,16 @@ async def test_an_invalid_setting_ends_it_with_a_hint(settings: dict[str, str], 
     assert await asyncio.to_thread(process.wait, DEADLINE_S) == 1
     assert text in process.tail()
     assert "Traceback" not in process.tail()
+
+
+async def test_a_mistyped_variable_is_in_its_log(tmp_path: Path) -> None:
+    process = an_agent(tmp_path, None, KOORD_NODE_AGENT_COLECT_INTERVAL_S="5")
+    process.start()
+    try:
+        warning = (
+            "KOORD_NODE_AGENT_COLECT_INTERVAL_S sets nothing; perhaps 'KOORD_NODE_AGENT_COLLECT_INTERVAL_S' is meant"
+        )
+        await until(lambda: warning in process.log.read_text())
+        assert process.log.read_text().count("sets nothing") == 1
+    finally:
+        await asyncio.to_thread(process.kill)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,6 +100,19 @@ def test_a_command_that_reads_the_log_imports_nothing_of_servers_and_screens(wor
     printed, imported = imports_of([*words.split(), "--help"], {})
     assert "Usage:" in printed
     assert not imported & SLOW_TO_IMPORT
+
+
+def test_ctrl_c_while_modules_are_imported_ends_a_command_without_a_traceback() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "cli", "get", "pods"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr
+        for line in running.stderr:
+            if line.rstrip().endswith("cli.entry_point"):
+                break
+        running.send_signal(signal.SIGINT)
+        rest = [line for line in running.stderr if not line.startswith("import time:")]
+    assert running.returncode in (-signal.SIGINT, 130)
+    assert rest == []
 
 
 def test_it_prints_its_version() -> None:
