@@ -52,7 +52,7 @@ def test_a_name_with_the_kind_of_the_command_is_the_name_alone(verb: click.Group
         ("node pod/web", "pod/web is a pod, and `koord why node` takes a node"),
     ],
 )  # fmt: skip
-def test_another_kind_is_wrong_usage_that_says_how_to_name_its_namespace(
+def test_another_kind_is_wrong_usage_with_the_way_to_name_its_namespace(
     verb: click.Group, words: str, message: str
 ) -> None:
     result = run(verb, words)
