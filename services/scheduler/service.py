@@ -17,6 +17,7 @@ from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.extender_server.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
+from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
 from services.scheduler.gangs.network_topology_status import network_topology_drafts
 from services.scheduler.gangs.pod_group_status import pod_group_drafts
 from services.scheduler.quota.charge_client import ChargeClient
@@ -34,6 +35,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesire
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import (
     CycleDecided,
+    GangEvictionDecided,
     GangPlaced,
     PlacementCompared,
     PlacementReleased,
@@ -175,8 +177,13 @@ async def lead(runtime: Runtime) -> None:
 
 
 def _status_drafts(cache: CycleInputs, now_ns: int) -> tuple[Draft, ...]:
-    """Returns what ScheduleExplanations, Reservations, PodGroups and the ClusterNetworkTopology have to show or to become."""
-    pod_groups = pod_group_drafts(cache.view, cache.changed_gangs, now_ns) if cache.groupings else ()
+    """Returns what ScheduleExplanations, Reservations, PodGroups and the ClusterNetworkTopology have to show or to become,
+    and the evictions of gangs that cannot go on.
+    """
+    pod_groups: tuple[Draft, ...] = ()
+    if cache.groupings:
+        pod_groups = pod_group_drafts(cache.view, cache.changed_gangs, now_ns)
+        pod_groups += gang_eviction_drafts(cache, cache.changed_gangs, now_ns)
     cache.changed_gangs.clear()
     topology = network_topology_drafts(cache) if cache.groupings else ()
     return (*explanation_drafts(cache, now_ns), *life_cycle_drafts(cache, now_ns), *pod_groups, *topology)
@@ -229,6 +236,7 @@ SERVICE = Service(
         GangPlaced,
         PodPlaced,
         PodNominated,
+        GangEvictionDecided,
         PodUnschedulable,
         PlacementCompared,
         PlacementReserved,

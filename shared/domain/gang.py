@@ -25,14 +25,22 @@ MATCH_POLICY_ALIAS = f"{POD_GROUP_LABEL}/match-policy"
 WAITING_TIME = f"{_DOMAIN}/waiting-time"
 GROUPS = f"{_DOMAIN}/groups"
 TOPOLOGY = f"{_DOMAIN}/network-topology-spec"
+FAILURE_POLICY = "gang.koordstream/failure-policy"
+"""Annotation that decides about the members of a gang when others fail: one of FAILURE_POLICIES. Upstream has none."""
 
-ANNOTATIONS = (NAME, MINIMUM, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, WAITING_TIME, GROUPS, TOPOLOGY)
+ANNOTATIONS = (
+    NAME, MINIMUM, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, WAITING_TIME, GROUPS, TOPOLOGY, FAILURE_POLICY,
+)  # fmt: skip
 """Annotations of a pod that name its gang or set it up."""
 
 ONCE_SATISFIED = "once-satisfied"
 ONLY_WAITING = "only-waiting"
 WAITING_AND_RUNNING = "waiting-and-running"
 MATCH_POLICIES = (ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING)
+
+CONTINUE = "Continue"
+EVICT = "Evict"
+FAILURE_POLICIES = (CONTINUE, EVICT)
 
 BIND_GROUP = (
     "internal.scheduling.koordinator.sh/bind-gang-group-id",
@@ -62,6 +70,7 @@ class GangSettings(msgspec.Struct, frozen=True, array_like=True):
         waiting_ns: how long placed members of a NonStrict gang wait for others; 0 for the configured default.
         groups: ids of the gangs that are placed together, sorted; this one alone where none are declared.
         topology: the text of the network topology annotation.
+        failure_policy: one of FAILURE_POLICIES; empty where none is declared, for that of its group, else CONTINUE.
     """
 
     minimum: int
@@ -71,6 +80,7 @@ class GangSettings(msgspec.Struct, frozen=True, array_like=True):
     waiting_ns: int
     groups: tuple[str, ...]
     topology: str = ""
+    failure_policy: str = ""
 
 
 def gang_of(namespace: str, labels: Texts, annotations: Texts) -> str:
@@ -111,6 +121,7 @@ def settings_of_pod_group(gang: str, pod_group: Mapping[str, Any]) -> GangSettin
 def _settings(gang: str, minimum: int, annotations: Mapping[str, str], waiting_ns: int) -> GangSettings:
     total = _int32(annotations.get(TOTAL, ""))
     policy = annotations.get(MATCH_POLICY) or annotations.get(MATCH_POLICY_ALIAS) or ""
+    on_failure = annotations.get(FAILURE_POLICY, "")
     return GangSettings(
         minimum=minimum,
         total=minimum if total is None else max(total, minimum),
@@ -119,6 +130,7 @@ def _settings(gang: str, minimum: int, annotations: Mapping[str, str], waiting_n
         waiting_ns=waiting_ns,
         groups=_groups(gang, annotations.get(GROUPS, "")),
         topology=annotations.get(TOPOLOGY, ""),
+        failure_policy=on_failure if on_failure in FAILURE_POLICIES else "",
     )
 
 

@@ -259,6 +259,29 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
     budgets: tuple[str, ...] = ()
 
 
+class GangEvictionDecided(Event, frozen=True, tag="koord.scheduling.GangEvictionDecided.v1"):
+    """A gang lost a member and cannot go on: its other pods are evicted; an EvictionRequested for each follows. `cause`
+    is the event by which the member was lost.
+
+    Attributes:
+        gang: `namespace/name`.
+        lost, lost_uid: the member, as `namespace/name`, and its uid.
+        how: `evicted` (by another service or a node agent), or `failed` (the failure policy of its group is `Evict`).
+        left: number of members that it left; minimum: the number that the gang needs.
+        pods: those that are evicted, as `namespace/name`, those of the other gangs of its group included.
+    """
+
+    KEY: ClassVar[str] = "gang"
+
+    gang: str
+    lost: str
+    lost_uid: str
+    how: str
+    left: int
+    minimum: int
+    pods: tuple[str, ...]
+
+
 class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulable.v1"):
     """No node passed every filter for a pod. An intent when its code changed: the gateway writes the pod's condition.
 

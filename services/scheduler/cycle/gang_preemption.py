@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.disruption_budgets import Victim, overdrawn
+from services.scheduler.cache.disruption_budgets import overdrawn
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.fewest_victims_for_gang import (
     NodeOptions,
@@ -312,7 +312,8 @@ class GangPreemption:
     def _nominated(self, pods: Sequence[PodRecord], found: _Found) -> list[Nomination]:
         names, view = self._cache.table.names, self._cache.view
         of_row = {row: [victim_of(view.pods[uid]) for uid in uids] for row, uids in found.victims.items()}
-        others = self._rest_of_gangs({uid for uids in found.victims.values() for uid in uids})
+        chosen = {uid for uids in found.victims.values() for uid in uids}
+        others = GangVictims(self._cache, self._pods.preemptions).rest_of(chosen)
         made: list[Nomination] = []
         for pod, row in zip(pods, found.rows, strict=True):
             victims = by_importance([*of_row.pop(row, ()), *others])
@@ -322,26 +323,6 @@ class GangPreemption:
             candidate = Candidate(names[row], tuple(victims), len(beyond), budgets)
             made.append(self._pods.preemptions.nominate(Nomination(pod, class_of(pod), candidate, len(found.victims))))
         return made
-
-    def _rest_of_gangs(self, chosen: set[str]) -> list[Victim]:
-        """Returns the other members of gangs that would run with too few: these are evicted as a whole."""
-        gangs, pods = self._cache.view.gangs, self._cache.view.pods
-        found: dict[str, None] = {}
-        for gang in sorted({gangs.gang_of[uid] for uid in chosen if uid in gangs.gang_of}):
-            settings = gangs.gangs[gang].settings
-            if settings is None:
-                continue
-            running = [uid for uid in gangs.gangs[gang].members if pods[uid].assignment() is not None]
-            if len([uid for uid in running if uid not in chosen]) < settings.minimum:
-                groups = settings.groups if gang in settings.groups else (gang,)
-                for other in groups:
-                    members = gangs.gangs[other].members if other in gangs.gangs else ()
-                    found |= dict.fromkeys(
-                        uid
-                        for uid in members
-                        if uid not in chosen and pods[uid].assignment() is not None and not pods[uid].is_terminating()
-                    )
-        return [victim_of(pods[uid]) for uid in sorted(found)]
 
 
 class _Amounts(NamedTuple):

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod
@@ -17,7 +18,9 @@ from services.scheduler.extender_server.answer_extender_verbs import cheapest, f
 from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
 from services.scheduler.extender_server.evaluate_pod_outside_cycle import EvaluationQuery
 from services.scheduler.extender_server.evictions_for_calling_scheduler import PendingEvictions
-from services.scheduler.extender_server.victim_rules import fault_of, may_preempt
+from services.scheduler.extender_server.victim_rules import fault_of, fault_of_gang, may_preempt
+from services.scheduler.framework.gang_members_as_victims import GangVictims
+from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Draft
@@ -215,6 +218,7 @@ class ExtenderService:
         known = [pod_record for uid in uids if (pod_record := self._known(uid))]
         if not node or len(known) < len(uids):
             return ""
+        known += [self.cache.view.pods[victim.uid] for victim in self._rest_of_gangs(uids)]
         reason = f"preempted by pod {preemptor.name} of another scheduler"
         drafts = [
             Draft(
@@ -233,14 +237,22 @@ class ExtenderService:
     def _allowed(self, preemptor: PodRecord, candidates: dict[str, MetaVictims]) -> dict[str, MetaVictims]:
         """Returns the candidates whose victims may be evicted for the pod."""
         assert preemptor.pod_class is not None, "_known returns only pods that have been read"
+        assert self.cache is not None, "a pod is known only while leading"
         allowed: dict[str, MetaVictims] = {}
         for node, victims in candidates.items():
-            fault = fault_of(node, victims, preemptor.pod_class.priority, self._known, self._max_victims)
-            if fault:
+            priority, rest = preemptor.pod_class.priority, self._rest_of_gangs(_uids(victims))
+            fault = fault_of(node, victims, priority, self._known, self._max_victims)
+            if fault := fault or fault_of_gang(preemptor, priority, rest, self.cache.view.gangs.gang_of):
                 log.warning("victims of another scheduler are not evicted", extra={"pod": preemptor.name, "why": fault})
             else:
                 allowed[node] = victims
         return allowed
+
+    def _rest_of_gangs(self, uids: list[str]) -> list[Victim]:
+        """Returns the members that are evicted with these pods, so that no gang runs with too few."""
+        if self.cache is None:
+            return []
+        return GangVictims(self.cache, CyclePreemptions(self.cache, self.cache.nominated)).rest_of(uids)
 
     async def _all_terminating(self, uids: list[str], ends: float) -> bool | None:
         """True once all victims are terminating, False when one stays, None when that is not known in time."""

@@ -4,8 +4,9 @@ kube-scheduler chooses victims by its own rules, from its own view of the cluste
 Therefore the preemptor and the victims are read from the State.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
+from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.extender_server.api_types import MetaVictims
 from services.scheduler.state.pod_scheduling_record import PodRecord
 
@@ -43,4 +44,21 @@ def fault_of(
             return f"{victim.name} is a Reservation, or acts as one, and is not evicted"
         if assignment.pod_class.priority >= priority:
             return f"pod {victim.name} on {node} has priority {assignment.pod_class.priority}, not below {priority}"
+    return ""
+
+
+def fault_of_gang(preemptor: PodRecord, priority: int, rest: Collection[Victim], gang_of: Mapping[str, str]) -> str:
+    """Returns the reason why the gangs of victims may not be ended for a pod; empty for none.
+
+    Args:
+        rest: the members that would have to be evicted as well.
+        gang_of: uid -> gang.
+    """
+    own = gang_of.get(preemptor.uid)
+    for victim in rest:
+        gang = gang_of.get(victim.uid)
+        if victim.priority >= priority:
+            return f"gang {gang} would be ended, whose pod {victim.name} has priority {victim.priority}, not below {priority}"
+        if gang == own:
+            return f"gang {gang} is the one of pod {preemptor.name}"
     return ""

@@ -1,6 +1,6 @@
-"""Victims of preemption that belong to gangs: a gang loses only members beyond its minimum, or all of its group.
+"""Victims that belong to gangs: a gang loses only members beyond its minimum, or all of its group.
 
-A running gang below its minimum does nothing but hold its nodes, so a single member is a victim only while the minimum
+The rule of every eviction that the scheduler decides: preemption, and what an extender's caller requests. A running gang below its minimum does nothing but hold its nodes, so a single member is a victim only while the minimum
 of its gang still runs without it. Where that is not enough, all running members of its group of gangs are victims, on
 whatever node they are. Upstream's DefaultPreemption takes single members.
 """
@@ -12,6 +12,7 @@ from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, victim_of
 from services.scheduler.framework.victim_selection import by_importance
+from services.scheduler.state.scheduler_state import SchedulerState
 
 
 class Lot(NamedTuple):
@@ -30,6 +31,7 @@ class GangVictims:
     """The gangs of potential victims in one cycle."""
 
     def __init__(self, cache: ClusterCache, preemptions: CyclePreemptions) -> None:
+        self._view = cache.view
         self._pods = cache.view.pods
         self._gangs = cache.view.gangs
         self._preemptions = preemptions
@@ -62,6 +64,21 @@ class GangVictims:
             singles = (lots for gang, lots in beyond.items() if self._group_key(gang) not in wholes)
             yield ordinary + [lot for lots in singles for lot in lots] + list(wholes.values())
 
+    def rest_of(self, chosen: Collection[str]) -> list[Victim]:
+        """Returns the other running members of the groups of which a gang would run with too few without these pods.
+
+        Args:
+            chosen: uids of the pods to evict.
+        """
+        found: dict[str, None] = {}
+        for gang in sorted({self._gangs.gang_of[uid] for uid in chosen if uid in self._gangs.gang_of}):
+            settings, running = self._gangs.gangs[gang].settings, list(self._running(gang))
+            left = [uid for uid in running if uid not in chosen]
+            if settings is not None and len(left) < min(len(running), settings.minimum):
+                groups = self._gangs.group_of(gang)
+                found |= dict.fromkeys(uid for other in groups for uid in self._running(other) if uid not in chosen)
+        return by_importance(victim_of(self._pods[uid]) for uid in found)
+
     def _beyond_minimum(self, gang: str, potential: Collection[Victim]) -> list[Lot]:
         """Returns the least important members that a gang can lose and keep its minimum."""
         settings = self._gangs.gangs[gang].settings
@@ -71,7 +88,7 @@ class GangVictims:
 
     def _whole(self, gang: str, potential: dict[str, list[Victim]], preemptor: str, priority: int) -> Lot | None:
         """Returns all running members of the group of a gang; None where one of them is no victim for the preemptor."""
-        groups = self._groups(gang)
+        groups = self._gangs.group_of(gang)
         if self._gangs.gang_of.get(preemptor) in groups:
             return None
         here = by_importance(victim for other in groups for victim in potential.get(other, ()))
@@ -83,15 +100,16 @@ class GangVictims:
 
     def _running(self, gang: str) -> Iterator[str]:
         """Yields the uids of the members of a gang that count on a node, and are not about to leave it."""
-        record = self._gangs.gangs.get(gang)
-        for uid in record.members if record is not None else ():
-            pod = self._pods[uid]
-            if pod.assignment() is not None and not pod.is_terminating() and not self._preemptions.is_evicted(uid):
-                yield uid
-
-    def _groups(self, gang: str) -> tuple[str, ...]:
-        settings = self._gangs.gangs[gang].settings
-        return (gang,) if settings is None or gang not in settings.groups else settings.groups
+        return (uid for uid in running_members(self._view, gang) if not self._preemptions.is_evicted(uid))
 
     def _group_key(self, gang: str) -> str:
-        return ",".join(self._groups(gang))
+        return ",".join(self._gangs.group_of(gang))
+
+
+def running_members(view: SchedulerState, gang: str) -> Iterator[str]:
+    """Yields the uids of the members of a gang that count on a node, and neither terminate nor are to be evicted."""
+    record = view.gangs.gangs.get(gang)
+    for uid in record.members if record is not None else ():
+        pod = view.pods[uid]
+        if pod.assignment() is not None and not pod.is_terminating():
+            yield uid

@@ -51,6 +51,7 @@ from shared.events.cluster import (
     ObjectDeleted,
     ObjectObserved,
     PodDeleted,
+    PodEvicted,
     PodObserved,
 )
 from shared.events.log import WriterStarted
@@ -253,6 +254,11 @@ class ClusterFold(SchedulerStateFields):
         if self.dirty is not None:
             self.dirty.pods[uid] = None
 
+    def _pod_evicted(self, record: RecordedEvent, event: PodEvicted) -> None:
+        # Our own evictions take gangs as a whole already.
+        if record.cause is not None and record.cause.context != "scheduling":
+            self.gangs.observe_eviction(event.pod_uid, record.seq, record.at_ns)
+
     def _object_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:
         if event.resource == RESERVATIONS:
             self._reservation_observed(record, event)
@@ -349,6 +355,7 @@ class ClusterFold(SchedulerStateFields):
         NodeDeleted: _node_deleted,
         PodObserved: _pod_observed,
         PodDeleted: _pod_deleted,
+        PodEvicted: _pod_evicted,
         NodeMetricObserved: _metric_observed,
         NodeMetricDeleted: _metric_deleted,
         ObjectObserved: _object_observed,

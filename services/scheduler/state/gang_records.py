@@ -1,4 +1,5 @@
-"""Gangs in the State: the members of each gang, the settings that its pods declare, and whether a member was ever bound.
+"""Gangs in the State: the members of each gang, the settings that its pods declare, whether a member was ever bound, and
+the last loss that left a gang with too few.
 
 Settings in a PodGroup are in the State's objects. Source: spec/scheduler-workloads.md 2.1, 2.2.
 """
@@ -10,9 +11,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shared.domain.gang import GangSettings, gang_of, settings_of_pod, settings_of_pod_group
+from shared.domain.gang import EVICT, GangSettings, gang_of, settings_of_pod, settings_of_pod_group
 from shared.domain.network_topology import NO_INDEX, index_of
 from shared.kube.pod import Pod
+
+EVICTED, FAILED = "evicted", "failed"
+_FAILED, _SUCCEEDED = "Failed", "Succeeded"
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
@@ -23,12 +27,32 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
         is_bound: it has been observed on a node.
         owner: name of its controller, or of its first owner; empty without one.
         index: its place among the members, NO_INDEX without one.
+        is_leaving: it is being deleted or was evicted.
     """
 
     phase: str
     is_bound: bool
     owner: str = ""
     index: int = NO_INDEX
+    is_leaving: bool = False
+
+
+class GangLoss(msgspec.Struct, frozen=True, array_like=True):
+    """The loss of a member that left its gang with fewer than its minimum, so that the others are evicted.
+
+    Attributes:
+        pod_uid: the member.
+        how: EVICTED or FAILED.
+        left: number of members that were left.
+        seq: `cluster` seq of the event; members that were created later belong to the gang's next start.
+        at_ns: time of the event.
+    """
+
+    pod_uid: str
+    how: str
+    left: int
+    seq: int
+    at_ns: int
 
 
 class GangRecord(msgspec.Struct, array_like=True):
@@ -42,6 +66,7 @@ class GangRecord(msgspec.Struct, array_like=True):
         was_bound: a member has been bound since the gang exists.
         changed_seq: `cluster` seq of the last change of settings, or of the last end of a member.
         complete_ns: instant of the record since which it has had as many members as its minimum; 0 while it has fewer.
+        loss: the last one that left too few members; None without one.
     """
 
     members: dict[str, Member] = {}
@@ -51,6 +76,7 @@ class GangRecord(msgspec.Struct, array_like=True):
     was_bound: bool = False
     changed_seq: int = 0
     complete_ns: int = 0
+    loss: GangLoss | None = None
 
     @property
     def settings(self) -> GangSettings | None:
@@ -73,7 +99,7 @@ class GangRecords:
         self.dirty: dict[str, None] | None = None
 
     def observe_pod(self, uid: str, pod: Pod, seq: int, at_ns: int) -> None:
-        """Counts a pod in its gang."""
+        """Counts a pod in its gang. Where it has failed for good, the policy of its group decides about the others."""
         metadata = pod.metadata
         gang = gang_of(metadata.namespace, metadata.labels, metadata.annotations)
         if uid in self.gang_of and self.gang_of[uid] != gang:
@@ -82,7 +108,8 @@ class GangRecords:
             return
         record = self._record(gang)
         is_bound, before = bool(pod.spec.node_name), record.members.get(uid)
-        member = Member(intern(pod.status.phase), is_bound, _owner(pod), index_of(metadata.annotations))
+        is_leaving = metadata.deletion_timestamp is not None or (before is not None and before.is_leaving)
+        member = Member(intern(pod.status.phase), is_bound, _owner(pod), index_of(metadata.annotations), is_leaving)
         if member != before:
             record.members[uid] = member
             self.gang_of[uid] = intern(gang)
@@ -94,6 +121,41 @@ class GangRecords:
         if is_bound and not record.was_bound:
             record.was_bound, record.changed_seq = True, seq
         _note_complete(record, at_ns)
+        fails = member.phase == _FAILED and before is not None and before.is_bound and before.phase != _FAILED
+        if fails and not is_leaving and self.failure_policy(gang) == EVICT:
+            left = sum(
+                each.is_bound and each.phase != _FAILED and not each.is_leaving for each in record.members.values()
+            )
+            self._note_loss(record, GangLoss(uid, FAILED, left, seq, at_ns))
+
+    def observe_eviction(self, uid: str, seq: int, at_ns: int) -> None:
+        """Notes that another service or a node agent had a pod evicted."""
+        gang = self.gang_of.get(uid)
+        if gang is None:
+            return
+        record = self.gangs[gang]
+        ran = is_running(record.members[uid])
+        record.members[uid] = replace(record.members[uid], is_leaving=True)
+        if ran:
+            self._note_loss(record, GangLoss(uid, EVICTED, sum(map(is_running, record.members.values())), seq, at_ns))
+        self._mark(gang)
+
+    def failure_policy(self, gang: str) -> str:
+        """Returns the first policy that a gang of its group declares; empty without one."""
+        there = (self.gangs[other].settings for other in self.group_of(gang) if other in self.gangs)
+        return next((each.failure_policy for each in there if each is not None and each.failure_policy), "")
+
+    def group_of(self, gang: str) -> tuple[str, ...]:
+        """Returns the ids of the gangs with which a gang ends, its own included: those of its group that name it as well, so
+        that nobody ends the gang of another by naming it.
+        """
+        settings = self.gangs[gang].settings
+        groups = (gang,) if settings is None or gang not in settings.groups else settings.groups
+        return tuple(other for other in groups if other == gang or self._names(other, gang))
+
+    def _names(self, gang: str, other: str) -> bool:
+        settings = self.gangs[gang].settings if gang in self.gangs else None
+        return settings is not None and other in settings.groups
 
     def lose_pod(self, uid: str, seq: int, at_ns: int) -> None:
         """Removes a pod that was deleted."""
@@ -136,6 +198,10 @@ class GangRecords:
         self.gangs = dict(kept)
         self.gang_of = {uid: intern(gang) for gang, record in kept for uid in record.members}
 
+    def _note_loss(self, record: GangRecord, loss: GangLoss) -> None:
+        if record.settings is not None and loss.left < record.settings.minimum:
+            record.loss = loss
+
     def _record(self, gang: str) -> GangRecord:
         record = self.gangs.get(gang)
         if record is None:
@@ -160,6 +226,11 @@ def _note_complete(record: GangRecord, at_ns: int) -> None:
         record.complete_ns = 0
     elif not record.complete_ns:
         record.complete_ns = at_ns
+
+
+def is_running(member: Member) -> bool:
+    """Returns True for a member that is on a node, has not ended, and is not about to leave."""
+    return member.is_bound and member.phase not in (_FAILED, _SUCCEEDED) and not member.is_leaving
 
 
 def _owner(pod: Pod) -> str:

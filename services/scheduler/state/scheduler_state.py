@@ -30,6 +30,7 @@ from shared.events.cluster import (
     ObjectDeleted,
     ObjectObserved,
     PodDeleted,
+    PodEvicted,
     PodObserved,
 )
 from shared.events.intents import EvictionRequested, FieldsDesired
@@ -50,7 +51,7 @@ from shared.events.scheduling import (
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, BindRejected, BindFailed, BindSuppressed, DesiredStateRejected, MissingPermission, EvictionRejected, EvictionFailed, WriterStarted, InitialListCompleted,
+        ObjectDeleted, BindRejected, BindFailed, BindSuppressed, DesiredStateRejected, MissingPermission, EvictionRejected, EvictionFailed, PodEvicted, WriterStarted, InitialListCompleted,
     ),
     "scheduling": (
         WriterStarted, CycleDecided, GangPlaced, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested,

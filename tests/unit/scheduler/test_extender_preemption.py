@@ -11,9 +11,11 @@ import pytest
 from services.scheduler.extender_server.answer_extender_verbs import filter_result
 from services.scheduler.extender_server.api_types import ExtenderArgs, MetaPod, MetaVictims
 from services.scheduler.extender_server.extender_service import ExtenderService
+from shared.domain.gang import POD_GROUP_LABEL
 from shared.events import Cause, Draft, RecordedEvent
-from shared.events.cluster import EvictionRejected
+from shared.events.cluster import EvictionRejected, ObjectObserved
 from shared.events.intents import EvictionRequested
+from shared.kube.resource_names import POD_GROUPS
 from tests.support.scheduling_world import World, node, pod
 
 URGENT = pod("urgent", cpu="4", priority=100)
@@ -165,4 +167,31 @@ async def test_a_pod_that_is_not_observed_or_has_a_node_evicts_nobody(world: Wor
     ours = extender(world)
     for name in ("invented", "bound"):
         assert await ours.preempt(pod(name, cpu="4", priority=100), ROOM) == {}
+    assert evicted(world) == []
+
+
+def gang_world(**priorities: int) -> World:
+    """Two nodes, each full of one pod of a gang that needs both."""
+    world = World()
+    body = {"metadata": {"name": "job", "namespace": "d"}, "spec": {"minMember": 2}}
+    world.observe(ObjectObserved(resource=POD_GROUPS, name="d/job", uid="job", object=body))
+    labels = {POD_GROUP_LABEL: "job"}
+    for name in ("a", "b"):
+        world.add_node(node(name, cpu="4"))
+        priority = priorities.get(name, 0)
+        world.add_pod(pod(f"{name}-1", cpu="4", on=name, phase="Running", labels=labels, priority=priority))
+    world.add_pod(URGENT)
+    world.read()
+    return world
+
+
+async def test_the_gang_of_a_victim_is_evicted_as_a_whole() -> None:
+    world = gang_world()
+    await extender(world).preempt(URGENT, {"a": ROOM["a"]})
+    assert evicted(world) == ["a-1", "b-1"]
+
+
+async def test_no_victim_is_evicted_whose_gang_may_not_end() -> None:
+    world = gang_world(b=200)
+    assert await extender(world).preempt(URGENT, {"a": ROOM["a"]}) == {}
     assert evicted(world) == []
