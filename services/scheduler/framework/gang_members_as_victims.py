@@ -1,7 +1,8 @@
 """Victims that belong to gangs: a gang loses only members beyond its minimum, or all of its group.
 
-The rule of every eviction that the scheduler decides: preemption, and what an extender's caller requests. A running gang below its minimum does nothing but hold its nodes, so a single member is a victim only while the minimum
-of its gang still runs without it. Where that is not enough, all running members of its group of gangs are victims, on
+The rule of every eviction that the scheduler decides: preemption, and what an extender's caller requests. A running
+gang below its minimum does nothing but hold its nodes, so a single member is a victim only while the minimum of its
+gang still runs without it. Where that is not enough, all running members of its group of gangs are victims, on
 whatever node they are. Upstream's DefaultPreemption takes single members.
 """
 

@@ -4,8 +4,8 @@
     a member failed for good                                   where the failure policy of its group is `Evict`
 
 In both cases only where fewer than the minimum of its gang are left. A gang is ended as a whole, with the gangs of its
-group. Members that were created after the loss are its next start and stay. What this scheduler evicts is chosen by gangs
-already (`framework/gang_members_as_victims.py`).
+group. Members that were created after the loss are its next start and stay. The scheduler's own victims are chosen by
+gangs already (`framework/gang_members_as_victims.py`).
 """
 
 from collections.abc import Iterable, Iterator
