@@ -347,6 +347,9 @@ def _home(domains: NetworkDomains, wish: Wish, rows: Sequence[int]) -> int | Non
     """
     if not wish.must or not rows:
         return None
-    last, place_of = len(domains.layers) - 1, {row: place for place, row in enumerate(domains.rows.tolist())}
-    counts = Counter(domains.above(last, place_of[row], wish.must) for row in rows if row in place_of)
-    return min(counts, key=lambda each: (-counts[each], domains.ranks[wish.must][each]), default=None)
+    of_rows = np.bincount(np.array(rows, np.intp), minlength=int(domains.rows.max(initial=-1)) + 1)
+    counts: Int64 = of_rows[domains.rows]
+    for layer in range(len(domains.layers) - 2, wish.must - 1, -1):
+        counts = domains.sums(counts, layer)
+    most = np.flatnonzero(counts == counts.max(initial=1))
+    return int(most[domains.ranks[wish.must][most].argmin()]) if len(most) else None
