@@ -9,6 +9,8 @@ Source: spec/scheduler-workloads.md 4.4; upstream pkg/scheduler/plugins/coschedu
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from services.scheduler.cache.disruption_budgets import overdrawn
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.network_domain_choice import wish_of
@@ -19,6 +21,7 @@ from services.scheduler.framework.gang_grouping_interface import Gathering, Requ
 from services.scheduler.framework.gang_members_as_victims import GangVictims
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination, victim_of
 from services.scheduler.framework.victim_selection import Candidate, by_importance
+from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.queue.units import Unit, class_of
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.kube.elastic_quota import PREEMPTIBLE
@@ -28,8 +31,6 @@ MAX_GANGS = 2
 
 MAX_NODES = 2000
 """Maximum number of nodes whose pods are considered, in the order of their names."""
-
-MAX_DOMAINS = 32
 
 DISABLED = "scheduling.koordinator.sh/disable-preemptible"
 """Label of pods that are never evicted for others by `"true"`."""
@@ -114,12 +115,10 @@ class GangPreemption:
         search = VictimSearch(self._pods, self._cache, pods, potential, priority)
         best: VictimsOfGang | None = None
         for rows in self._domains(gathering):
-            found = search.within(rows)
-            if found is not None and (best is None or found.loss < best.loss):
-                best = found
+            best = search.within(rows, None if best is None else best.loss) or best
         return best
 
-    def _domains(self, gathering: Gathering | None) -> Sequence[frozenset[int] | None]:
+    def _domains(self, gathering: Gathering | None) -> Sequence[Int64 | None]:
         """Returns the rows of each domain in which all pods have to be; None for any row."""
         if gathering is None:
             return (None,)
@@ -130,11 +129,9 @@ class GangPreemption:
         if not wish.must:
             return (None,)
         home = self._in_domains.home(domains, wish, gathering)
-        numbers = sorted(range(domains.count(wish.must)), key=domains.ranks[wish.must].__getitem__)[:MAX_DOMAINS]
-        return [
-            frozenset(domains.rows[list(domains.nodes_in(wish.must, number))].tolist())
-            for number in (numbers if home is None else (home,))
-        ]
+        numbers = np.argsort(domains.ranks[wish.must]).tolist() if home is None else [home]
+        nodes = (domains.nodes_in(wish.must, number) for number in numbers)
+        return [domains.rows[each.start : each.stop] for each in nodes]
 
     # the result
 

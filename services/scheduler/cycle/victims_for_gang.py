@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.fewest_victims_for_gang import (
@@ -25,7 +24,7 @@ from services.scheduler.cycle.fewest_victims_for_gang import (
 from services.scheduler.cycle.pod_placement import PodPlacement
 from services.scheduler.framework.nominations_and_victims_of_cycle import victim_of
 from services.scheduler.framework.victim_selection import by_importance
-from services.scheduler.kernels.array_types_and_row_selection import Int64
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.queue.units import class_of
 from services.scheduler.state.pod_equivalence_class import PodClass
@@ -80,24 +79,34 @@ class VictimSearch:
         for uid, (row, _) in potential.items():
             self._by_row.setdefault(row, []).append(uid)
 
-    def within(self, rows: frozenset[int] | None) -> VictimsOfGang | None:
-        """Returns a choice that admits all pods, on these rows; on any for None."""
-        closed: set[int] = set()
+    def within(self, rows: Int64 | None, below: int | None) -> VictimsOfGang | None:
+        """Returns a choice that admits all pods.
+
+        Args:
+            rows: the only ones that may be used; None for all.
+            below: the loss that the choice has to stay below, if any.
+        """
+        allowed = np.full(self._pods.transaction.snapshot.size, rows is None)
+        if rows is not None:
+            allowed[rows] = True
         for _ in range(MAX_TRIES):
             mark = self._pods.transaction.mark()
-            found = self._tried(_Allowed(rows, frozenset(closed)))
+            found = self._tried(allowed, below)
             self._pods.transaction.undo(mark)
             if not isinstance(found, int):
                 return found
-            closed.add(found)
+            allowed[found] = False
         return None
 
-    def _tried(self, allowed: "_Allowed") -> VictimsOfGang | int | None:
+    def _tried(self, allowed: Bools, below: int | None) -> VictimsOfGang | int | None:
         """Places the pods without some of the others.
+
+        Args:
+            allowed: [rows].
 
         Returns:
             The choice; the row that rejects a pod in spite of its capacity; None where the eviction of all others would
-            not help.
+            not help, or loses too much.
         """
         placed: list[int] = []
         victims: dict[int, tuple[str, ...]] = {}
@@ -108,6 +117,8 @@ class VictimSearch:
             if chosen is None:
                 return None
             loss += chosen[0]
+            if below is not None and loss >= below:
+                return None
             self._remove(chosen[1], victims)
             rejecting = self._place(members, pod_class, chosen[1], chosen[2], placed)
             if rejecting is not None:
@@ -133,7 +144,7 @@ class VictimSearch:
         pod_class: PodClass,
         count: int,
         victims: Mapping[int, tuple[str, ...]],
-        allowed: "_Allowed",
+        allowed: Bools,
     ) -> tuple[int, Mapping[int, Option], Mapping[int, int]] | None:
         """Returns the loss, row -> option, and row -> pods that fit without victims; None where all would not help."""
         transaction = self._pods.transaction
@@ -147,13 +158,14 @@ class VictimSearch:
         if len(columns) < len(term[1].resources):
             return None  # no node has one of the resources
         amounts = _Amounts(columns, np.append(term[1].sizes, 1))
-        feasible = allowed.among(np.flatnonzero(evaluation.by == FEASIBLE))
+        feasible = np.flatnonzero((evaluation.by == FEASIBLE) & allowed).tolist()
+        resolvable = evaluation.resolvable()
         now = {row: slots for row in feasible if (slots := slots_of(self._free(row, amounts), amounts.sizes))}
         missing = count - sum(now.values())
         if missing <= 0:
             return 0, {}, now
         offers: list[NodeOptions] = []
-        for row in allowed.among([*feasible, *evaluation.resolvable().tolist()]):
+        for row in dict.fromkeys([*feasible, *resolvable[allowed[resolvable]].tolist()]):
             left = [uid for uid in self._by_row.get(row, ()) if uid not in victims.get(row, ())]
             gone = self._leaving(row, victims)
             if not left and not gone:
@@ -216,18 +228,3 @@ class _Amounts(NamedTuple):
 
     columns: Sequence[int]
     sizes: Int64
-
-
-class _Allowed(NamedTuple):
-    """The rows that may be used: those of a domain, without closed ones."""
-
-    rows: frozenset[int] | None
-    closed: frozenset[int]
-
-    def among(self, rows: Iterable[int] | NDArray[np.intp]) -> list[int]:
-        """Returns those of some rows that may be used."""
-        return [
-            int(row)
-            for row in dict.fromkeys(int(each) for each in rows)
-            if row not in self.closed and (self.rows is None or row in self.rows)
-        ]
