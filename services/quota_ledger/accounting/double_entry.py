@@ -49,6 +49,25 @@ class Balances:
             if not balance:
                 del balances[account]
 
+    def add(self, tree: str, resource: str, sums: Mapping[str, int]) -> None:
+        """Adds amounts of one resource to the capacity that quotas hold, quota -> amount: the postings of a
+        RuntimeRecomputed, without an object for each.
+        """
+        balances = self.by_account
+        for quota, size in sums.items():
+            if not size:
+                continue
+            account = (tree, SUPPLY, hold_account(quota))
+            balance = balances.get(account)
+            if balance is None:
+                balances[account] = {resource: size}
+            elif after := balance.get(resource, 0) + size:
+                balance[resource] = after
+            else:
+                del balance[resource]
+                if not balance:
+                    del balances[account]
+
     def balance(self, tree: str, book: str, name: str) -> Amounts:
         """Returns the balance of one account."""
         return self.by_account.get((tree, book, name), {})

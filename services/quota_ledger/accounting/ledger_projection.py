@@ -3,6 +3,7 @@
 Source: spec/quota.md 7.2, 7.3.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from services.quota_ledger.accounting.double_entry import SUPPLY, Balances, Posting, hold_account, transfer
@@ -83,6 +84,14 @@ class LedgerProjection(PodPostings):
         self.balances.post(batch)
         return batch
 
+    def fold(self, event: Event) -> None:
+        """Folds one event as `apply` does, faster where thousands of runtimes change."""
+        if isinstance(event, RuntimeRecomputed):
+            for resource, sums in self._capacity_moved(event):
+                self.balances.add(event.tree, resource, sums)
+        else:
+            self.apply(event)
+
     def _postings(self, event: Event) -> list[Posting]:
         match event:
             case PodCharged():
@@ -98,7 +107,13 @@ class LedgerProjection(PodPostings):
             case PodMoved():
                 return self._moved(event)
             case RuntimeRecomputed(tree=name):
-                return self._runtimes_changed(name, RuntimeDelta.from_event(event))
+                moved = list(self._capacity_moved(event))
+                return [
+                    ((name, SUPPLY, hold_account(quota)), {resource: size})
+                    for resource, sums in moved
+                    for quota, size in sums.items()
+                    if size
+                ]
             case CapacitySet(tree=name, total=total):
                 delta = sub(total, self.tree(name).total)
                 self.tree(name).set_total(total)
@@ -165,15 +180,18 @@ class LedgerProjection(PodPostings):
                 tree.add_quota(declared)
         return []
 
-    def _runtimes_changed(self, name: str, delta: RuntimeDelta) -> list[Posting]:
-        """Each child takes the growth of its runtime from its parent: one posting for each account and resource."""
-        tree = self.tree(name)
+    def _capacity_moved(self, event: RuntimeRecomputed) -> Iterator[tuple[str, dict[str, int]]]:
+        """Applies changed runtimes. Yields each resource with the sum that each quota's account gets: a child takes the
+        growth of its runtime from its parent.
+        """
+        tree = self.tree(event.tree)
         quotas = tree.quotas
-        batch: list[Posting] = []
-        for resource, differences in tree.apply_delta(delta).items():
-            sums = dict(differences)
+        for resource, differences in tree.apply_delta(RuntimeDelta.from_event(event)).items():
+            taken: dict[str, int] = {}
             for quota, size in differences.items():
                 parent = quotas[quota].declared.parent
+                taken[parent] = taken.get(parent, 0) + size
+            sums = dict(differences)
+            for parent, size in taken.items():
                 sums[parent] = sums.get(parent, 0) - size
-            batch += [((name, SUPPLY, hold_account(quota)), {resource: size}) for quota, size in sums.items() if size]
-        return batch
+            yield resource, sums

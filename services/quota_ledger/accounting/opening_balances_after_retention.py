@@ -46,7 +46,7 @@ class LedgerBalances:
 
     def apply(self, event: Event) -> None:
         """Folds one event."""
-        self._projection.apply(event)
+        self._projection.fold(event)
 
     def opening(self, most: int) -> Sequence[BalancesOpened]:
         """Returns at most so many events that hold all entries."""

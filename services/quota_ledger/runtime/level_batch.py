@@ -61,9 +61,9 @@ class LevelBatch:
         return int(np.count_nonzero(changed))
 
     def runtimes_changed(self) -> Iterator[tuple[str, list[str], list[int], list[int]]]:
-        """Yields resource, quotas, their runtimes, and the runtimes before; 0 without one."""
+        """Yields resource, quotas, their runtimes, and the increase of each; one that had none had 0."""
         for resource, names, now, before in self._by_resource(self._changed, self.runtimes, self.runtimes_before):
-            yield resource, names, now.tolist(), np.maximum(before, 0).tolist()
+            yield resource, names, now.tolist(), (now - np.maximum(before, 0)).tolist()
 
     def scaled_mins_changed(self) -> Iterator[tuple[str, list[str], list[int]]]:
         """Yields resource, quotas, their scaled minima."""

@@ -177,8 +177,9 @@ class LedgerState(QuotaFold, PodFold):
     def _own(self, event: Event) -> None:
         # A quota that moves or goes concerns the accounts above it before the event and after it.
         before = self.projection.lookup.quotas.get(event.quota) if isinstance(event, QUOTA_EVENTS) else None
-        self.published.note_affected(event, self.projection)
-        self.projection.apply(event)
+        if not isinstance(event, RuntimeRecomputed):  # it names the same quotas before and after
+            self.published.note_affected(event, self.projection)
+        self.projection.fold(event)
         self.published.note_affected(event, self.projection)
         match event:
             case QuotaDeclared() | QuotaUpdated() | QuotaReparented() | QuotaDeleted():

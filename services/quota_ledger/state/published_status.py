@@ -126,9 +126,9 @@ class PublishedStatus:
             self._note(info.name for info in projection.trees[tree].path(quota))
 
     def _note(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.changed[name] = None
-            self.metrics_changed[name] = None
+        noted = dict.fromkeys(names)
+        self.changed.update(noted)
+        self.metrics_changed.update(noted)
 
 
 def numbers_on(raw: Mapping[str, Any]) -> tuple[str, ...]:

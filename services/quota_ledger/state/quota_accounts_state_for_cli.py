@@ -24,7 +24,7 @@ class ProjectionState:
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""
-        self.projection.apply(record.event)
+        self.projection.fold(record.event)
         self.positions[record.context] = record.seq
 
     def encode(self) -> bytes:

@@ -55,10 +55,9 @@ class RuntimeDelta(msgspec.Struct, eq=False):
         scaled_mins: ByResource = {}
         differences: ByResource = {}
         for batch in batches:
-            for resource, names, now, before in batch.runtimes_changed():
+            for resource, names, now, increases in batch.runtimes_changed():
                 runtimes.setdefault(resource, {}).update(zip(names, now, strict=True))
-                delta = (size - old for size, old in zip(now, before, strict=True))
-                differences.setdefault(resource, {}).update(zip(names, delta, strict=True))
+                differences.setdefault(resource, {}).update(zip(names, increases, strict=True))
             for resource, names, now in batch.scaled_mins_changed():
                 scaled_mins.setdefault(resource, {}).update(zip(names, now, strict=True))
         return cls(_sorted(runtimes), _sorted(scaled_mins), {}, differences)

@@ -70,7 +70,7 @@ def test_quotas_beside_that_of_another_tenant_cost_its_arrivals_only_the_record_
     (few_arrival, few_charge), (arrival, its_charge) = steps_of_a_pod(flooded(FEW, "", SCARCE)), steps_of_a_pod(state)
     assert its_charge == few_charge
     assert sum(size != before[name] for name, size in runtimes(state).items()) == MANY + 1
-    assert arrival - few_arrival < 25 * (MANY - FEW)
+    assert arrival - few_arrival < 12 * (MANY - FEW)
 
 
 def test_the_statuses_of_many_quotas_are_written_in_parts_between_which_charges_are_decided() -> None:
