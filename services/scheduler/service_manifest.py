@@ -6,6 +6,7 @@ from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.resource_names import CLAIMS, EXPLANATIONS, NETWORK_TOPOLOGIES, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from shared.runtime.intent_rights import BIND, EVICT, MARK_UNSCHEDULABLE, IntentRight
 from shared.runtime.manifest import Manifest
 
@@ -22,6 +23,7 @@ MANIFEST = Manifest(
         MARK_UNSCHEDULABLE,
         EVICT,
         IntentRight(FieldsDesired, "pods", "status", ("status.nominatedNodeName",)),
+        IntentRight(FieldsDesired, "pods", fields=(f"metadata.annotations.{RESERVATION_ALLOCATED}",)),
         IntentRight(FieldsDesired, CLAIMS, fields=(f"metadata.annotations.{SELECTED_NODE}",)),
         IntentRight(FieldsDesired, VOLUMES, fields=(f"metadata.annotations.{BOUND_BY_CONTROLLER}", "spec.claimRef")),
         IntentRight(FieldsDesired, EXPLANATIONS, "status", ("status",)),

@@ -27,6 +27,9 @@ RESTRICTED_OPTIONS = "scheduling.koordinator.sh/reservation-restricted-options"
 RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 INNER_RESERVED = "node.koordinator.sh/reservation"
 PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
+PRE_ALLOCATABLE = "pod.koordinator.sh/is-pre-allocatable"
+PRE_ALLOCATABLE_PRIORITY = "pod.koordinator.sh/pre-allocatable-priority"
+"""Label and annotation of pods that Reservations in cluster mode take over, the highest priority first."""
 PRIORITY = "koordinator.sh/priority"
 RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 
@@ -34,7 +37,14 @@ RESERVATION_PLACEMENT = "internal.koordstream/reservation-placement"
 """Annotation of reserve pods alone, removed from any other pod: `POLICY/NODE`, the allocate policy and the node to
 which the template pins it; both may be empty."""
 
+PRE_ALLOCATION = "internal.koordstream/pre-allocation"
+"""Annotation of reserve pods alone: the uid of a Reservation that takes over running pods."""
+
+PRE_ALLOCATED = "internal.koordstream/pre-allocated"
+"""Annotation of the placement of a Reservation: the pods that it takes over, as JSON [[uid, `namespace/name`], ...]."""
+
 DEFAULT, ALIGNED, RESTRICTED = "", "Aligned", "Restricted"
+CLUSTER_MODE = "Cluster"
 PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
 WAITING = "Waiting"
 """A phase of the API that nothing sets: with a node, such a Reservation is neither placed nor holds capacity."""
@@ -71,6 +81,13 @@ class PodTemplate(KubeStruct, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+class PreAllocationPolicy(KubeStruct, frozen=True):
+    """Which running pods a reservation takes over, and whether several of them."""
+
+    mode: str = ""
+    enable_multiple: bool = False
+
+
 class ReservationSpec(KubeStruct, frozen=True):
     """The kept part of the spec."""
 
@@ -79,6 +96,7 @@ class ReservationSpec(KubeStruct, frozen=True):
     ttl: str | None = None
     expires: str | None = None
     pre_allocation: bool = False
+    pre_allocation_policy: PreAllocationPolicy | None = None
     allocate_once: bool | None = None
     allocate_policy: str = DEFAULT
     unschedulable: bool = False
@@ -133,6 +151,28 @@ class Reservation(KubeStruct, frozen=True):
         return self.spec.allocate_policy if self.spec.allocate_policy != "Default" else DEFAULT
 
     @property
+    def pre_allocates(self) -> bool:
+        """Returns True where it may take over running pods."""
+        return self.spec.pre_allocation
+
+    @property
+    def requires_pre_allocation(self) -> bool:
+        """Returns True where it is placed only where it takes over a pod."""
+        return self.pre_allocates and (self.metadata.labels or {}).get(PRE_ALLOCATION_REQUIRED) == "true"
+
+    @property
+    def is_cluster_mode(self) -> bool:
+        """Returns True where it takes over pods by a label of theirs, not by its owners."""
+        policy = self.spec.pre_allocation_policy
+        return policy is not None and policy.mode == CLUSTER_MODE
+
+    @property
+    def takes_several(self) -> bool:
+        """Returns True where it takes over several pods."""
+        policy = self.spec.pre_allocation_policy
+        return policy is not None and policy.enable_multiple
+
+    @property
     def is_ended(self) -> bool:
         """Returns True for a phase that never changes again."""
         return self.status.phase in (SUCCEEDED, FAILED)
@@ -184,8 +224,11 @@ def _problem_of_life(reservation: Reservation) -> str:
         return "neither spec.ttl nor spec.expires is set: give one of them"
     if spec.allocate_policy not in (DEFAULT, "Default", ALIGNED, RESTRICTED):
         return f"spec.allocatePolicy is {spec.allocate_policy!r}: give Aligned or Restricted"
-    if spec.pre_allocation or (reservation.metadata.labels or {}).get(PRE_ALLOCATION_REQUIRED) == "true":
-        return "spec.preAllocation is not implemented in this release: remove it, and the reservation waits for free capacity"
+    if spec.pre_allocation and spec.allocate_policy != RESTRICTED:
+        return "spec.preAllocation requires spec.allocatePolicy Restricted: set it"
+    mode = "" if spec.pre_allocation_policy is None else spec.pre_allocation_policy.mode
+    if mode not in ("", "Default", CLUSTER_MODE):
+        return f"spec.preAllocationPolicy.mode is {mode!r}: give Default or Cluster"
     try:
         if spec.ttl is not None:
             duration_ns(spec.ttl)
@@ -308,6 +351,8 @@ def reserve_pod(reservation: Reservation) -> Pod:
         RESERVE_POD: "true",
         RESERVATION_PLACEMENT: f"{reservation.policy}/{spec.node_name}",
     }
+    if reservation.pre_allocates:
+        annotations[PRE_ALLOCATION] = metadata.uid
     priority = spec.priority if spec.priority is not None else _priority(metadata.labels or {})
     spec = replace(spec, node_name=status.node_name if status.phase != PENDING else "", priority=priority)
     if reservation.is_available and status.allocatable is not None:
@@ -353,3 +398,14 @@ def _priority(labels: Mapping[str, str]) -> int:
         return min(max(int(labels[PRIORITY]), -MAX_PRIORITY - 1), MAX_PRIORITY)
     except (KeyError, ValueError):
         return MAX_PRIORITY
+
+
+def allocated_text(name: str, uid: str) -> str:
+    """Returns the annotation of a pod that uses a reservation."""
+    return msgspec.json.encode({"name": name, "uid": uid}).decode()
+
+
+def pre_allocated_pods(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns the uid and the `namespace/name` of each pod that the placement of a reservation takes over."""
+    text = annotations.get(PRE_ALLOCATED)
+    return msgspec.json.decode(text, type=tuple[tuple[str, str], ...]) if text else ()

@@ -61,6 +61,11 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
         IntentRight(FieldsDesired, resource="pods", subresource="status", fields=("status.nominatedNodeName",)),
         IntentRight(
             FieldsDesired,
+            resource="pods",
+            fields=("metadata.annotations.scheduling.koordinator.sh/reservation-allocated",),
+        ),
+        IntentRight(
+            FieldsDesired,
             resource="persistentvolumeclaims",
             fields=("metadata.annotations.volume.kubernetes.io/selected-node",),
         ),

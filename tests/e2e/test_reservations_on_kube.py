@@ -58,6 +58,7 @@ async def test_the_page_and_the_life_of_reservations_while_services_are_killed(
     await _the_page(cluster, tmp_path)
     for name in ("web-1", "other", "db-new", "warm"):
         await _stage(cluster).remove(name)
+    await _stage(cluster).call("DELETE", f"{RESERVATIONS}/keep-web")
     await _lives(cluster, system, rounds=1, seed=0)
 
 

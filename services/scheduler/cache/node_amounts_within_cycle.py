@@ -14,6 +14,7 @@ from services.scheduler.cache.reservation_holds import CycleHolds
 from services.scheduler.cache.undoable_pod_change_counts import CyclePodChanges, PodChange
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows, selected
 from services.scheduler.state.pod_equivalence_class import LARGEST_AMOUNT, PodClass
+from services.scheduler.state.pod_scheduling_record import Assignment
 
 
 class Capacity(NamedTuple):
@@ -41,15 +42,21 @@ class CycleSnapshot:
         pod_changes: the pods that the cycle has placed and removed.
         holds: Reservations and their use.
         pod_index: pods of each class by node, as the cycle began.
+        assigned: row -> uid -> assignment of its pods, as the cycle began.
         cluster_objects: objects beyond nodes and pods.
     """
 
     def __init__(
-        self, table: NodeTable, pod_index: PodIndex | None = None, cluster_objects: ClusterObjects | None = None
+        self,
+        table: NodeTable,
+        pod_index: PodIndex | None = None,
+        cluster_objects: ClusterObjects | None = None,
+        assigned: Mapping[int, Mapping[str, Assignment]] | None = None,
     ) -> None:
         self.table = table
         self.pod_index = pod_index or PodIndex()
         self.cluster_objects = cluster_objects or ClusterObjects()
+        self.assigned = assigned or {}
         self.size = table.size
         self.allocatable, self.allowed_pods = table.allocatable, table.allowed_pods
         self._known = len(table.columns)

@@ -8,7 +8,7 @@ Reservation has, the rest from its node, would free capacity there that is not f
 Source: spec/scheduler-workloads.md 1.4, 1.7.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -160,6 +160,12 @@ def left_of(pod_class: PodClass, use: Use) -> PodClass:
     return remaining_class(pod_class, request, nonzero)
 
 
+def left_beside(pod_class: PodClass, owners: Sequence[PodClass]) -> PodClass:
+    """Returns the class by which a reserve pod counts beside owners of these classes."""
+    amounts = {name: sum(owner.request.get(name, 0) for owner in owners) for name in pod_class.request}
+    return left_of(pod_class, Use(amounts, len(owners)))
+
+
 def left_assignment(whole: Assignment, use: Use) -> Assignment:
     """Returns where and how a reserve pod counts while pods use it: amounts, CPUs and NUMA amounts are what is left."""
     left = whole._replace(pod_class=left_of(whole.pod_class, use))
@@ -273,6 +279,7 @@ class CycleHolds:
     Attributes:
         table: as the cycle began.
         lifted: uid -> row of the Reservations whose reserve pod does not count at present.
+        candidates: uid -> a running pod that a Reservation may take over, which is lifted like a reserve pod.
         focused: the Reservations that were lifted last, if nothing has been lifted or put back since.
         drawn: the Reservations of a node as a pod that is about to be placed there sees them.
         changes: uids of the Reservations whose use has changed, in order, also by an undo.
@@ -281,6 +288,7 @@ class CycleHolds:
     def __init__(self, table: ReservationHolds) -> None:
         self.table = table
         self.lifted: dict[str, int] = {}
+        self.candidates: dict[str, Assignment] = {}
         self.focused: Mapping[str, int] | None = None
         self.drawn = NOTHING_DRAWN
         self.changes: list[str] = []
@@ -301,7 +309,9 @@ class CycleHolds:
         return {name: max(0, size - use.amounts.get(name, 0)) for name, size in whole.items()} if use.owners else whole
 
     def assignment(self, uid: str) -> Assignment:
-        """Returns where and how its reserve pod counts."""
+        """Returns where and how its reserve pod counts, or a candidate."""
+        if uid in self.candidates:
+            return self.candidates[uid]
         return left_assignment(self.table.assigned[uid], self.use_of(uid))
 
     def lift(self, uid: str, row: int, sign: int) -> None:

@@ -8,6 +8,7 @@ from services.scheduler.cycle.pod_scheduled_condition import main_code, message
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.state.pod_scheduling_record import PodRecord
+from shared.domain.reservation import allocated_text, pre_allocated_pods
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import (
@@ -21,6 +22,10 @@ from shared.events.scheduling import (
     PodUnschedulable,
     ReservationUnschedulable,
 )
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
+
+PRE_ALLOCATION_FIELDS = "reservation-allocated"
+"""The field group of the annotation of a pod that a Reservation takes over."""
 
 NOMINATED_NODE = "nominated-node"
 """The field group of `status.nominatedNodeName`."""
@@ -41,6 +46,7 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         if isinstance(decision, PlacedPod):
             outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=decision.class_index, node=decision.node))
             drafts.append(Draft(_placed(plan, decision), cause, pod.uid))
+            drafts += [Draft(event, cause, pod.uid) for event in _taken_over(decision)]
             for preparation in decision.hold.preparations if decision.hold is not None else ():
                 drafts += [Draft(event, cause, pod.uid) for event in preparation.events()]
         else:
@@ -128,6 +134,14 @@ def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved
         score=placed.score,
         annotations=dict(placed.allocation),
     )
+
+
+def _taken_over(placed: PlacedPod) -> Iterator[FieldsDesired]:
+    """Yields the desired annotation of the pods that a Reservation takes over."""
+    for uid, name in pre_allocated_pods(placed.allocation):
+        text = allocated_text(placed.pod.name, placed.pod.uid)
+        patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: text}}}
+        yield FieldsDesired(resource="pods", name=name, fields=PRE_ALLOCATION_FIELDS, patch=patch, uid=uid)
 
 
 def _refused(plan: CyclePlan, refused: RefusedPod) -> Iterator[Event]:

@@ -7,12 +7,13 @@ Source: spec/scheduler-core.md 1.5, 1.8, 2.7.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from services.scheduler.cache.reservation_holds import left_beside
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
@@ -35,6 +36,7 @@ from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.state.pod_attempts_and_refusals import FOR_VOLUMES
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
+from shared.domain.reservation import pre_allocated_pods
 from shared.events.scheduling import ClassEvaluated
 
 MIN_RUN = 4
@@ -179,7 +181,15 @@ class PodPlacement:
         node = self._cache.table.names[row]
         hold = None if preparation is None else PlannedHold(FOR_VOLUMES, "", (preparation,))
         self.plan.decisions.append(PlacedPod(pod, pod_class, node, score, class_index, allocation, unit, hold))
-        self.transaction.place(pod, pod_class, row, allocation)
+        self.transaction.place(pod, self._counted(pod_class, allocation), row, allocation)
+
+    def _counted(self, pod_class: PodClass, allocation: Mapping[str, str]) -> PodClass:
+        """Returns the class by which a pod counts: a Reservation with what is left beside the pods that it takes over."""
+        taken = pre_allocated_pods(allocation)
+        if not taken:
+            return pod_class
+        candidates = self.transaction.snapshot.holds.candidates
+        return left_beside(pod_class, [candidates[uid].pod_class for uid, _ in taken])
 
     def place_run(
         self, pods: Sequence[PodRecord], pod_class: PodClass, class_: EvaluatedClass, *, unit: int = 0

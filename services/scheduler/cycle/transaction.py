@@ -114,7 +114,7 @@ class CycleTransaction:
     """
 
     def __init__(self, cache: CycleInputs, now_ns: int) -> None:
-        self.snapshot = CycleSnapshot(cache.table, cache.pod_index, cache.cluster_objects)
+        self.snapshot = CycleSnapshot(cache.table, cache.pod_index, cache.cluster_objects, cache.on)
         self.plugin_states: dict[Plugin, PluginCycleState] = {
             plugin: plugin.new_state(self.snapshot, plugin_cache, now_ns)
             for plugin, plugin_cache in cache.plugin_caches.items()

@@ -20,6 +20,7 @@ from services.scheduler.state.pod_equivalence_class import allocation_annotation
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
+from shared.domain.reservation import allocated_text, pre_allocated_pods
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,
@@ -111,9 +112,19 @@ class SchedulingFold(SchedulerStateFields):
         pod_record = self._placed(record, event, event.holder_uid)
         if pod_record is not None:
             saw = self.cycle_saw if event.seen is None else event.seen.get("cluster", 0)
+            self._take_over(event)
             pod_record.note_decision(
                 hold=Hold(record.seq, event.waits_for, event.unit, attempts, saw, event.annotations)
             )
+
+    def _take_over(self, event: PlacementReserved) -> None:
+        """Notes the pods that a Reservation takes over."""
+        for uid, _ in pre_allocated_pods(event.annotations):
+            pod_record = self._seen_by_cycle(uid, event)
+            if pod_record is not None:
+                pod_record.note_decision(pre_allocated=allocated_text(event.holder, event.holder_uid))
+                if self.dirty is not None:
+                    self.dirty.pods[uid] = None
 
     def _placement_released(self, record: RecordedEvent, event: PlacementReleased) -> None:
         self.hold_released_seq = record.seq

@@ -73,6 +73,7 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
         hold: the newest placement without a binding, also when it has ended.
         condition_message: its message, of a Reservation alone.
         released_seq: seq of the newest PlacementReleased.
+        pre_allocated: the Reservation that took it over while it ran, as in annotation `reservation-allocated`.
     """
 
     attempt: Attempt = Attempt()
@@ -83,6 +84,7 @@ class Decisions(msgspec.Struct, frozen=True, array_like=True):
     hold: Hold | None = None
     released_seq: int = 0
     condition_message: str = ""
+    pre_allocated: str = ""
 
 
 class Outcomes(msgspec.Struct, frozen=True, array_like=True):

@@ -27,7 +27,7 @@ from shared.domain.pod_requests import (
 )
 from shared.domain.priority import sub_priority
 from shared.domain.qos import kubernetes_qos
-from shared.domain.reservation import RESERVATION_PLACEMENT
+from shared.domain.reservation import PRE_ALLOCATABLE_PRIORITY, PRE_ALLOCATION, RESERVATION_PLACEMENT
 from shared.domain.reservation_owners import Identity
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, Volume
@@ -51,6 +51,8 @@ ANNOTATIONS = (
     "scheduling.koordinator.sh/reservation-affinity",
     "scheduling.koordinator.sh/exact-match-reservation",
     RESERVATION_PLACEMENT,
+    PRE_ALLOCATION,
+    PRE_ALLOCATABLE_PRIORITY,
     *gang.ANNOTATIONS,
     SELECTOR,
 )

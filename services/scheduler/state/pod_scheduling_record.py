@@ -22,6 +22,7 @@ from services.scheduler.state.pod_attempts_and_refusals import (
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 _encoder = msgspec.msgpack.Encoder()
 _FURTHEST_NS = 2**62
@@ -237,9 +238,13 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
 
     def _allocation(self, *, believes_annotations: bool) -> dict[str, str] | None:
         """The allocation where the pod runs. Nobody writes that of a reserve pod into its object: ours counts first."""
+        believed = self.allocation if believes_annotations else None
         if believes_annotations and self.pod_class is not None and not self.pod_class.reserves:
-            return self.allocation
-        return self._decided_allocation() or (self.allocation if believes_annotations else None)
+            found = believed
+        else:
+            found = self._decided_allocation() or believed
+        taken_over = "" if self.decisions is None else self.decisions.pre_allocated
+        return {**(found or {}), RESERVATION_ALLOCATED: taken_over} if taken_over else found
 
     def _decided_allocation(self) -> dict[str, str] | None:
         if self.decisions is None or self.placed_node != self.node:

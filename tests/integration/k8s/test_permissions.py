@@ -23,7 +23,7 @@ OBSERVED = (  # objects that decisions read: (group, resource)
 SHADOW: Grants = dict.fromkeys((*OBSERVED, *((row.group, row.plural) for row in INVENTORY)), WATCH)
 GATEWAY: Grants = SHADOW | {
     ("", "nodes"): WATCH | {"get", "patch"},
-    ("", "pods"): WATCH | {"get"},
+    ("", "pods"): WATCH | {"get", "patch"},
     ("", "persistentvolumes"): WATCH | {"get", "patch"},
     ("", "persistentvolumeclaims"): WATCH | {"get", "patch"},
     ("", "pods/binding"): {"create"},

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from shared.domain.cpu_set import parse_cpus
+from shared.domain.reservation import PRE_ALLOCATED
 from shared.events import RecordedEvent
-from shared.events.scheduling import PlacementReserved, PodPlaced
+from shared.events.scheduling import PlacementReserved, PodPlaced, ReservationUnschedulable
 from shared.kube.pod import Pod
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from tests.support.hypothesis_examples import examples
@@ -183,3 +184,25 @@ def test_no_cpu_is_given_twice(steps: list[tuple[str, str, int, str]], numa: str
         for name_of, own in pods.values():
             for reserved, reserved_cpus in held.items():
                 assert name_of == reserved or not own & reserved_cpus, "reserved CPUs go to owners alone"
+
+
+def test_a_reservation_that_takes_over_a_pod_holds_its_cpus_and_no_cpu_of_another_one() -> None:
+    labels = {"app": "web"}
+    world = world_of(*(with_label(holding_pod(name, cpus, "n"), "web") for name, cpus in (("a", "0-1"), ("b", "2-7"))))
+    world.add_pod(with_label(holding_pod("other", "8-13", "n"), "x"))
+    spec: dict[str, Any] = {
+        "preAllocation": True,
+        "allocatePolicy": "Restricted",
+        "owners": [{"labelSelector": {"matchLabels": labels}}],
+    }
+    observe(world, reservation("r", "4", metadata={"labels": LSR}, allocateOnce=False, **spec))
+    world.read()
+    records = world.cycles()
+    assert not [r.event.message for r in records if isinstance(r.event, ReservationUnschedulable)]
+    held = [r.event for r in records if isinstance(r.event, PlacementReserved)]
+    cpus = allocation_of(held[0].annotations).cpus
+    assert len(cpus) == 4
+    assert not cpus & parse_cpus("8-13")
+    assert json.loads(held[0].annotations[PRE_ALLOCATED])[0][0] in ("a", "b")
+    taken = json.loads(held[0].annotations[PRE_ALLOCATED])[0][0]
+    assert not cpus & parse_cpus({"a": "2-7", "b": "0-1"}[taken]), "those of the pod that stays beside it"

@@ -176,13 +176,13 @@ def test_a_reservation_that_fits_nowhere_has_the_reason_in_its_status_and_is_tri
     assert held(world.cycles()) == {"web": "b"}
 
 
-def test_a_field_that_is_not_implemented_is_named_in_the_status() -> None:
+def test_a_field_that_cannot_be_used_is_named_in_the_status() -> None:
     world = world_of(a="8")
-    observe(world, reservation("web", preAllocation=True))
+    observe(world, reservation("web", allocatePolicy="Strict"))
     world.read()
     assert not world.cycle()
     live(world)
-    assert "preAllocation is not implemented" in status_of(world, "web")["conditions"][0]["message"]
+    assert "spec.allocatePolicy is 'Strict'" in status_of(world, "web")["conditions"][0]["message"]
 
 
 def test_the_table_of_expiry() -> None:

@@ -6,6 +6,7 @@ from services.scheduler.plugins.reservation.args import UNUSED_ARGS, read_reserv
 from services.scheduler.state.cluster_event import ClusterEvent
 
 _CAPACITY = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.RESERVATION))
+_PODS = _CAPACITY | {ClusterEvent.POD_ADDED, ClusterEvent.POD_CHANGED}
 _CHANGED = frozenset((ClusterEvent.RESERVATION,))
 
 SPEC = PluginSpec(
@@ -30,6 +31,12 @@ SPEC = PluginSpec(
         "ReservationPolicyConflict": ReasonText(
             "node(s) reservation allocate policy conflict", "节点上已有资源预留的分配策略冲突"
         ),
+        "NoPodToPreAllocate": ReasonText(
+            "node(s) no pod match reservation with pre allocation required", "节点上没有可供该资源预留预分配的 Pod"
+        ),
+        "ClusterModeDisabled": ReasonText(
+            "reservation requires cluster mode pre-allocation which is disabled", "资源预留的集群预分配模式未启用"
+        ),
         "ReservationNodeMismatch": ReasonText(
             "node(s) didn't match the nodeName specified by reservation", "节点不是资源预留指定的节点"
         ),
@@ -43,6 +50,8 @@ SPEC = PluginSpec(
         "TooManyPodsInReservation": _CAPACITY,
         "ReservationPolicyConflict": _CAPACITY,
         "ReservationNodeMismatch": frozenset(),
+        "ClusterModeDisabled": frozenset(),
+        "NoPodToPreAllocate": _PODS,
     },
     normalize=Normalize.OWN,
     cross_node=True,

@@ -6,15 +6,16 @@ from typing import Annotated, Any
 import msgspec
 
 from services.scheduler.plugins.helper.plugin_args import decode_args
+from shared.domain.reservation import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY
 from shared.errors import KoordError
 
 UNUSED_ARGS = (
     "minCandidateNodesPercentage", "minCandidateNodesAbsolute", "controllerWorkers",
     "gcDurationSeconds", "gcIntervalSeconds", "resyncIntervalSeconds", "disableGarbageCollection",
-    "preAllocationConfig", "reservationSelectorIndex",
+    "reservationSelectorIndex",
 )  # fmt: skip
-"""Arguments that are checked and have no effect: DefaultPreemption chooses the candidates, pre-allocation is not
-implemented, the life cycle has settings of its own, and an index of selectors never changes a result."""
+"""Arguments that are checked and have no effect: DefaultPreemption chooses the candidates, the life cycle has
+settings of its own, and an index of selectors never changes a result."""
 
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -29,6 +30,16 @@ class _PreAllocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     cluster_label_key: str | None = None
     cluster_priority_annotation_key: str | None = None
     prefer_no_pre_allocated_pods: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """The label of the pods that Reservations in cluster mode take over, with the value `true`."""
+        return self.cluster_label_key or PRE_ALLOCATABLE
+
+    @property
+    def prefers_none(self) -> bool:
+        """Returns True where no pod is taken over on a node that has enough without."""
+        return bool(self.prefer_no_pre_allocated_pods)
 
 
 class _SelectorIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -57,6 +68,11 @@ class ReservationArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     ignored_resource_groups: tuple[str, ...] | None = None
     reservation_selector_index: _SelectorIndex | None = None
 
+    @property
+    def pre_allocation(self) -> _PreAllocation:
+        """`preAllocationConfig`."""
+        return self.pre_allocation_config or _PreAllocation()
+
     def ignores(self, resource: str) -> bool:
         """Reports whether the capacity of a node is not checked for an extended resource."""
         group, slash, _ = resource.partition("/")
@@ -78,6 +94,12 @@ def read_reservation_args(raw: Mapping[str, Any], source: str) -> ReservationArg
             raise BadReservationArgs(
                 f"{source}: ignoredResources[{number}] is {resource!r}; give extended resources only"
             )
+    priority_key = args.pre_allocation.cluster_priority_annotation_key
+    if priority_key not in (None, "", PRE_ALLOCATABLE_PRIORITY):
+        raise BadReservationArgs(
+            f"{source}: preAllocationConfig.clusterPriorityAnnotationKey is {priority_key!r}; only"
+            f" {PRE_ALLOCATABLE_PRIORITY} is read"
+        )
     for number, group in enumerate(args.ignored_resource_groups or ()):
         if "/" in group or group == "kubernetes.io":
             raise BadReservationArgs(

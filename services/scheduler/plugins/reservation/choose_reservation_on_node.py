@@ -66,7 +66,7 @@ def offer_of(
     if by_node:
         return Offer(tuple(sorted(by_node)))
     held = list(_left(snapshot, matched).values())
-    return Offer(_lacks_node(snapshot, args, pod_class, row, held, len(matched)))
+    return Offer(lacks_node(snapshot, args, pod_class, row, held, len(matched)))
 
 
 class Lacking(NamedTuple):
@@ -94,7 +94,7 @@ def lacks_with(
     of_this = left.pop(capacity.uid)
     held = [*left.values(), {name: min(size, of_this.get(name, 0)) for name, size in capacity.inner.items()}]
     is_checked = len(matched) > 1 or SKIP_FITS_NODE not in snapshot.holds.table.gates
-    node = _lacks_node(snapshot, args, pod_class, row, held, len(matched)) if is_checked else ()
+    node = lacks_node(snapshot, args, pod_class, row, held, len(matched)) if is_checked else ()
     inside = _lacks_reservation(snapshot, pod_class, capacity) if _is_restricted(capacity) else ()
     return Lacking(node, inside)
 
@@ -103,7 +103,7 @@ def _left(snapshot: CycleSnapshot, matched: Sequence[ReservedCapacity]) -> dict[
     return {each.uid: snapshot.holds.left_of(each.uid) for each in matched}
 
 
-def _lacks_node(
+def lacks_node(
     snapshot: CycleSnapshot,
     args: ReservationArgs,
     pod_class: PodClass,
@@ -111,7 +111,11 @@ def _lacks_node(
     held: Sequence[Mapping[str, int]],
     lifted: int,
 ) -> tuple[Reason, ...]:
-    """Returns the resources that the node lacks when these amounts of lifted Reservations are held."""
+    """Returns the resources that the node lacks when these amounts of those that do not count at present are held.
+
+    Args:
+        lifted: the number of pods that the node need not have room for.
+    """
     request, lacking = pod_class.request, list[Reason]()
     # As upstream has it, which subtracts reserve pods that do not count already; NodeResourcesFit counts exactly.
     if int(snapshot.pods[row]) - lifted + 1 > int(snapshot.allowed_pods[row]):

@@ -10,7 +10,6 @@ Source: spec/scheduler-workloads.md 1.5-1.10; upstream pkg/scheduler/plugins/res
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-import msgspec
 import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
@@ -24,17 +23,25 @@ from services.scheduler.kernels.array_types_and_row_selection import Bools, Int6
 from services.scheduler.plugins.reservation import SPEC
 from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.choose_reservation_on_node import Offer, offer_of
+from services.scheduler.plugins.reservation.pods_to_take_over import Taking, pre_allocating
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, wish_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from shared.domain.reservation import ALIGNED, DEFAULT, RESERVATION_PLACEMENT
+from shared.domain.reservation import ALIGNED, DEFAULT, RESERVATION_PLACEMENT, allocated_text
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 PREFERRED_SCORE = 1000
 """Raw score of the node whose nominated Reservation has the smallest order."""
 
 _UNRESOLVABLE = frozenset(
-    ("NoReservationMatches", "UnreadableReservationAffinity", "ReservationPolicyConflict", "ReservationNodeMismatch")
+    (
+        "NoPodToPreAllocate",
+        "ClusterModeDisabled",
+        "NoReservationMatches",
+        "UnreadableReservationAffinity",
+        "ReservationPolicyConflict",
+        "ReservationNodeMismatch",
+    )
 )
 
 
@@ -79,8 +86,10 @@ class ReservationPlugin(Plugin):
         return self._reasons[result][0].code in _UNRESOLVABLE
 
     def may_preempt(self, pod_class: PodClass) -> bool:
-        """Returns False for reserve pods, unless the arguments permit it."""
-        return not pod_class.reserves or bool(self.args.enable_preemption)
+        """Returns False for reserve pods, unless the arguments permit it, and for those that take over pods."""
+        if not pod_class.reserves:
+            return True
+        return bool(self.args.enable_preemption) and not pre_allocating(pod_class)
 
 
 class _Matches(NamedTuple):
@@ -145,6 +154,7 @@ class ReservationState(PluginCycleState):
         self._views: dict[PodClass, _ClassView] = {}
         self._changed: list[int] = []  # rows with Reservations that a step changed, or its undoing
         self._overlaid: list[list[int]] = []  # such rows of each `overlay` that is not undone, oldest first
+        self._taking = Taking(snapshot, plugin.args)
         rows, table = snapshot.table.rows, snapshot.holds.table
         self._available: dict[int, list[ReservedCapacity]] = {}
         for capacity in sorted(table.capacities.values(), key=lambda each: each.name):
@@ -185,6 +195,9 @@ class ReservationState(PluginCycleState):
             row = self._snapshot.table.rows.get(pinned, self._snapshot.size)
             others = np.arange(self._snapshot.size) != row
             results[others] = self._plugin.id_of((Reason("ReservationNodeMismatch"),))
+        if pre_allocating(pod_class):
+            for row, reasons in self._taking.rejected(pod_class):
+                results[row] = results[row] or self._plugin.id_of(reasons)
         return results[rows] if results.any() else None
 
     def _policy_conflicts(self, policy: str) -> Sequence[int]:
@@ -242,6 +255,8 @@ class ReservationState(PluginCycleState):
 
     def revision(self, pod_class: PodClass) -> int:
         """Grows when a step changed a node on which the class may use a Reservation."""
+        if pre_allocating(pod_class):
+            return self._taking.next_revision()
         if pod_class.reserves:
             return len(self._changed)  # whether a Reservation is consumed: its policy then conflicts with none
         return self._current(pod_class).revision
@@ -254,6 +269,8 @@ class ReservationState(PluginCycleState):
 
     def usable_holds(self, pod_class: PodClass) -> Mapping[str, int]:
         """The Reservations that match the class, and that have not been consumed."""
+        if pre_allocating(pod_class):
+            return self._taking.candidates(pod_class)
         if pod_class.reserves or not self._available:
             return {}
         view, holds = self._view(pod_class), self._snapshot.holds
@@ -269,6 +286,8 @@ class ReservationState(PluginCycleState):
 
     def drawn(self, pod_class: PodClass, row: int) -> Drawn:
         """The nominated Reservation; the others of the node are not used besides. Ignored ones all are."""
+        if pre_allocating(pod_class):
+            return self._taking.drawn(pod_class, row)
         if pod_class.reserves or row not in self._available or (view := self._current(pod_class)).wish.is_ignored:
             return NOTHING_DRAWN
         offer = view.offers.get(row)
@@ -310,15 +329,22 @@ class ReservationState(PluginCycleState):
     def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
         """Chooses the Reservation that the pod uses on the node."""
         if pod_class.reserves:
-            return {}
+            return self._taking.allocation(pod_class, row) if pre_allocating(pod_class) else {}
         view = self._current(pod_class)
         if view.wish.is_ignored:
             return {}
         offer = view.offers.get(row)
         if offer is not None and offer.nominated is not None:
-            named = {"name": offer.nominated.name, "uid": offer.nominated.uid}
-            return {RESERVATION_ALLOCATED: msgspec.json.encode(named).decode()}
+            return {RESERVATION_ALLOCATED: allocated_text(offer.nominated.name, offer.nominated.uid)}
         return self._plugin.id_of((Reason("NoReservationMatches"),)) if view.wish.affinity is not None else {}
+
+    def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Notes the pods that a Reservation takes over."""
+        self._taking.note(annotations, +1)
+
+    def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Notes that it does not."""
+        self._taking.note(annotations, -1)
 
     # views of classes
 

@@ -88,20 +88,42 @@ def decision(
         row: of its node.
         gates: the feature gates that are on.
     """
-    reservation, affinity = capacity.reservation, wish.affinity
-    spec = reservation.spec
+    affinity, metadata = wish.affinity, capacity.reservation.metadata
     if wish.is_ignored:
         return "ignored"
     if not is_owner(pod_class, capacity):
         return "owner"
+    is_closed = capacity.reservation.spec.unschedulable or metadata.deletion_timestamp is not None
+    if is_closed and not (affinity is not None and affinity.name):
+        tolerations = affinity.tolerations if affinity is not None else ()
+        if not any(tolerates(each, _UNSCHEDULABLE) for each in tolerations):
+            return "unschedulable"
+    return _decision_by_annotations(pod_class, wish, capacity, table, row, gates)
+
+
+def is_pre_allocatable(
+    pod_class: PodClass, capacity: ReservedCapacity, table: NodeTable, row: int, gates: frozenset[str]
+) -> bool:
+    """Returns True where the annotations of running pods permit a Reservation to take them over."""
+    wish = wish_of(pod_class)
+    if wish.problem or wish.is_ignored:
+        return False
+    return _decision_by_annotations(pod_class, wish, capacity, table, row, gates) == "matched"
+
+
+def _decision_by_annotations(
+    pod_class: PodClass,
+    wish: Wish,
+    capacity: ReservedCapacity,
+    table: NodeTable,
+    row: int,
+    gates: frozenset[str],
+) -> str:
+    affinity = wish.affinity
     if affinity is not None and affinity.name:
         if affinity.name != capacity.name:
             return "name"
         return "matched" if _is_exact(pod_class, wish, capacity) else "notExact"
-    tolerations = affinity.tolerations if affinity is not None else ()
-    is_closed = spec.unschedulable or reservation.metadata.deletion_timestamp is not None
-    if is_closed and not any(tolerates(each, _UNSCHEDULABLE) for each in tolerations):
-        return "unschedulable"
     if affinity is not None:
         if untolerated_taint(wish, capacity) is not None:
             return "taints"
