@@ -129,6 +129,8 @@ def commands(recent: Mapping[str, str]) -> dict[str, list[str]]:
     return {
         "help_s": ["--help"],
         "why_s": ["why", "pod", pod],
+        "why_node_s": ["why", "node", "node-0007"],
+        "why_slowdown_s": ["why", "slowdown", pod],
         "why_gang_s": ["why", "gang", "shop/train"],
         "events_s": ["events"],
         "events_key_s": ["events", "--key", pod],

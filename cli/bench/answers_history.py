@@ -1,5 +1,5 @@
 """A log as a running system leaves it, for `koord bench answers`: observations, placements, the ledger's own events,
-over-commitments, and snapshots of the ledger and the scheduler a little before the end.
+over-commitments, actions of agents, and snapshots of the ledger and the scheduler a little before the end.
 
 The quota ledger's events are those that its own code decides for the observations and placements.
 """
@@ -23,6 +23,7 @@ from shared.domain.gang import MINIMUM, NAME
 from shared.events import Draft, Event
 from shared.events.cluster import InitialListCompleted, NodeMetricObserved, ObjectObserved, PodObserved
 from shared.events.log import ConfigApplied
+from shared.events.nodes import BestEffortSuppressed
 from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, GangPlaced, PodOutcome, PodPlaced
 from shared.events.slo import NodeOvercommitted, OvercommitBreakdown
 from shared.kube.elastic_quota import QUOTA_NAME, RESOURCES
@@ -53,7 +54,7 @@ _PLUGINS = ("LoadAwareScheduling", "NodeResourcesFit", "NodeResourcesBalancedAll
 
 
 class _System:
-    """The writers of four contexts, and the States of the ledger and of the scheduler.
+    """The writers of five contexts, and the States of the ledger and of the scheduler.
 
     Attributes:
         written: events of all contexts so far.
@@ -74,7 +75,7 @@ class _System:
             "quota": SERVICE.emits,
             "scheduling": (ConfigApplied, PodPlaced, GangPlaced),
         }
-        for context in ("cluster", "scheduling", "quota", "slo"):
+        for context in ("cluster", "scheduling", "quota", "slo", "nodes-0"):
             writer = LogWriter(self._database, None, context, f"bench {context}", lambda *_: None)
             await writer.acquire()
             self._writers[context] = writer
@@ -108,6 +109,7 @@ class _System:
             await self.append("quota", drafts, now_ns)
         reported = [each.event.node for each in observed if isinstance(each.event, NodeMetricObserved)]
         await self.append("slo", [Draft(_overcommitted(node, now_ns)) for node in reported], now_ns)
+        await self.append("nodes-0", [Draft(_suppressed(node, number, now_ns)) for node in reported], now_ns)
 
     async def gangs(self, now_ns: int) -> None:
         """Appends the waits of as many gangs as an estimate reads, and a gang that waits."""
@@ -230,3 +232,16 @@ def _overcommitted(node: str, now_ns: int) -> NodeOvercommitted:
         node=node, report_ns=now_ns, decided_ns=now_ns, why="changed", source="NodeMetric", batch_cpu=cpu,
         amounts={"kubernetes.io/batch-cpu": "14000"},
     )  # fmt: skip
+
+
+def _suppressed(node: str, number: int, now_ns: int) -> BestEffortSuppressed:
+    cpu = 4_000 + number % 8 * 1_000
+    return BestEffortSuppressed(
+        node=node,
+        boot="bench",
+        number=number + 1,
+        at_ns=now_ns,
+        policy="cpuset",
+        cpu_milli=cpu,
+        cpus=f"0-{cpu // 1000 - 1}",
+    )

@@ -16,11 +16,21 @@ KINDS = {
         "gang",
         "Explain what a gang waits for: its missing pods, or the member that no node admits.",
     ),
+    "node": Entry(
+        "cli.node.why_node",
+        "node",
+        "Explain why a node takes no or few pods, and why its batch resources are what they are.",
+    ),
     "pod": Entry("cli.commands.why_pod", "pod", "Explain where a pod is placed, or why it waits."),
     "reservation": Entry(
         "cli.scheduling.why_reservation",
         "reservation",
         "Explain where a Reservation is and who uses it, or what keeps it from every node.",
+    ),
+    "slowdown": Entry(
+        "cli.node.why_slowdown",
+        "slowdown",
+        "Show what the log has about why a pod may have been slowed or suppressed.",
     ),
 }
 

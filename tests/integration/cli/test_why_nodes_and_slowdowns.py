@@ -1,0 +1,142 @@
+"""`koord why node` and `koord why slowdown` on a real log."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from shared.events import Cause, Draft
+from shared.events.cluster import EvictionPaused
+from shared.events.intents import EvictionRequested, ObjectDesired
+from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
+from shared.events.nodes import BestEffortSuppressed, PodBurst
+from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsIgnored, OvercommitBreakdown
+from shared.kube.instants import SECOND
+from shared.kube.node import Node, NodeSpec, Taint
+from shared.kube.resource_names import NODE_SLOS
+from tests.integration.cli.recorded_log import Log, append, run
+from tests.integration.cli.recorded_world import begin, write
+from tests.support.scheduling_world import World, node, pod
+
+GIB = 2**30
+
+
+def _cordoned(of: Node) -> Node:
+    taint = Taint(key="dedicated", value="gpu", effect="NoSchedule")
+    return replace(of, spec=NodeSpec(unschedulable=True, taints=(taint,)))
+
+
+def _world() -> World:
+    """A cordoned node with a latency-sensitive pod and a batch pod, and an idle node."""
+    world = World()
+    world.now_ns = time.time_ns() - 600 * SECOND
+    begin(world, "cluster", "scheduling")
+    world.add_node(node("busy", cpu="8"))
+    world.add_node(node("idle", cpu="8"))
+    world.add_pod(pod("web", cpu="4", on="busy", phase="Running", labels={"koordinator.sh/qosClass": "LS"}))
+    world.add_pod(pod("batch", cpu="4", on="busy", phase="Running", labels={"koordinator.sh/qosClass": "BE"}))
+    world.add_node(_cordoned(node("busy", cpu="8")))
+    world.read()
+    [request] = world.record(
+        [Draft(EvictionRequested(pod_uid="batch", pod="d/batch", reason="overuse"))], world.now_ns, {"cluster": 1}, ""
+    )
+    world.observe(
+        EvictionPaused(pod="d/batch", pod_uid="batch", reason="held by breaker"), Cause("scheduling", request.seq)
+    )
+    return world
+
+
+@pytest.fixture
+async def log(database: str) -> Log:
+    await write(await asyncio.to_thread(_world), database)
+    now_ns = time.time_ns() - 60 * SECOND
+    terms = OvercommitBreakdown(
+        capacity=8000, margin=2800, system=200, reserved=0, pods=3000, policy="usage", left=2000, amplified=2000, amount=2000
+    )  # fmt: skip
+    decided = NodeOvercommitted(
+        node="busy", report_ns=now_ns, decided_ns=now_ns, why="changed", source="metrics", batch_cpu=terms,
+        amounts={"kubernetes.io/batch-cpu": "2000"},
+    )  # fmt: skip
+    fault = IgnoredReport("NodeMetric", "cpu is negative", "cpu is -500m")
+    slo = {"spec": {"resourceUsedThresholdWithBE": {"enable": False}}}
+    await append(database, "slo", [
+        Draft(decided), Draft(NodeReportsIgnored(node="busy", faults=(fault,), since_ns=now_ns)),
+        Draft(ObjectDesired(resource=NODE_SLOS, name="busy", body=slo)),
+    ], now_ns)  # fmt: skip
+    action = {"node": "busy", "boot": "b", "at_ns": now_ns}
+    await append(database, "nodes-0", [
+        Draft(BestEffortSuppressed(**action, number=1, policy="cpuset", cpu_milli=2000, cpus="0-1")),
+        Draft(PodBurst(**action, number=2, pod_uid="web", pod="d/web", cfs_quota_us=600_000)),
+    ], now_ns)  # fmt: skip
+    pods = (
+        ClassReported("koord-prod", "LS", (PodReported("d/web", 4000, GIB),)),
+        ClassReported("koord-batch", "BE", (PodReported("d/batch", 1500, GIB),)),
+    )
+    report = NodeReported(
+        node="busy", at_ns=now_ns, interval_s=15, aggregate_s=60, usage=Usage(7000, 3 * GIB),
+        best_effort=Usage(1500, GIB), pods=pods,
+    )  # fmt: skip
+    await append(database, "metrics-0", [Draft(report)], now_ns)
+    return Log(database)
+
+
+async def test_a_node_names_what_keeps_pods_from_it_since_when_and_its_batch_terms(log: Log) -> None:
+    result = await run(log, "why", "node", "node/busy")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("busy: it takes no new pods: it is cordoned\n")
+    found = json.loads((await run(log, "why", "node", "busy", "-o", "json")).stdout)
+    reasons = {each["text"].partition(" (")[0]: each for each in found["reasons"]}
+    cordon = reasons["it is cordoned"]
+    assert (cordon["effect"], cordon["event"][:8], cordon["do"]) == ("all", "cluster/", "`kubectl uncordon busy`")
+    assert cordon["since"]
+    assert reasons["taint dedicated=gpu:NoSchedule keeps away pods that do not tolerate it"]["effect"] == "some"
+    assert reasons["cpu is requested in full"]["text"].endswith("(8 of 8)")
+    assert any(each.startswith("usage reports about busy cannot be true") for each in reasons)
+    assert any(each.startswith("its agent last reported 1 m") for each in reasons)
+    assert "batch-cpu: capacity 8 - margin 2800m - system 200m" in " ".join(found["batch"]), found["batch"]
+    assert any("best-effort pods may use 2 cpu (CPUs 0-1)" in each for each in found["batch"])
+    [paused] = found["evictions"]
+    assert paused.startswith("the eviction of d/batch waits since ")
+    assert paused.endswith("held by breaker")
+    assert "cordoned; taint dedicated:NoSchedule added" in [each["text"] for each in found["steps"]]
+
+
+async def test_a_node_with_nothing_against_it_names_what_is_not_known(log: Log) -> None:
+    result = await run(log, "why", "node", "idle")
+    assert result.stdout.startswith("idle: nothing in the log keeps pods from it; no pod waits for a node\n")
+    assert "its usage: the log has no report of it" in result.stdout
+    absent = await run(log, "why", "node", "bsy")
+    assert (absent.exit_code, "perhaps 'busy' is meant" in absent.stderr) == (1, True)
+
+
+async def test_a_batch_pod_is_suppressed_since_an_instant(log: Log) -> None:
+    result = await run(log, "why", "slowdown", "batch", "-n", "d")
+    assert result.exit_code == 0, result.stderr
+    first = result.stdout.splitlines()[0]
+    assert first.startswith("d/batch (batch), BE class, on busy: it is suppressed since ")
+    assert first.endswith("(nodes-0/2): all best-effort pods of busy share 2 cpu of 8")
+    assert "throttled periods of its cgroup" in result.stdout
+
+
+async def test_a_latency_sensitive_pod_has_its_bursts_its_node_and_its_neighbours(log: Log) -> None:
+    found = json.loads((await run(log, "why", "slowdown", "pod/d/web", "-o", "json")).stdout)
+    assert (found["qos"], found["node"]) == ("LS", "busy")
+    text = " ".join(found["findings"])
+    assert "best-effort pods beside it are held to 2 cpu since" in text
+    assert "its NodeSLO does not suppress best-effort pods" in text
+    assert "it used at most 4 cpu" in text
+    assert "busy used at most 87 % of its cpu" in text
+    assert "1 of 1 reports are above 80 %" in text
+    assert [each["pod"] for each in found["neighbours"]] == ["d/batch"]
+    assert [each["text"] for each in found["steps"]] == ["the pod: its cpu quota is 6 from here on"]
+    old = json.loads((await run(log, "why", "slowdown", "d/web", "--since", "1s", "-o", "json")).stdout)
+    assert (old["steps"], old["unknown"][0][:24]) == ([], "usage: the log has no re")
+
+
+async def test_a_pod_without_a_name_in_the_log_is_an_error(log: Log) -> None:
+    absent = await run(log, "why", "slowdown", "d/nothing")
+    assert (absent.exit_code, absent.stderr) == (
+        1, "koord: the log has no pod 'd/nothing'; `koord get pods -A` shows those there are\n"
+    )  # fmt: skip
