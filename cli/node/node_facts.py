@@ -1,4 +1,4 @@
-"""What the log has about one node, read once for `koord why node` and `koord why slowdown`."""
+"""Recorded facts of one node, read once for `koord why node` and `koord why slowdown`."""
 
 from collections.abc import Collection
 from typing import NamedTuple

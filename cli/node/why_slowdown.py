@@ -49,7 +49,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class SlowdownAnswer(msgspec.Struct, frozen=True):
-    """What the log has about a pod's speed.
+    """Recorded facts about the speed of a pod.
 
     Attributes:
         since: the instant from which on reports and actions are read.
@@ -72,7 +72,7 @@ class SlowdownAnswer(msgspec.Struct, frozen=True):
 
 
 class _Read(NamedTuple):
-    """What was read for one pod; `reports` and `actions` of its node since an instant, oldest first."""
+    """The facts that were read for one pod; `reports` and `actions` of its node since an instant, oldest first."""
 
     name: str
     pod: Pod

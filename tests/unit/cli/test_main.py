@@ -175,11 +175,13 @@ def test_what_is_no_path_is_wrong_usage(path: str) -> None:
     assert (refused.exit_code, path in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("arguments", [("why", "node", "node-1"), ("why", "pdo", "web")])
+@pytest.mark.parametrize("arguments", [("why", "config", "slo"), ("why", "pdo", "web")])
 def test_a_kind_that_a_verb_does_not_have_is_named(arguments: tuple[str, ...]) -> None:
     refused = CliRunner().invoke(koord, list(arguments))
     assert refused.exit_code == 2
-    named = f"there is no kind {arguments[1]!r} to `koord why`; there are eviction, gang, pod, reservation"
+    named = (
+        f"there is no kind {arguments[1]!r} to `koord why`; there are eviction, gang, node, pod, reservation, slowdown"
+    )
     assert named in refused.stderr
 
 
