@@ -30,9 +30,8 @@ from shared.events.nodes import BestEffortSuppressed
 from shared.events.slo import NodeOvercommitted, NodeReportsIgnored, OvercommitmentFrozen, OvercommitmentResumed
 from shared.kube.node import Node
 from shared.kube.resource_names import NODE_SLOS
-from shared.log.admin.newest_events import newest
-from shared.log.codec import Codec
-from shared.log.reader import LogReader, recorded
+from shared.log.admin.newest_events import newest, newest_of_keys
+from shared.log.reader import LogReader
 
 MOST = 200
 """Newest observations and actions of the node that are read."""
@@ -135,8 +134,5 @@ async def _suppressed(log: LogReader, node: str) -> RecordedEvent | None:
 
 async def _evictions(log: LogReader, pods: Collection[str]) -> dict[str, RecordedEvent]:
     """Returns the newest event about an eviction of each of these pods that has one."""
-    codec, found = Codec(EVICTIONS), dict[str, RecordedEvent]()
-    for row in await log.newest_of_keys("cluster", sorted(pods), [kind.type_name() for kind in EVICTIONS]):
-        if (event := codec.one(row.type, row.data)) is not None:
-            found[row.key] = recorded(row, event)
-    return found
+    found = await newest_of_keys(log.database, "cluster", EVICTIONS, pods)
+    return {each.record.event.key: each.record for each in found}

@@ -380,17 +380,6 @@ class LogReader:
         async with self.database.reading() as connection:
             return dict(await connection.fetch(sql, context, sorted(seqs)))
 
-    async def newest_of_keys(self, context: str, keys: Sequence[str], types: Sequence[str]) -> list[Row]:
-        """Returns the newest event of these types for each key that has one, by key. Types are whole names."""
-        if not keys:
-            return []
-        sql = (
-            f"select distinct on (key) {COLUMNS} from {table_of(context)} "  # noqa: S608
-            "where context = $1 and key = any($2) and type = any($3) order by key, seq desc"
-        )
-        async with self.database.reading() as connection:
-            return [Row(*row) for row in await connection.fetch(sql, context, list(keys), list(types))]
-
     async def last_until(self, context: str, at: datetime) -> int:
         """Returns the last seq before the first event that was appended later than an instant; 0 when none is."""
         begin = await self._before(context, at - _CLOCK_STEP)

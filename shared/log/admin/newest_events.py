@@ -2,7 +2,7 @@
 pages (reader.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from shared.events import Event, RecordedEvent
@@ -59,6 +59,22 @@ async def newest_by_key(database: Database, context: str, kinds: Sequence[type[E
         order by key, seq desc"""  # noqa: S608
     async with database.reading() as connection:
         rows = [Row(*row) for row in await connection.fetch(sql)]
+    return [Found(record, row.actor) for row in rows if (record := read_record(row, codec)) is not None]
+
+
+async def newest_of_keys(
+    database: Database, context: str, kinds: Sequence[type[Event]], keys: Collection[str]
+) -> list[Found]:
+    """Returns the newest event of these types for each of these keys, by key; one that was carried forward is left out."""
+    if not keys:
+        return []
+    sql = (
+        f"select distinct on (key) {COLUMNS} from {table_of(context)} "  # noqa: S608
+        "where key = any($1) and type = any($2) order by key, seq desc"
+    )
+    async with database.reading() as connection:
+        found = await connection.fetch(sql, list(keys), [kind.type_name() for kind in kinds])
+    codec, rows = Codec(kinds), [Row(*row) for row in found]
     return [Found(record, row.actor) for row in rows if (record := read_record(row, codec)) is not None]
 
 

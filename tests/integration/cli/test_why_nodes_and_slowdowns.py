@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -65,7 +66,7 @@ async def log(database: str) -> Log:
         Draft(decided), Draft(NodeReportsIgnored(node="busy", faults=(fault,), since_ns=now_ns)),
         Draft(ObjectDesired(resource=NODE_SLOS, name="busy", body=slo)),
     ], now_ns)  # fmt: skip
-    action = {"node": "busy", "boot": "b", "at_ns": now_ns}
+    action: dict[str, Any] = {"node": "busy", "boot": "b", "at_ns": now_ns}
     await append(database, "nodes-0", [
         Draft(BestEffortSuppressed(**action, number=1, policy="cpuset", cpu_milli=2000, cpus="0-1")),
         Draft(PodBurst(**action, number=2, pod_uid="web", pod="d/web", cfs_quota_us=600_000)),
