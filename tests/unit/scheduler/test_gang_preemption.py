@@ -17,7 +17,7 @@ from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, placements, pod, use
-from tests.unit.scheduler.network_worlds import network_world
+from tests.unit.scheduler.network_worlds import RACK, SPINE, network_world, observe_topology
 
 EVICTS = DEFAULT_PROFILE.replace(
     "  pluginConfig:\n",
@@ -175,6 +175,21 @@ def test_all_members_are_nominated_in_the_domain_with_the_least_loss() -> None:
     world.read()
     world.wait(60)
     assert set(placements(world.cycles()).values()) == {"n4", "n5"}
+
+
+def test_every_domain_is_searched_for_victims() -> None:
+    world = World()
+    names = [f"n{number:02}" for number in range(50)]
+    for name in names:
+        world.add_node(node(name, cpu="2", labels={SPINE: "S", RACK: f"R{name}"}))
+    observe_topology(world)
+    use(world, EVICTS)
+    add(world, *(runs(f"v{name}", name, "2", 200 if name < "n45" else 10) for name in names[:-1]))
+    add(world, runs("least", "n49", "2", 5))
+    job(world, 2, "1", topology=MUST_RACK)
+    records = world.cycle()
+    assert evicted(records) == ["least"], "n45 to n48 would do, and lose more"
+    assert set(nominated(records).values()) == {"n49"}
 
 
 PODS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.sampled_from([5, 10, 200])), max_size=7)
