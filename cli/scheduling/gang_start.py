@@ -1,4 +1,4 @@
-"""The estimated start of a waiting gang, for the commands that explain it."""
+"""The estimated and the planned start of a waiting gang, for the commands that explain it."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ from services.scheduler.explain.estimated_start import ENOUGH, GangFeatures, Too
 from services.scheduler.explain.gang_status import WAITING, GangStatus
 from services.scheduler.plugins.coscheduling.gang_features import classes_of, waited_ns
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.first_names import first_names
 from shared.kube.instants import SECOND
 
 
@@ -52,6 +53,41 @@ def start_estimate(view: SchedulerState, status: GangStatus, now_ns: int) -> Sta
     return StartEstimate(
         earliest, latest, text, waited // SECOND, found.similar, found.alike, found.checked, found.held
     )
+
+
+class PlannedGangStart(msgspec.Struct, frozen=True):
+    """The planned start of the unit of a gang, where `backfill` is on.
+
+    Attributes:
+        text: in words.
+        starts: instant by which the deadlines of the pods end that it waits for; empty where one has none.
+        nodes: node -> number of pods of the unit that are planned for it.
+        waits_for: pods that have to end first, `namespace/name`.
+    """
+
+    text: str
+    starts: str
+    nodes: dict[str, int]
+    waits_for: tuple[str, ...]
+
+
+def planned_start(view: SchedulerState, status: GangStatus) -> PlannedGangStart | None:
+    """Returns the planned start of the unit of a gang; None without one."""
+    uids = {member.record.uid for member in status.members}
+    for start in view.planned_starts.values():
+        if uids.isdisjoint(start.nodes):
+            continue
+        names = sorted(view.pods[uid].name for uid in start.waits_for if uid in view.pods)
+        nodes = dict(sorted(Counter(start.nodes.values()).items()))
+        starts = _instant(start.starts_ns) if start.starts_ns else ""
+        when = f", by {starts}" if starts else ""
+        after = (
+            f"once {first_names(names, 3)} {'has' if len(names) == 1 else 'have'} ended"
+            if names
+            else "as soon as it is tried"
+        )
+        return PlannedGangStart(f"{after}{when}, on {first_names(list(nodes), 3)}", starts, nodes, tuple(names))
+    return None
 
 
 def _features(view: SchedulerState, status: GangStatus) -> GangFeatures:

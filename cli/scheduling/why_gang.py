@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from cli.scheduling.answer_from_log import answer
-from cli.scheduling.gang_start import StartEstimate, start_estimate
+from cli.scheduling.gang_start import PlannedGangStart, StartEstimate, planned_start, start_estimate
 from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
 from cli.terminal.durations import times
@@ -72,6 +72,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
         nearest_domain: which network domain came closest at the last attempt; empty where none was too small.
         condition: the message in its members' condition.
         estimated_start: when it is expected to be placed; None for one that does not wait as a whole.
+        planned_start: the nodes that are kept for it; None without backfill, and where none is planned.
     """
 
     gang: str
@@ -98,6 +99,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
     condition: str
     members: tuple[GangMember, ...]
     estimated_start: StartEstimate | None = None
+    planned_start: PlannedGangStart | None = None
 
 
 @click.command
@@ -133,7 +135,11 @@ async def explain_gang(log: LogReader, view: SchedulerState, name: str) -> GangE
     failed = _failed(list(pending.values()))
     condition = await _condition(log, status) if status.state != SATISFIED else ""
     explanation = _explanation(status, pending, failed, condition)
-    return msgspec.structs.replace(explanation, estimated_start=start_estimate(view, status, now_ns))
+    return msgspec.structs.replace(
+        explanation,
+        estimated_start=start_estimate(view, status, now_ns),
+        planned_start=planned_start(view, status),
+    )
 
 
 async def _condition(log: LogReader, status: GangStatus) -> str:
@@ -233,6 +239,8 @@ def _lines(found: GangExplanation) -> Iterator[str]:
         yield f"  tried {times(found.attempts)}, last at {found.last_attempt}{later}"
     if found.estimated_start is not None:
         yield f"  estimated start: {found.estimated_start.text}"
+    if found.planned_start is not None:
+        yield f"  planned start: {found.planned_start.text}"
     if found.nearest_domain:
         yield f"  network: {found.nearest_domain}"
     if found.condition:

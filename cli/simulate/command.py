@@ -85,6 +85,9 @@ class Placement(msgspec.Struct, frozen=True):
 @click.option("--arrive-percent", type=click.IntRange(min=1),
               help="Draw the trace's pods at random until their GPU requests reach this share of the nodes'.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="For the draw.")
+@click.option(
+    "--backfill", is_flag=True, help="Let pods pass a waiting gang only where its planned start does not move."
+)
 @click.option("--placements", is_flag=True, help="Print each pod's outcome, one JSON object a line, before the result.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True,
               help="How to print it.")  # fmt: skip
@@ -96,6 +99,7 @@ def simulate(
     policy: str,
     arrive_percent: int | None,
     seed: int,
+    backfill: bool,
     placements: bool,
     output: Format,
     as_json: bool,
@@ -126,7 +130,7 @@ def simulate(
         pod_groups = kube_objects.read_pod_groups(pods_file)
         topologies += kube_objects.read_network_topologies(pods_file)
     try:
-        engine = InMemoryScheduler(config, policy)
+        engine = InMemoryScheduler(config, policy, backfill=backfill)
     except BadConfig as error:
         raise KoordError(f"policy {policy}: {error}") from error
     engine.observe(map(_network_topology, topologies), START_NS)

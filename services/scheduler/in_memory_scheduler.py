@@ -27,11 +27,14 @@ class InMemoryScheduler:
         cache: the derived arrays and queue that decisions read.
     """
 
-    def __init__(self, config: str = "", source: str = "given", *, checks_reports: bool = True) -> None:
+    def __init__(
+        self, config: str = "", source: str = "given", *, checks_reports: bool = True, backfill: bool = False
+    ) -> None:
         """Starts with a configuration; with the default profile when none is given.
 
         Args:
             checks_reports: see `ClusterCache`.
+            backfill: see `CycleInputs`.
 
         Raises:
             BadConfig: the configuration is rejected; the error names the path and the reason.
@@ -45,7 +48,11 @@ class InMemoryScheduler:
         self.notes = configuration.notes
         self.schedulers = tuple(configuration.profiles)
         self.cache = CycleInputs(
-            self.view, configuration.profiles, believes_annotations=True, checks_reports=checks_reports
+            self.view,
+            configuration.profiles,
+            believes_annotations=True,
+            checks_reports=checks_reports,
+            backfill=backfill,
         )
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:

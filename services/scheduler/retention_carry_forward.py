@@ -26,6 +26,7 @@ from shared.events.scheduling import (
     PodNominated,
     PodPlaced,
     PodUnschedulable,
+    UnitStartPlanned,
 )
 from shared.kube.resource_names import EXPLANATIONS
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
@@ -39,6 +40,8 @@ def subject(record: RecordedEvent) -> Hashable:
     match event:
         case CycleDecided() | GangPlaced():
             return type(event), record.seq
+        case UnitStartPlanned(unit=unit, scheduler=scheduler, plugin=plugin):
+            return UnitStartPlanned, scheduler, plugin, unit
         case FieldsDesired(resource=resource, name=name, fields=fields):
             return resource, name, fields
         case PlacementReserved(holder_uid=uid) | PlacementReleased(holder_uid=uid):
@@ -51,15 +54,15 @@ def subject(record: RecordedEvent) -> Hashable:
 def holds(view: SchedulerState, _: Kept) -> Holds:
     """Returns the test of an event by the State: decisions by which the State is as it is."""
     cycles = {pod.tried_seq for pod in view.pods.values()}
-    waits = {wait.seq for wait in view.gang_waits}
+    of_units = {each.seq for kept in (view.gang_waits, view.planned_starts.values()) for each in kept}
 
     def still_holds(record: RecordedEvent) -> bool:
         event = record.event
         match event:
             case CycleDecided(cycle=cycle):
                 return record.seq in cycles or cycle == view.cycle
-            case GangPlaced():
-                return record.seq in waits
+            case GangPlaced() | UnitStartPlanned():
+                return record.seq in of_units
             case FieldsDesired():
                 return _is_desired(view, record, event)
             case ConfigApplied(digest=digest):
@@ -112,6 +115,7 @@ CARRY_FORWARD = CarryForward(
     kinds=(
         CycleDecided,
         GangPlaced,
+        UnitStartPlanned,
         *_OF_PODS,
         PlacementReserved,
         FieldsDesired,

@@ -44,6 +44,7 @@ from shared.events.scheduling import (
     PodPlaced,
     PodUnschedulable,
     ReservationUnschedulable,
+    UnitStartPlanned,
 )
 from shared.kube.instants import SECOND
 from shared.runtime.gc_pause import uncollected
@@ -107,6 +108,7 @@ def _prepare(view: SchedulerState) -> Prepared:
         believes_annotations=settings.believes_annotations,
         by_sub_priority=settings.by_sub_priority,
         reservation_gates=reservation_gates(settings.feature_gates),
+        backfill=settings.backfill,
     )
     return Prepared(cache, view.config_digest, settings)
 
@@ -242,6 +244,7 @@ SERVICE = Service(
         PlacementReserved,
         PlacementReleased,
         ReservationUnschedulable,
+        UnitStartPlanned,
         EvictionRequested,
         ConfigApplied,
         ConfigRejected,

@@ -78,6 +78,12 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         bool,
         Meta(description="try pods of equal spec.priority in the order of their label koordinator.sh/priority"),
     ] = True
+    backfill: Annotated[
+        bool,
+        Meta(
+            description="plan the start of a gang that waits, and let pods behind it pass only where that start does not move"
+        ),
+    ] = False
     believes_annotations: Annotated[
         bool,
         Meta(
@@ -109,4 +115,5 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
             self.by_sub_priority,
             feature_gates=",".join(f"{name}=true" for name in sorted(reservation_gates(self.feature_gates))),
             open_ports=" ".join(ports.addresses()) if ports.access.is_open else "",
+            backfill=self.backfill,
         )

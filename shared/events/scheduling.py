@@ -89,6 +89,9 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         score: the winner's total, weights applied, 0..100 a plugin.
         annotations: allocations besides the node, as annotations written with the binding: CPUs, NUMA zones.
+        passes: unit with a planned start that the pod passes -> why that start does not move: `OtherNode` (no pod of
+            the unit is planned for the node), `EndsBefore` (the deadline of the pod ends it before the start),
+            `FitsBeside` (the node holds the unit's pods and this one).
     """
 
     KEY: ClassVar[str] = "pod"
@@ -100,6 +103,32 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     request: dict[str, int]
     score: int = 0
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    passes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class UnitStartPlanned(Event, frozen=True, tag="koord.scheduling.UnitStartPlanned.v1"):
+    """The start of a waiting unit is planned, on nodes where pods are expected to end; or there is no planned start any
+    more. Pods behind it in the queue are placed only where this start does not move.
+
+    Attributes:
+        unit: name of the unit: its gang, or the gangs of its group, separated by commas.
+        scheduler, plugin: schedulerName of its pods, and the plugin that groups them.
+        nodes: uid of each pod that the unit needs -> its planned node; empty where the planned start ends.
+        waits_for: uids of the pods on these nodes that have to end first.
+        starts_ns: instant by which the deadlines of these end them, since the epoch; 0 where one has no deadline.
+        reason: why it was planned, or ended: `Refused`, `NoLongerWaits`, `NoLongerFits`.
+    """
+
+    KEY: ClassVar[str] = "unit"
+
+    unit: str
+    scheduler: str
+    plugin: str
+    cycle: int
+    nodes: dict[str, str] = msgspec.field(default_factory=dict)
+    waits_for: tuple[str, ...] = ()
+    starts_ns: int = 0
+    reason: str = ""
 
 
 class GangPlaced(Event, frozen=True, tag="koord.scheduling.GangPlaced.v1"):

@@ -201,6 +201,8 @@ class PodSpec(KubeStruct, frozen=True):
     resources: ResourceRequirements | None = None
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
+    restart_policy: str = "Always"
+    active_deadline_seconds: int | None = None
 
 
 class PodCondition(KubeStruct, frozen=True):

@@ -147,7 +147,10 @@ class World:
     requires.
     """
 
-    def __init__(self, *, believes_annotations: bool = False, by_sub_priority: bool = True) -> None:
+    def __init__(
+        self, *, believes_annotations: bool = False, by_sub_priority: bool = True, backfill: bool = False
+    ) -> None:
+        self.backfill = backfill
         self.believes_annotations = believes_annotations
         self.by_sub_priority = by_sub_priority
         self.reservation_gates: frozenset[str] = frozenset()
@@ -215,6 +218,7 @@ class World:
                 believes_annotations=self.believes_annotations,
                 by_sub_priority=self.by_sub_priority,
                 reservation_gates=self.reservation_gates,
+                backfill=self.backfill,
             )
         return self.cache
 

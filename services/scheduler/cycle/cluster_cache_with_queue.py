@@ -27,6 +27,7 @@ class CycleInputs(ClusterCache):
     """The cluster cache with the pods that wait for one of the profiles.
 
     Attributes:
+        backfill: see `__init__`.
         profiles: schedulerName -> profile.
         groupings: those of the profiles that group pods.
         changed_gangs: ids of the gangs that changed since the status of PodGroups was last written.
@@ -48,6 +49,7 @@ class CycleInputs(ClusterCache):
         by_sub_priority: bool = True,
         reservation_gates: frozenset[str] = frozenset(),
         checks_reports: bool = True,
+        backfill: bool = False,
     ) -> None:
         """Begins to follow a view.
 
@@ -59,7 +61,9 @@ class CycleInputs(ClusterCache):
             by_sub_priority: see `SchedulingQueue`.
             reservation_gates: the feature gates of Reservations that are on.
             checks_reports: see `ClusterCache`.
+            backfill: pods pass a waiting unit only where its planned start does not move.
         """
+        self.backfill = backfill
         self.profiles = profiles
         queued = {name: profile for name, profile in profiles.items() if name != shadowed}
         made = {plugin: plugin.new_grouping(view) for profile in queued.values() for plugin in profile.grouping}

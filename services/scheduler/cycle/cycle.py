@@ -62,9 +62,11 @@ def plan_cycle(cache: CycleInputs, now_ns: int, batch_size: int) -> CyclePlan:
     if released := (*cache.expired_holds(now_ns), *preparations.released):
         # The next cycle has their capacity.
         return PlanInProgress().finished(number, cache.profiles)._replace(released=released)
-    if not cache.queue and not preparations.ready:
+    if not cache.queue and not preparations.ready and not cache.view.planned_starts:
         return PlanInProgress().finished(number, cache.profiles)
     cycle = _Cycle(cache, now_ns)
+    if cache.backfill or cache.view.planned_starts:
+        cycle.take_over_starts()
     cycle.bind_prepared(preparations.ready)
     hints = QueueingHints(cache, cache.queue, cache.profiles)
     line = sorted(
@@ -76,7 +78,7 @@ def plan_cycle(cache: CycleInputs, now_ns: int, batch_size: int) -> CyclePlan:
             break
         cycle.schedule(unit)
         cycle.drop_if_last(unit)
-    return cycle.plan.finished(number, cache.profiles)
+    return cycle.finished(number)
 
 
 class _Cycle:
@@ -97,6 +99,16 @@ class _Cycle:
         self._places: dict[str, int] = {}  # uid of a unit's first pod -> place in the line
         self._ahead = BatchLookahead(self._pods.active_of)
         self._placed_ahead: deque[PodRecord] = deque()  # pods of a run that are placed before their turn
+
+    def take_over_starts(self) -> None:
+        """Keeps the nodes of planned starts from the pods behind their units."""
+        self._units.begin()
+
+    def finished(self, number: int) -> CyclePlan:
+        """Returns the plan of the cycle of this number."""
+        starts = self._pods.starts
+        plan = self.plan.finished(number, self._cache.profiles)
+        return plan._replace(planned=tuple(starts.decided), passes=starts.passes)
 
     def expect(self, line: Sequence[Unit]) -> None:
         """Notes the units to try, in their order if none is refused."""
@@ -174,7 +186,7 @@ class _Cycle:
             self._pods.count_nominated_before(pod_class)
         if self._transaction.can_lift:
             self._transaction.focus(self._pods.profile(pod_class), pod_class)
-        if self._pods.remaining[pod_class] == 1:
+        if self._pods.remaining[pod_class] == 1 and not self._pods.starts.plans:
             predicted = self._ahead.next_placement(pod, self._transaction.changes, self._next_alone)
             if predicted is not None:
                 self._pods.evaluated += 1
@@ -199,7 +211,7 @@ class _Cycle:
         preparation = self._pods.prepare(pod_class, row, evaluation.profile) if class_.is_prepared else None
         score = int(evaluation.total[row])
         self._pods.place(pod, pod_class, row, score, class_.recorded_at, allocation, preparation=preparation)
-        if self._pods.remaining[pod_class] > MIN_RUN and class_.futile < MAX_FUTILE:
+        if self._pods.remaining[pod_class] > MIN_RUN and not self._pods.starts.plans and class_.futile < MAX_FUTILE:
             self._run_on(pod, pod_class, class_)
 
     def _run_on(self, pod: PodRecord, pod_class: PodClass, class_: EvaluatedClass) -> None:

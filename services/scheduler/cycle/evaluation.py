@@ -7,9 +7,11 @@ plugins normalise, and the results of cross-node plugins. A node that stays reje
 evaluation, although a placement may have added one in front of it.
 """
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
@@ -26,6 +28,7 @@ from services.scheduler.kernels.merge_and_select_nodes import (
     AS_IT_IS,
     DOWN,
     FEASIBLE,
+    NO_NODE,
     UP,
     add,
     best_rows,
@@ -67,6 +70,7 @@ class ClassEvaluation:
         self._table = table
         self._size = table.size
         self._hashes = table.hashes[: table.size]
+        self._kept: dict[int, Rejections] = {}  # row -> the start for which its node is kept
         self._first = [
             table.rows[name]
             for plugin in active.preferring
@@ -261,6 +265,14 @@ class ClassEvaluation:
         self._own_result[row] = self.result[row] = result
         self._total_all()
 
+    def keep(self, row: int, reason: Rejections) -> None:
+        """Leaves a node out until the end of the cycle: its capacity is kept for a planned start."""
+        self._kept[row] = reason
+        self._own_by[row] = self.by[row] = NO_NODE
+        self._summed[row] = -1
+        self._total_all()
+        self.total[row] = -1
+
     def _evaluate_rows(self, rows: NDArray[np.intp], filters: Sequence[Filtering]) -> bool:
         """Evaluates rows anew; returns True when all totals must be normalised anew.
 
@@ -362,9 +374,18 @@ class ClassEvaluation:
         return ClassEvaluated(
             nodes=nodes,
             feasible=feasible,
-            rejected=rejections(self.profile, self.pod_class, self.by, self.result) if feasible < nodes else (),
+            rejected=(
+                (*rejections(self.profile, self.pod_class, self.by, self.result), *self._rejections_for_starts())
+                if feasible < nodes
+                else ()
+            ),
             best=self.candidates(self._best(pod_hash)),
         )
+
+    def _rejections_for_starts(self) -> Iterator[Rejections]:
+        """Yields the number of nodes that are kept for each planned start."""
+        for reason, nodes in Counter(self._kept.values()).items():
+            yield replace(reason, nodes=nodes)
 
     def refusals(self, row: int) -> tuple[Rejections, ...]:
         """Returns all reasons of the first plugin that rejects a node; none for a feasible one."""

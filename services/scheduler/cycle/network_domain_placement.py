@@ -97,6 +97,8 @@ class NetworkDomainPlacement:
     ) -> UnitAttempt:
         needed = needed_uids(pods, requirement)
         classes = {class_: self._evaluated(class_) for class_ in dict.fromkeys(map(class_of, pods))}
+        for class_ in classes.values() if self._pods.starts.plans else ():
+            self._pods.starts.close(class_.evaluation, pods[0])
         home = self.home(domains, wish, gathering)
         is_exact = len(classes) == 1 and all(self._is_exact(class_, each) for class_, each in classes.items())
         tried = _Tried(number, needed, classes, is_exact, domains, home)

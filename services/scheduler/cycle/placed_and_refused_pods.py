@@ -11,6 +11,7 @@ from services.scheduler.framework.gang_grouping_interface import GangStart
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile
+from services.scheduler.queue.units import Group
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Event
@@ -81,6 +82,21 @@ class RefusedPod(NamedTuple):
 
 NOTHING_LEFT_OUT: Mapping[int, tuple[PodRecord, ...]] = {}
 NO_STARTS: Mapping[int, tuple[GangStart, ...]] = {}
+PASSES_NOTHING: Mapping[str, Mapping[str, str]] = {}
+
+
+class StartDecision(NamedTuple):
+    """A start of a waiting unit that a cycle has planned, or ended.
+
+    Attributes:
+        nodes, waits_for, starts_ns, reason: as in UnitStartPlanned.
+    """
+
+    group: Group
+    nodes: Mapping[str, str]
+    waits_for: tuple[str, ...]
+    starts_ns: int
+    reason: str
 
 
 class CyclePlan(NamedTuple):
@@ -95,6 +111,8 @@ class CyclePlan(NamedTuple):
         by: as in CycleDecided.
         charged_at: `quota` seq of the ledger's response; 0 without one.
         starts: number of a unit of which pods were placed -> its gangs that were not placed before.
+        planned: the starts of waiting units that were planned, or ended.
+        passes: uid of a pod -> as in PodPlaced.
         released: pods that lose the nodes that were held for them.
         left_out: number of a unit of which pods were placed -> its other pods: beyond those that it needs, or without a
             node where those with one hold it.
@@ -110,6 +128,8 @@ class CyclePlan(NamedTuple):
     left_out: Mapping[int, tuple[PodRecord, ...]] = NOTHING_LEFT_OUT
     released: tuple[ReleasedPod, ...] = ()
     starts: Mapping[int, tuple[GangStart, ...]] = NO_STARTS
+    planned: tuple[StartDecision, ...] = ()
+    passes: Mapping[str, Mapping[str, str]] = PASSES_NOTHING
 
     def placed(self) -> Iterator[PlacedPod]:
         """Yields the placements."""

@@ -3,7 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod, ReleasedPod
+from services.scheduler.cycle.placed_and_refused_pods import (
+    CyclePlan,
+    PlacedPod,
+    RefusedPod,
+    ReleasedPod,
+    StartDecision,
+)
 from services.scheduler.cycle.pod_scheduled_condition import main_code, message
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
@@ -21,6 +27,7 @@ from shared.events.scheduling import (
     PodPlaced,
     PodUnschedulable,
     ReservationUnschedulable,
+    UnitStartPlanned,
 )
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
@@ -33,7 +40,7 @@ NOMINATED_NODE = "nominated-node"
 
 def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     """Returns the events of a plan; none when it decides about no pod."""
-    if not plan.decisions and not plan.released:
+    if not plan.decisions and not plan.released and not plan.planned:
         return ()
     outcomes: list[PodOutcome] = []
     drafts: list[Draft] = []
@@ -59,6 +66,7 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         events = (_released(released), *released.withdrawn)
         drafts += [Draft(event, Cause("cluster", released.pod.since), released.pod.uid) for event in events]
     drafts += [Draft(event) for event in _gangs_placed(plan)]
+    drafts += [Draft(_start_planned(plan, decision)) for decision in plan.planned]
     decided = CycleDecided(
         cycle=plan.cycle,
         pods=tuple(outcomes),
@@ -84,8 +92,8 @@ def _gangs_placed(plan: CyclePlan) -> Iterator[GangPlaced]:
             if not members:
                 continue
             request: Counter[str] = Counter()
-            for each in members:
-                request.update(each.pod_class.request)
+            for pod_class, count in Counter(each.pod_class for each in members).items():
+                request.update({name: count * size for name, size in pod_class.request.items()})
             yield GangPlaced(
                 gang=start.gang,
                 cycle=plan.cycle,
@@ -133,6 +141,20 @@ def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved
         request=placed.pod_class.request,
         score=placed.score,
         annotations=dict(placed.allocation),
+        passes=dict(plan.passes.get(placed.pod.uid, {})),
+    )
+
+
+def _start_planned(plan: CyclePlan, decision: StartDecision) -> UnitStartPlanned:
+    return UnitStartPlanned(
+        unit=decision.group.key,
+        scheduler=decision.group.scheduler,
+        plugin=decision.group.plugin,
+        cycle=plan.cycle,
+        nodes=dict(decision.nodes),
+        waits_for=decision.waits_for,
+        starts_ns=decision.starts_ns,
+        reason=decision.reason,
     )
 
 

@@ -27,6 +27,7 @@ from services.scheduler.cycle.placed_and_refused_pods import (
     PlannedHold,
     RefusedPod,
 )
+from services.scheduler.cycle.planned_starts import PlannedStarts
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes
@@ -63,6 +64,7 @@ class PodPlacement:
         classes: the classes that are evaluated at present.
         remaining: class -> number of pods that are still to be tried.
         preemptions: nominations and victims of the cycle.
+        starts: the planned starts of units that wait.
         evaluated: number of classes evaluated so far, against the budget of placements.
     """
 
@@ -74,6 +76,7 @@ class PodPlacement:
         self.remaining: Counter[PodClass | None] = Counter()
         self.evaluated = 0
         self.preemptions = CyclePreemptions(cache, cache.nominated)
+        self.starts = PlannedStarts(cache, self.transaction, now_ns)
         self._post_filters = PostFilters(
             PostFilterCycle(cache, cache.nominated, self.preemptions, self.transaction.placed)
         )
@@ -155,15 +158,28 @@ class PodPlacement:
         """
         if pod.nominated:
             row = self._cache.table.rows.get(self.preemptions.node_of(pod), -1)
-            if 0 <= row < self.transaction.snapshot.size and evaluation.total[row] >= 0:
+            if (
+                0 <= row < self.transaction.snapshot.size
+                and evaluation.total[row] >= 0
+                and (not self.starts.plans or self._admits(evaluation, pod, row))
+            ):
                 allocation = self.transaction.reserve(evaluation, row)
                 if allocation is not None:
                     return row, allocation
         while (row := evaluation.choose(pod_hash)) >= 0:
+            if self.starts.plans and not self._admits(evaluation, pod, row):
+                continue
             allocation = self.transaction.reserve(evaluation, row)
             if allocation is not None:
                 return row, allocation
         return -1, {}
+
+    def _admits(self, evaluation: ClassEvaluation, pod: PodRecord, row: int) -> bool:
+        """Returns True where a pod on the node moves no planned start; otherwise the evaluation leaves the node out."""
+        if self.starts.admits(pod, evaluation.pod_class, row):
+            return True
+        evaluation.keep(row, self.starts.kept_from(pod, row))
+        return False
 
     def place(
         self,
@@ -253,13 +269,19 @@ class PodPlacement:
             leaving = self.preemptions.leaving_from(row, pod_class.priority)
             self.transaction.nominate(pod, pod_class, self.profile(pod_class), row, leaving)
 
+    def _fits(self, pod: PodRecord, profile: Profile, pod_class: PodClass, row: int) -> bool:
+        """Returns True when every filter admits the pod to the node in its present state, and no planned start moves."""
+        return self.transaction.fits(profile, pod_class, row) and (
+            not self.starts.plans or self.starts.admits(pod, pod_class, row)
+        )
+
     def _preempt(self, pod: PodRecord, evaluation: ClassEvaluation, pod_hash: np.uint64) -> Nomination | None:
         """Runs the PostFilter plugins, and counts the pod on the node that it is nominated for."""
         pod_class, profile = evaluation.pod_class, evaluation.profile
         nomination = None
         if profile.post_filters and all(plugin.may_preempt(pod_class) for plugin in profile.filters):
             steps = self.transaction
-            fits = partial(steps.fits, profile, pod_class)
+            fits = partial(self._fits, pod, profile, pod_class)
             refused = RefusedByNodes(pod, pod_class, pod_hash, evaluation.resolvable, fits, steps)
             nomination = self._post_filters.after_filters(profile.post_filters, refused)
         if node := self.preemptions.node_of(pod):

@@ -15,6 +15,7 @@ from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, PlannedH
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.cycle.result_of_unit_placement import UnitAttempt
+from services.scheduler.cycle.start_planning import StartPlanning
 from services.scheduler.framework.gang_grouping_interface import (
     Gathering,
     PodGrouping,
@@ -40,8 +41,13 @@ class UnitPlacement:
         self._groupings = cache.groupings
         self._in_domains = NetworkDomainPlacement(pods, cache)
         self._preemption = GangPreemption(pods, cache, self._in_domains)
+        self._starts = StartPlanning(cache, pods, self._attempt_needed, now_ns)
         self._now_ns = now_ns
         self._units = 0  # so far
+
+    def begin(self) -> None:
+        """Takes over the planned starts of earlier cycles."""
+        self._starts.begin()
 
     def schedule(self, unit: Unit) -> None:
         """Places as many pods of a unit as it needs, and undoes all of it when there are too few nodes for these. Such
@@ -66,6 +72,7 @@ class UnitPlacement:
             # The pods of a unit are neighbours; those that it does not need are units of their own.
             decisions[mark.plan.decisions :] = sorted(decisions[mark.plan.decisions :], key=_is_of_no_unit)
         if attempt.is_complete:
+            self._starts.placed(unit)
             if attempt.undecided:
                 self._pods.plan.left_out[self._units] = tuple(attempt.undecided)
             self._place_held(grouping.held(key) if grouping is not None else ())
@@ -101,6 +108,8 @@ class UnitPlacement:
         words = self._message(unit, attempt)
         self._refuse_others(unit, decisions[first:], words, cause=pod, nominations=nominations)
         self._preemption.count_nominated(unit.pods)
+        if not nominations:
+            self._starts.refused(unit)
 
     def bind_held(self, pods: Sequence[PodRecord]) -> None:
         """Binds pods to the nodes that are held for them; several are a unit."""
@@ -137,6 +146,15 @@ class UnitPlacement:
             allocation = pod.hold.annotations if pod.hold is not None else {}
             placed = PlacedPod(pod, class_of(pod), pod.placed_node, 0, index, allocation, number)
             self._pods.plan.decisions.append(placed)
+
+    def _attempt_needed(self, unit: Unit) -> UnitAttempt:
+        """Places the pods that a unit needs, in network domains where it wishes so."""
+        requirement, grouping = unit.requirement or all_needed(unit.pods), self._grouping(unit)
+        key = unit.group.key if unit.group is not None else ""
+        gathering = grouping.gathering(key, unit.pods) if grouping is not None else None
+        if gathering is None:
+            return self._attempt(unit, requirement._replace(takes_all=False), keeps_on=False)
+        return self._in_domains.attempt(unit, requirement, gathering, self._units)
 
     def _attempt(self, unit: Unit, requirement: Requirement, *, keeps_on: bool) -> UnitAttempt:
         """Places pods of a unit until the requirement is met, or can no longer be met.
@@ -181,7 +199,12 @@ class UnitPlacement:
         """Places equal pods behind a placed one, as far as predicted; returns how many."""
         assert pod.pod_class is not None, "it was placed"
         class_ = self._pods.class_of(pod.pod_class)
-        if class_.is_prepared or class_.futile >= MAX_FUTILE or len(pods := list(equal)) < MIN_RUN:
+        if (
+            self._pods.starts.plans
+            or class_.is_prepared
+            or class_.futile >= MAX_FUTILE
+            or len(pods := list(equal)) < MIN_RUN
+        ):
             return 0
         return self._pods.place_run(pods, pod.pod_class, class_, unit=self._units)
 

@@ -36,6 +36,14 @@ _DECIDED = frozenset(("placed", "reserved", "nominated", "unschedulable", "rejec
 """Statuses that an observation without a node does not change."""
 
 
+_PASSES = {
+    "OtherNode": "whose start is planned on other nodes",
+    "EndsBefore": "whose planned start is after the deadline of this pod",
+    "FitsBeside": "whose pods fit the node beside this one",
+}
+"""Why a pod passes a unit with a planned start."""
+
+
 class PodHistory:
     """The events of one pod, in order.
 
@@ -95,7 +103,8 @@ class PodHistory:
 
     def _placed(self, event: PodPlaced) -> str:
         self.node = event.node
-        return self._set("placed", f"cycle {event.cycle} placed it on {event.node}; the binding is under way")
+        passed = "".join(f"; it passes {unit}, {_PASSES.get(why, why)}" for unit, why in event.passes.items())
+        return self._set("placed", f"cycle {event.cycle} placed it on {event.node}; the binding is under way{passed}")
 
     def _reserved(self, event: PlacementReserved) -> str:
         self.node = event.node

@@ -36,6 +36,7 @@ UNIT_NOT_PLACED = "UnitNotPlaced"
 NODE_UNKNOWN = "NodeUnknown"
 NETWORK_DOMAIN_TOO_SMALL = "NetworkDomainTooSmall"
 NETWORK_TOPOLOGY_UNKNOWN = "NetworkTopologyUnknown"
+START_PLANNED = "StartPlanned"
 
 FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
     # Of a pod, by its quota.

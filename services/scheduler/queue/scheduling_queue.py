@@ -24,7 +24,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
-from services.scheduler.queue.active_queue import REQUEUED, ActiveQueue, Entry, Order, first_of
+from services.scheduler.queue.active_queue import FRESH, REQUEUED, ActiveQueue, Entry, Order, first_of
 from services.scheduler.queue.retries import FLUSH_S, LONGEST_BACKOFF_S, backoff_ns, has_changed
 from services.scheduler.queue.units import UNGROUPED, Group, Grouped, Groupings, Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
@@ -271,6 +271,23 @@ class SchedulingQueue:
         if requirement is not None and len(members) == 1 and not self._groups.restricts_one(group):
             group = requirement = None  # it is placed like any pod
         return Unit(tuple(members), is_due, order, group, requirement)
+
+    def groups(self) -> Iterable[Group]:
+        """Returns the groups with a waiting pod."""
+        return self._groups.groups()
+
+    def unit_of(self, group: Group) -> Unit | None:
+        """Returns the unit of a group; None where too few of its pods wait."""
+        uid = next(iter(self._groups.members(group)), None)
+        if uid is None:
+            return None
+        unit = self._unit(self.order_of(self._pods[uid]), is_due=False)
+        return None if unit.requirement is None else unit
+
+    def order_of(self, pod: PodRecord) -> Order:
+        """Returns the order of a waiting pod by priority and arrival, whatever was refused before."""
+        priority, sub_priority, since, uid = self._member_order(pod)
+        return priority, sub_priority, FRESH, since, uid
 
     def _member_order(self, pod: PodRecord) -> tuple[int, int, int, str]:
         pod_class = self._inputs[pod.uid].pod_class

@@ -5,7 +5,7 @@ waiting pods of the group, of which the plugin requires a number.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -106,13 +106,17 @@ class Groups:
             if not self._members[group]:
                 del self._members[group]
 
+    def groups(self) -> Iterable[Group]:
+        """Returns the groups with a waiting pod."""
+        return self._members.keys()
+
     def of(self, uid: str) -> Group | None:
         """Returns the group of a waiting pod."""
         return self._group_of.get(uid)
 
     def members(self, group: Group) -> Collection[str]:
         """Returns the uids of the waiting pods of a group."""
-        return self._members[group].keys()
+        return self._members.get(group, {}).keys()
 
     def restricts_one(self, group: Group) -> bool:
         """Returns True where a single pod of the group is not placed like any pod: nodes are held for others, or it

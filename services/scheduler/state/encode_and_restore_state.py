@@ -10,6 +10,7 @@ from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import OPERATING_PODS, RESERVATIONS
+from services.scheduler.state.planned_starts import PlannedStart, UnitKey
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_scheduling_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
@@ -41,6 +42,7 @@ class _Kept(msgspec.Struct):
     quota: QuotaSnapshot
     gangs: list[tuple[str, GangRecord]]
     gang_waits: list[GangWait]
+    planned_starts: list[tuple[UnitKey, PlannedStart]] = []
     unselected: dict[str, int] = {}
 
 
@@ -79,6 +81,7 @@ def encode(view: SchedulerStateFields) -> bytes:
         quota=view.quota.image(),
         gangs=view.gangs.encode(),
         gang_waits=list(view.gang_waits),
+        planned_starts=sorted(view.planned_starts.items()),
         unselected=dict(sorted(view.unselected.items())),
     )
     return _encoder.encode(kept)
@@ -119,4 +122,5 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.quota.restore(kept.quota)
     view.gangs.restore(kept.gangs)
     view.gang_waits.extend(kept.gang_waits)
+    view.planned_starts = dict(kept.planned_starts)
     view.metrics = dict(kept.metrics)

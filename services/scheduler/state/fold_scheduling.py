@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
+from services.scheduler.state.planned_starts import PlannedStart, UnitKey
 from services.scheduler.state.pod_attempts_and_refusals import (
     FOR_UNIT,
     FOR_VOLUMES,
@@ -39,6 +40,7 @@ from shared.events.scheduling import (
     PodPlaced,
     PodUnschedulable,
     ReservationUnschedulable,
+    UnitStartPlanned,
 )
 
 _REASONS_OF_RELEASE = {FOR_UNIT: TIMED_OUT, FOR_VOLUMES: NOT_PREPARED}
@@ -105,6 +107,14 @@ class SchedulingFold(SchedulerStateFields):
                 event.qos,
             )
         )
+
+    def _unit_start_planned(self, record: RecordedEvent, event: UnitStartPlanned) -> None:
+        self.hold_released_seq = record.seq
+        key = UnitKey(event.scheduler, event.plugin, event.unit)
+        if event.nodes:
+            self.planned_starts[key] = PlannedStart(record.seq, event.nodes, event.waits_for, event.starts_ns)
+        else:
+            self.planned_starts.pop(key, None)
 
     def _placement_reserved(self, record: RecordedEvent, event: PlacementReserved) -> None:
         before = self.pods.get(event.holder_uid)
@@ -231,6 +241,7 @@ class SchedulingFold(SchedulerStateFields):
     folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {
         CycleDecided: _cycle_decided,
         GangPlaced: _gang_placed,
+        UnitStartPlanned: _unit_start_planned,
         PodPlaced: _pod_placed,
         PlacementReserved: _placement_reserved,
         PlacementReleased: _placement_released,

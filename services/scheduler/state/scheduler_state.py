@@ -46,6 +46,7 @@ from shared.events.scheduling import (
     PodPlaced,
     PodUnschedulable,
     ReservationUnschedulable,
+    UnitStartPlanned,
 )
 
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
@@ -55,7 +56,7 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     ),
     "scheduling": (
         WriterStarted, CycleDecided, GangPlaced, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested,
-        PlacementReserved, PlacementReleased, ReservationUnschedulable, PlacementCompared, ConfigApplied, ConfigRejected,
+        PlacementReserved, PlacementReleased, ReservationUnschedulable, UnitStartPlanned, PlacementCompared, ConfigApplied, ConfigRejected,
     ),
     "quota": QUOTA_FOLDED,
     "metrics-*": (NodeReported, NodeReportsExpired),

@@ -16,6 +16,7 @@ from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
+from services.scheduler.state.planned_starts import PlannedStart, UnitKey
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,
     allocation_annotations,
@@ -50,7 +51,8 @@ class SchedulerStateFields:
         unselected: claim -> `cluster` seq at which its selected node was removed while it had no volume: the
             provisioner rejected the node.
         released_seq: `cluster` seq of the last event by which a placement may have released its capacity, on any node.
-        hold_released_seq: `scheduling` seq of the last PlacementReleased.
+        hold_released_seq: `scheduling` seq of the last PlacementReleased or UnitStartPlanned: pods that were refused
+            for capacity that was kept are tried again.
         gateway_since: `cluster` seq at which the gateway last started.
         listed_seq: `cluster` seq at which the gateway last completed its initial lists; observations before it may be
             incomplete.
@@ -68,6 +70,7 @@ class SchedulerStateFields:
         pod_classes: key -> class of equal pods.
         quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
         gangs: the gangs of pods, and their settings.
+        planned_starts: unit that waits -> its planned start.
         gang_waits: the newest waits of gangs that were placed, in the order of their placement.
         awaited: uid of a pod that our own log names and no observation has yet -> the `cluster` seq that had been read
             there; for the time of a start alone.
@@ -112,6 +115,7 @@ class SchedulerStateFields:
         self.quota = QuotaView()
         self.gangs = GangRecords()
         self.gang_waits = no_waits()
+        self.planned_starts: dict[UnitKey, PlannedStart] = {}
         self.awaited: dict[str, int] = {}
         self.cluster_begins = 0
         self.dirty: DirtySet | None = None

@@ -12,14 +12,14 @@ from shared.domain import gang
 from shared.events import Cause, Draft
 from shared.events.cluster import EvictionPaused, EvictionsHeld, ObjectObserved
 from shared.events.intents import EvictionRequested
-from shared.events.scheduling import GangPlaced
-from shared.kube.instants import SECOND
+from shared.events.scheduling import GangPlaced, UnitStartPlanned
+from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
 from tests.integration.cli.recorded_log import Log, run
 from tests.integration.cli.recorded_world import begin, write
 from tests.support.reservations import available, observe, reservation
-from tests.support.scheduling_world import World, node, pod
+from tests.support.scheduling_world import START_NS, World, node, pod
 
 REASON = "preempted by d/boss of priority 9000 on node n"
 SPENT = "namespace d: 1 evictions in 300 s"
@@ -106,6 +106,24 @@ async def test_the_start_of_a_waiting_gang_is_estimated_from_the_waits_of_simila
     assert "(in 1 h 40 m to 1 h 57 m), by the waits of 20 gangs with similar quota, priority class, QoS" in shown
     described = (await run(Log(database), "describe", "gang", "d/train")).stdout
     assert "Start:         between " in described
+
+
+async def test_a_gang_with_a_planned_start_names_the_pods_and_nodes_that_it_waits_for(database: str) -> None:
+    def world() -> World:
+        world = _world()
+        start = UnitStartPlanned(
+            unit="d/train", scheduler="koord-scheduler", plugin="Coscheduling", cycle=1,
+            nodes={"train-a": "n", "train-b": "n", "train-c": "m"}, waits_for=("victim",),
+            starts_ns=START_NS, reason="Refused",
+        )  # fmt: skip
+        world.record([Draft(start)], world.now_ns, {"cluster": 1}, "")
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    words = f"once d/victim has ended, by {instant_text(START_NS)}, on m, n"
+    assert f"  planned start: {words}\n" in (await run(Log(database), "why", "gang", "d/train")).stdout
+    found = json.loads((await run(Log(database), "why", "gang", "d/train", "-o", "json")).stdout)["planned_start"]
+    assert (found["text"], found["nodes"], found["waits_for"]) == (words, {"m": 1, "n": 2}, ["d/victim"])
 
 
 async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_lists_the_known(log: Log) -> None:

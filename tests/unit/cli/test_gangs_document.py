@@ -19,8 +19,8 @@ def compared(output: str) -> list[str]:
 
 
 def test_there_are_files_and_commands() -> None:
-    assert len(FILES) == 12
-    assert len(COMMANDS) == 10
+    assert len(FILES) == 13
+    assert len(COMMANDS) == 12
 
 
 @pytest.mark.parametrize(("command", "printed"), COMMANDS, ids=[command[-40:] for command, _ in COMMANDS])

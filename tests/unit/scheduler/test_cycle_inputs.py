@@ -122,6 +122,7 @@ def test_the_recorded_configuration_has_the_settings_that_shape_a_cycle() -> Non
         "by_sub_priority": "True",
         "open_ports": "",
         "feature_gates": "",
+        "backfill": "False",
     }
     cycles = [r.event for r in world.logs["scheduling"] if isinstance(r.event, CycleDecided)]
     assert [(len(cycle.pods), cycle.config) for cycle in cycles] == [(3, first.digest), (2, first.digest)]

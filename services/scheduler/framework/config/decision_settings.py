@@ -17,6 +17,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
             name.
         believes_annotations: allocations in the annotations of pods that another scheduler placed count.
         by_sub_priority: pods of equal priority are in the order of their sub-priority.
+        backfill: pods pass a waiting gang only where its planned start does not move.
         open_ports: addresses at which every caller may request bindings and evictions, separated by spaces: decisions
             may then be those of anybody who reaches them. `koord doctor` reads it.
         feature_gates: the gates of Reservations that are on, as `Name=true,...`.
@@ -29,6 +30,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
     by_sub_priority: bool = True
     open_ports: str = ""
     feature_gates: str = ""
+    backfill: bool = False
 
     def recorded(self) -> dict[str, str]:
         """Field -> value as text, for ConfigApplied."""

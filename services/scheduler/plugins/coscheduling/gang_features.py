@@ -5,6 +5,8 @@ from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.priority import priority
 from shared.domain.qos import qos
 
+_KEY = "priority and QoS class"
+
 
 def classes_of(view: SchedulerState, record: GangRecord) -> tuple[str, str, str]:
     """Returns the quota, the priority class and the QoS class of the first pod of a gang; empty without one."""
@@ -13,7 +15,10 @@ def classes_of(view: SchedulerState, record: GangRecord) -> tuple[str, str, str]
     if pod_class is None:
         return "", "", ""
     entry = view.quota.entry_of(uid, pod_class.namespace, pod_class.labels, pod_class.request)
-    return entry.quota if entry is not None else "", str(priority(pod_class.pod)), str(qos(pod_class.pod))
+    found = pod_class.cached.get(_KEY)
+    if found is None:
+        found = pod_class.cached[_KEY] = str(priority(pod_class.pod)), str(qos(pod_class.pod))
+    return entry.quota if entry is not None else "", *found
 
 
 def waited_ns(view: SchedulerState, group: tuple[str, ...], now_ns: int) -> int:
