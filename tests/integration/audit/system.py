@@ -54,9 +54,12 @@ class System:
         """Returns the environment of a login."""
         return dict(read_env(env_file(Path(self._servers.endpoints.credentials), name)))
 
-    async def koord(self, *arguments: str) -> Result:
-        """Runs a command with the operator's login."""
-        env = {"KOORD_POSTGRES": self._servers.endpoints.postgres, "KOORD_NATS": self._servers.endpoints.nats}
+    async def koord(self, *arguments: str, database: str = "") -> Result:
+        """Runs a command with the operator's login, on the system's database unless another one is given."""
+        postgres = self._servers.endpoints.postgres
+        if database:
+            postgres = f"{postgres.rpartition('/')[0]}/{database}"
+        env = {"KOORD_POSTGRES": postgres, "KOORD_NATS": self._servers.endpoints.nats}
         return await asyncio.to_thread(CliRunner().invoke, koord, arguments, env=env)
 
     async def wait(self, holds: Callable[[], bool | Awaitable[bool]]) -> None:

@@ -1,25 +1,35 @@
-"""Checkpoints of the audit service, and their proof that a log was altered with SQL."""
+"""Checkpoints of the audit service, and their proof that a log was altered with SQL.
 
+One system runs for all tests. Those that alter a log have a copy of its database each, made after its services ended.
+"""
+
+import itertools
 import json
 import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
+import pytest_asyncio
+from click.testing import Result
 
+from cli.embedded.postgres import DATABASE
 from services.audit.checkpoint_signing import BadKey, Signer, check, generate, public_file
 from shared.bus import Bus
 from shared.log.checkpoint import BadCheckpoint, Checkpoint, read_checkpoints, read_statement
 from shared.log.hash_chain import Chain
 from tests.integration.audit.system import System
 
+on_one_system = pytest.mark.asyncio(loop_scope="module")
+_numbers = itertools.count(1)
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def system(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[System]:
+    async with System(tmp_path_factory.mktemp("audit")) as running:
 
         def has_seen_the_cluster() -> bool:
             newest = running.checkpoints / "checkpoint.json"
@@ -30,24 +40,74 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
         yield running
 
 
-@pytest.fixture
-async def connection(system: System) -> AsyncIterator[asyncpg.Connection]:
-    opened = await asyncpg.connect(system.owner)
-    yield opened
-    await opened.close()
-
-
-async def kept(system: System, folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Copies the newest checkpoint after the services have ended; only the test alters the log from here on."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ended(system: System) -> System:
+    """The system after its services have ended: only tests alter logs from here on."""
     await system.supervisor.stop()
+    return system
+
+
+class Altered(NamedTuple):
+    """A copy of the database, which a test alters.
+
+    Attributes:
+        file: a copy of the newest checkpoint.
+        heads: the heads in its statement.
+    """
+
+    system: System
+    database: str
+    connection: asyncpg.Connection
+    file: Path
+    heads: dict[str, Any]
+
+    async def koord(self, *arguments: str) -> Result:
+        """Runs a command on the copy."""
+        return await self.system.koord(*arguments, database=self.database)
+
+
+def kept(system: System, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Copies the newest checkpoint; returns the copy with the heads in its statement."""
     copy = folder / "kept.json"
     shutil.copy(system.checkpoints / "checkpoint.json", copy)
     return copy, read_statement(json.loads(copy.read_text())["statement"]).heads
 
 
-async def test_a_checkpoint_is_in_the_log_the_table_the_folder_and_the_config_map(
-    system: System, connection: asyncpg.Connection
-) -> None:
+@pytest_asyncio.fixture(loop_scope="module")
+async def log(ended: System, tmp_path: Path) -> AsyncIterator[Altered]:
+    name = f"altered_{next(_numbers)}"
+    connection = await asyncpg.connect(await ended.postgres.create_database(name, DATABASE))
+    yield Altered(ended, name, connection, *kept(ended, tmp_path))
+    await connection.close()
+
+
+@on_one_system
+async def test_requests_for_old_events_are_served_from_the_log(system: System) -> None:
+    bus = Bus(system.auditor["KOORD_NATS"], name="auditor")
+    await bus.start()
+
+    async def read_old_events(context: str, request: bytes) -> list[dict[str, Any]]:
+        response = await bus.request(f"koord.log.read.{context}", request, deadline_s=10)
+        return [json.loads(line) for line in response.splitlines()]
+
+    span, *events = await read_old_events("cluster", b'{"from": 2, "limit": 5}')
+    assert [event["id"] for event in events] == [f"cluster/{seq}" for seq in range(2, 7)]
+    assert (span["oldest"], span["next"]) == (1, 7)
+    seq, seen = 1, 0
+    while seq <= span["head"]:
+        part, *events = await read_old_events("cluster", json.dumps({"from": seq, "limit": 1000}).encode())
+        seen, seq = seen + len(events), part["next"]
+    assert seen >= span["head"]
+    assert len(await read_old_events("cluster", json.dumps({"from": part["head"] + 1000}).encode())) == 1
+    assert "request {" in (await read_old_events("cluster", b"[]"))[0]["error"]
+    assert "no context nothing" in (await read_old_events("nothing", b""))[0]["error"]
+    await bus.close()
+
+
+@on_one_system
+async def test_a_checkpoint_is_in_the_log_the_table_the_folder_and_the_config_map(system: System) -> None:
+    connection = await asyncpg.connect(system.owner)
+
     async def agrees() -> bool:
         row = await connection.fetchrow("select * from checkpoints order by seq desc limit 1")
         found = await connection.fetchval("select count(*) from events_cluster where type like '%DesiredStateApplied%'")
@@ -73,14 +133,15 @@ async def test_a_checkpoint_is_in_the_log_the_table_the_folder_and_the_config_ma
     )
     assert intent["name"] == "koordinator-system/koordstream-checkpoint"
     assert json.loads(intent["body"]["data"]["checkpoint.json"])["statement"] == newest.statement
+    await connection.close()
 
 
-async def test_an_untouched_log_agrees_with_all_its_checkpoints(system: System, tmp_path: Path) -> None:
-    await system.supervisor.stop()
-    [day] = system.checkpoints.glob("*.jsonl")
-    for file in (day, system.checkpoints / "checkpoint.json"):
-        found = await system.koord(
-            "audit", "verify", "--checkpoint", str(file), "--key", str(system.public_key), "-o", "json"
+@on_one_system
+async def test_an_untouched_log_agrees_with_all_its_checkpoints(ended: System) -> None:
+    [day] = ended.checkpoints.glob("*.jsonl")
+    for file in (day, ended.checkpoints / "checkpoint.json"):
+        found = await ended.koord(
+            "audit", "verify", "--checkpoint", str(file), "--key", str(ended.public_key), "-o", "json"
         )
         assert found.exit_code == 0, found.output
         verified = {one["context"]: one for one in json.loads(found.stdout)}
@@ -88,49 +149,43 @@ async def test_an_untouched_log_agrees_with_all_its_checkpoints(system: System, 
         assert verified["audit"]["ok"]
 
 
-async def test_a_log_cut_short_in_sql_is_noticed(
-    system: System, connection: asyncpg.Connection, tmp_path: Path
-) -> None:
-    file, heads = await kept(system, tmp_path)
-    cut = heads["cluster"].seq - 3
-    await connection.execute("delete from events_cluster where seq > $1", cut)
-    assert (await system.koord("audit", "verify")).exit_code == 0, "the chain alone still fits"
-    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+@on_one_system
+async def test_a_log_cut_short_in_sql_is_noticed(log: Altered) -> None:
+    cut = log.heads["cluster"].seq - 3
+    await log.connection.execute("delete from events_cluster where seq > $1", cut)
+    assert (await log.koord("audit", "verify")).exit_code == 0, "the chain alone still fits"
+    found = await log.koord("audit", "verify", "--checkpoint", str(log.file))
     assert found.exit_code == 1
     assert f"cluster/{cut + 1} is missing" in found.output
     assert "cut short" in found.output
 
 
-async def test_a_log_that_was_emptied_or_removed_is_noticed(
-    system: System, connection: asyncpg.Connection, tmp_path: Path
-) -> None:
-    file, _ = await kept(system, tmp_path)
-    await connection.execute("delete from events_cluster")
-    found = await system.koord("audit", "verify", "--log", "cluster", "--checkpoint", str(file))
+@on_one_system
+async def test_a_log_that_was_emptied_or_removed_is_noticed(log: Altered) -> None:
+    await log.connection.execute("delete from events_cluster")
+    found = await log.koord("audit", "verify", "--log", "cluster", "--checkpoint", str(log.file))
     assert "cluster/1 is missing" in found.output
-    await connection.execute("drop table events_cluster")
-    await connection.execute("delete from contexts where context = 'cluster'")
-    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+    await log.connection.execute("drop table events_cluster")
+    await log.connection.execute("delete from contexts where context = 'cluster'")
+    found = await log.koord("audit", "verify", "--checkpoint", str(log.file))
     assert "this log, and it is gone" in found.output
 
 
-async def test_a_row_that_was_altered_is_named(system: System, connection: asyncpg.Connection, tmp_path: Path) -> None:
-    file, heads = await kept(system, tmp_path)
-    row = heads["cluster"].seq - 5
-    await connection.execute("update events_cluster set actor = 'somebody else' where seq = $1", row)
-    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+@on_one_system
+async def test_a_row_that_was_altered_is_named(log: Altered) -> None:
+    row = log.heads["cluster"].seq - 5
+    await log.connection.execute("update events_cluster set actor = 'somebody else' where seq = $1", row)
+    found = await log.koord("audit", "verify", "--checkpoint", str(log.file))
     assert found.exit_code == 1
     assert f"cluster/{row} " in found.output
 
 
-async def test_rows_that_were_rewritten_with_their_digests_are_noticed(
-    system: System, connection: asyncpg.Connection, tmp_path: Path
-) -> None:
-    file, heads = await kept(system, tmp_path)
-    first = heads["cluster"].seq - 5
-    digest = await connection.fetchval("select digest from events_cluster where seq = $1", first - 1)
-    await connection.execute("update events_cluster set key = 'forged' where seq = $1", first)
-    rows = await connection.fetch(
+@on_one_system
+async def test_rows_that_were_rewritten_with_their_digests_are_noticed(log: Altered) -> None:
+    first = log.heads["cluster"].seq - 5
+    digest = await log.connection.fetchval("select digest from events_cluster where seq = $1", first - 1)
+    await log.connection.execute("update events_cluster set key = 'forged' where seq = $1", first)
+    rows = await log.connection.fetch(
         "select *, (extract(epoch from at) * 1000000)::bigint as at_us from events_cluster where seq >= $1 order by seq",
         first,
     )
@@ -139,49 +194,28 @@ async def test_rows_that_were_rewritten_with_their_digests_are_noticed(
         digest = chain.add(
             row["seq"], row["type"], row["schema"], row["key"], row["cause"], row["correlation"], row["data"]
         )
-        await connection.execute("update events_cluster set digest = $1 where seq = $2", digest, row["seq"])
-    assert (await system.koord("audit", "verify")).exit_code == 0, "the chain alone still fits"
-    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+        await log.connection.execute("update events_cluster set digest = $1 where seq = $2", digest, row["seq"])
+    assert (await log.koord("audit", "verify")).exit_code == 0, "the chain alone still fits"
+    found = await log.koord("audit", "verify", "--checkpoint", str(log.file))
     assert found.exit_code == 1
-    assert f"cluster/{heads['cluster'].seq} is not what a checkpoint recorded" in found.output
-    [day] = system.checkpoints.glob("*.jsonl")
-    found = await system.koord("audit", "verify", "--checkpoint", str(day))
+    assert f"cluster/{log.heads['cluster'].seq} is not what a checkpoint recorded" in found.output
+    [day] = log.system.checkpoints.glob("*.jsonl")
+    found = await log.koord("audit", "verify", "--checkpoint", str(day))
     assert "were rewritten" in found.output
 
 
-async def test_a_checkpoint_of_another_key_or_an_altered_one_is_rejected(system: System, tmp_path: Path) -> None:
-    file, heads = await kept(system, tmp_path)
+@on_one_system
+async def test_a_checkpoint_of_another_key_or_an_altered_one_is_rejected(ended: System, tmp_path: Path) -> None:
+    file, heads = kept(ended, tmp_path)
     generate(tmp_path / "other.key")
     other = ("audit", "verify", "--checkpoint", str(file), "--key", str(tmp_path / "other.pub"))
-    assert "not by the key that was given" in (await system.koord(*other)).output
+    assert "not by the key that was given" in (await ended.koord(*other)).output
     [signed] = read_checkpoints(file.read_bytes())
     seq = heads["cluster"].seq
     altered = signed.statement.replace(f"cluster {seq} ", f"cluster {seq - 4} ")
     file.write_text(json.dumps({"statement": altered, "public_key": signed.public_key, "signature": signed.signature}))
-    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+    found = await ended.koord("audit", "verify", "--checkpoint", str(file))
     assert "does not fit its statement" in found.output
-
-
-async def test_requests_for_old_events_are_served_from_the_log(system: System) -> None:
-    bus = Bus(system.auditor["KOORD_NATS"], name="auditor")
-    await bus.start()
-
-    async def read_old_events(context: str, request: bytes) -> list[dict[str, Any]]:
-        response = await bus.request(f"koord.log.read.{context}", request, deadline_s=10)
-        return [json.loads(line) for line in response.splitlines()]
-
-    span, *events = await read_old_events("cluster", b'{"from": 2, "limit": 5}')
-    assert [event["id"] for event in events] == [f"cluster/{seq}" for seq in range(2, 7)]
-    assert (span["oldest"], span["next"]) == (1, 7)
-    seq, seen = 1, 0
-    while seq <= span["head"]:
-        part, *events = await read_old_events("cluster", json.dumps({"from": seq, "limit": 1000}).encode())
-        seen, seq = seen + len(events), part["next"]
-    assert seen >= span["head"]
-    assert len(await read_old_events("cluster", json.dumps({"from": part["head"] + 1000}).encode())) == 1
-    assert "request {" in (await read_old_events("cluster", b"[]"))[0]["error"]
-    assert "no context nothing" in (await read_old_events("nothing", b""))[0]["error"]
-    await bus.close()
 
 
 def test_a_key_that_others_can_read_is_rejected(tmp_path: Path) -> None:
