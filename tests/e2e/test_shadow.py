@@ -69,7 +69,8 @@ def api_pods(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def all_bound(cluster: Cluster, count: int) -> bool:
-    waiting = cluster.api.call("GET", f"{PODS}?fieldSelector=spec.nodeName%3D,spec.schedulerName%3Ddefault-scheduler")
+    selector = "fieldSelector=spec.nodeName%3D,spec.schedulerName%3Ddefault-scheduler"
+    waiting = cluster.api.call("GET", f"{PODS}?{selector}&limit=1")
     return not waiting["items"] and len(api_pods(cluster)) >= count
 
 
@@ -110,8 +111,8 @@ async def our_sums(system: System) -> dict[str, tuple[int, int, int]]:
 async def events(system: System, context: str, *kinds: type[Event]) -> list[Any]:
     return [
         msgspec.json.decode(row.data, type=EVENT_TYPES[row.type])
-        async for row in system.log.rows(context=context)
-        if EVENT_TYPES[row.type] in kinds
+        for kind in kinds
+        async for row in system.log.rows(context=context, kind=kind.type_name())
     ]
 
 

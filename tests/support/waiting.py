@@ -1,7 +1,8 @@
 """Waiting for a condition: polls it until it holds, and reports the last value when it does not.
 
 A test waits for something that must happen, so a long limit costs nothing where all is well: it is enough for a loaded
-machine, and no test depends on the machine's speed. A look in memory is repeated each 10 ms, any other each 50 ms.
+machine, and no test depends on the machine's speed. A look in memory is repeated each 10 ms, any other each 50 ms, or
+after as long as it took: polling must not take the processor from what is waited for.
 """
 
 import asyncio
@@ -55,10 +56,12 @@ async def until(
     try:
         async with asyncio.timeout(within_s) as limit:
             while True:
+                began = time.monotonic()
                 found = look()
                 pause_s = _IN_MEMORY_INTERVAL_S
                 if isinstance(found, Awaitable):
-                    found, pause_s = await found, _OTHER_INTERVAL_S
+                    found = await found
+                    pause_s = max(_OTHER_INTERVAL_S, time.monotonic() - began)
                 if holds(found):
                     return found
                 last = found
@@ -88,11 +91,14 @@ def wait_until(
         AssertionError: the condition did not hold in time; with the last value.
     """
     ends = time.monotonic() + within_s
-    while not holds(found := look()):
-        if time.monotonic() > ends:
+    while True:
+        began = time.monotonic()
+        if holds(found := look()):
+            return found
+        now = time.monotonic()
+        if now > ends:
             raise AssertionError(_late(look, what, within_s, found))
-        time.sleep(_OTHER_INTERVAL_S)
-    return found
+        time.sleep(max(_OTHER_INTERVAL_S, now - began))
 
 
 def in_thread(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], Awaitable[T]]:
