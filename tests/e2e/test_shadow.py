@@ -120,7 +120,7 @@ async def comparisons(system: System) -> list[PlacementCompared]:
     return await events(system, "scheduling", PlacementCompared)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and_nothing_is_written(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:
@@ -147,9 +147,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         for pod in (ours, too_large):
             await asyncio.to_thread(cluster.api.call, "POST", PODS, pod)
         await asyncio.to_thread(create_pods, cluster, [f"watched-{i}" for i in range(WATCHED)])
-        await until(
-            in_thread(lambda: all_bound(cluster, BEFORE + WATCHED)), "binding of the watched pods", within_s=120
-        )
+        await until(in_thread(lambda: all_bound(cluster, BEFORE + WATCHED)), "binding of the watched pods")
         await _until_compared(system, WATCHED)
         found = json.loads(await koord(system, "shadow", "report", "-o", "json"))
         assert (found["compared"], found["not_compared"]) == (WATCHED, {"BoundBefore": BEFORE})
@@ -212,7 +210,7 @@ async def _until_compared(system: System, count: int) -> None:
 async def _until_quiet(system: System) -> None:
     """Waits until nothing was appended to `scheduling` for a while: every comparison is recorded then."""
     before = Position()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while before != (head := await system.log.head("scheduling")):
             before = head
             await asyncio.sleep(1)
