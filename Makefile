@@ -26,7 +26,7 @@ VECTORS ?= $(or $(KOORD_VECTORS),$(wildcard ../shared/vectors),tests/parity/case
 # Compiles the scheduler's passes where that has not been done yet: some 20 s, once.
 COMPILE = @$(BIN)/python -c "import services.scheduler.in_memory_scheduler"
 
-.PHONY: demo unit test lint parity soak fuzz generate clean
+.PHONY: demo unit test lint types rules compiled parity soak fuzz generate clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -36,15 +36,23 @@ unit: $(VENV)/installed
 	$(COMPILE)
 	$(BIN)/pytest -n $(WORKERS) -m "$(NO_SERVER)" $(or $(TESTS),$(UNIT))
 
+compiled: $(VENV)/installed
+	$(COMPILE)
+
 test: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.binaries --build || test "$$KOORD_REQUIRE_KUBE" != 1
 	$(COMPILE)
 	$(BIN)/pytest -n $(WORKERS) $(TESTS)
 
-lint: $(VENV)/installed
+# The types take three quarters of the time on one core: `make -j2 lint` checks the rest on the other.
+lint: types rules
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+rules: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.words
