@@ -21,6 +21,7 @@ from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_services import NEEDED
 from cli.doctor.check_unread_objects import about_unread_objects
 from cli.doctor.finding import Finding
+from cli.doctor.one_outage import one_for_each_outage
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
 from cli.quota.recorded_accounts import recorded_accounts_in
 from cli.quota.render import rejected as rejected_quotas
@@ -78,7 +79,7 @@ async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
             found += await _log(endpoints, received)
             found += await _disk_by_size(endpoints)
     found += await _disk(folder)
-    return found
+    return one_for_each_outage(found)
 
 
 async def _database(endpoints: Endpoints) -> list[Finding]:

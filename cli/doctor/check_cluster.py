@@ -6,6 +6,7 @@ from itertools import groupby
 from cli.commands.active_config import ConfigStatus
 from cli.doctor.check_postgres import clock_finding
 from cli.doctor.finding import Finding, Severity
+from cli.doctor.one_outage import API_SERVER, OutageFinding
 from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.terminal.durations import age
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
@@ -39,11 +40,13 @@ _ACCOUNT, _SHADOW_ACCOUNT = "koordstream-gateway", "koordstream-shadow"
 def about_permissions(found: Permissions) -> Iterator[Finding]:
     """Reports the rights of the gateway's account, as the API server reviews them."""
     if found.problem:
-        yield Finding(
+        yield OutageFinding(
             "error",
             "rbac",
             f"the gateway cannot query the API server: {found.problem}",
             "see that the API server runs and that KOORD_GATEWAY_KUBECONFIG, or the pod's service account, is accepted by it",
+            server=API_SERVER,
+            follows="what its account may do is not known",
         )
         return
     who = f"{found.account or 'the gateway'} at {found.server} ({found.version})"
@@ -88,11 +91,14 @@ def about_lists(found: GatewayLists) -> Iterator[Finding]:
     for together in by_cause.values():
         longest = max(together, key=lambda each: each.lasts_s)
         names = first_names([each.resource for each in together], NAMED, rest="more resources")
-        yield Finding(
+        unread_for = f"{names} for {age(longest.lasts_s)}"
+        yield OutageFinding(
             "error" if longest.lasts_s > UNREAD_S else "warning",
             "cluster",
-            f"the gateway has not read {names} for {age(longest.lasts_s)}: {longest.cause}",
+            f"the gateway has not read {unread_for}: {longest.cause}",
             "see that the API server, and what lies between, responds; every request is repeated",
+            server=API_SERVER,
+            follows=f"it has not read {unread_for}",
         )
     if not found.short and not found.unread:
         yield Finding("ok", "cluster", "the gateway believes all lists, and reads all resources")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cli.doctor.finding import Finding
+from cli.doctor.one_outage import API_SERVER, OutageFinding
 from cli.terminal.durations import age
 from shared.events.log import WriterStarted
 from shared.log.admin.followers import Parked
@@ -85,7 +86,13 @@ def about_unreachable(statuses: Mapping[str, Status | None]) -> Iterator[Finding
         _, first = min(found, key=lambda each: each[1].since_ns)
         names = ", ".join(name for name, _ in found)
         remedy = "see that it runs, and what lies between: contact is tried again and again, without a restart"
-        yield Finding("error", "services", f"{names} {first}", remedy)
+        what = f"{names} {first}"
+        is_api_server = API_SERVER in first.server
+        yield (
+            OutageFinding("error", "services", what, remedy, server=API_SERVER)
+            if is_api_server
+            else Finding("error", "services", what, remedy)
+        )
 
 
 def about_followers(found: Sequence[Behind]) -> Iterator[Finding]:
