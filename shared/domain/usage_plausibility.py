@@ -6,7 +6,8 @@ capacity that it does not have. Upstream believes every report.
 Amounts are integers here: cpu in milli-cores, everything else in whole units, rounded up.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -74,12 +75,19 @@ def amount_faults(ranges: Ranges, capacity: Mapping[str, str] | None) -> Iterato
 
 def ranges_of_status(status: NodeMetricStatus) -> dict[str, AmountRange]:
     """Returns the ranges of a NodeMetric. A quantity that cannot be read counts as absent."""
-    found: dict[str, AmountRange] = {}
+    texts: dict[str, set[str]] = {}  # reports repeat their amounts over windows and pods
     for resource_map in _maps(status):
-        for name, text in ((resource_map and resource_map.resources) or {}).items():
-            if (size := _amount(name, text)) is not None:
-                least, most = found.get(name, (size, size))
-                found[name] = AmountRange(min(least, size), max(most, size))
+        if resource_map is not None and resource_map.resources:
+            for name, text in resource_map.resources.items():
+                if name in texts:
+                    texts[name].add(text)
+                else:
+                    texts[name] = {text}
+    found: dict[str, AmountRange] = {}
+    for name, different in texts.items():
+        sizes = [size for text in different if (size := _amount(name, text)) is not None]
+        if sizes:
+            found[name] = AmountRange(min(sizes), max(sizes))
     return found
 
 
@@ -101,17 +109,20 @@ def ranges_of_report(report: NodeReported) -> dict[str, AmountRange]:
     return found
 
 
-def _maps(status: NodeMetricStatus) -> Iterable[ResourceMap | None]:
+def _maps(status: NodeMetricStatus) -> list[ResourceMap | None]:
+    maps: list[ResourceMap | None] = [pod.pod_usage for pod in status.pods_metric]
     if (part := status.node_metric) is not None:
-        yield from (part.node_usage, part.system_usage)
-        for aggregated in (*part.aggregated_node_usages, *part.aggregated_system_usages):
-            yield from (aggregated.usage or {}).values()
-    yield from (pod.pod_usage for pod in status.pods_metric)
-    yield from (application.usage for application in status.host_application_metric)
+        maps += (part.node_usage, part.system_usage)
+        for windows in (part.aggregated_node_usages, part.aggregated_system_usages):
+            for aggregated in windows:
+                maps += (aggregated.usage or {}).values()
+    maps += [application.usage for application in status.host_application_metric]
     if status.prod_reclaimable_metric is not None:
-        yield status.prod_reclaimable_metric.resource
+        maps.append(status.prod_reclaimable_metric.resource)
+    return maps
 
 
+@lru_cache(maxsize=4_096)
 def _amount(name: str, text: str | None) -> int | None:
     try:
         return None if text is None else _bounded(amount(name, nanos(text)))
