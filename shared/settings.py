@@ -75,6 +75,16 @@ def unknown_variables(service: str, settings: Iterable[type[Settings]], environm
     return [f"{name} sets nothing{did_you_mean(name, known)}; see `koord run {service} --help`" for name in unknown]
 
 
+_WORDS = {str: "text", int: "number", float: "number", bool: "true or false"}
+
+
+def _default(value: object) -> str:
+    """Returns a default as one writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None or value == "" else str(value)
+
+
 def table(service: str, settings: type[Settings]) -> list[SettingRow]:
     """Returns the rows that `koord run SERVICE --help` prints."""
     rows = []
@@ -82,8 +92,8 @@ def table(service: str, settings: type[Settings]) -> list[SettingRow]:
         kind, description = field.type, _description(field.type)
         if hasattr(kind, "__metadata__"):
             kind = get_args(kind)[0]
-        name = str(kind) if get_origin(kind) else getattr(kind, "__name__", str(kind))
-        default = "required" if field.required else f"default {field.default!r}"
+        name = str(kind) if get_origin(kind) else _WORDS.get(kind) or getattr(kind, "__name__", str(kind))
+        default = "required" if field.required else f"default {_default(field.default)}"
         rows.append(SettingRow(variable_of(service, field.name), name, default, description))
     return rows
 

@@ -59,7 +59,7 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
     with log_of(folder) as postgres:
         found = asyncio.run(_report(postgres, schedulers, since_ns, worst))
     if output == "table":
-        _render(found)
+        _render(found, since)
     else:
         show(found, output)
 
@@ -133,10 +133,14 @@ async def _records(log: LogReader, context: str, kinds: Sequence[type[Event]]) -
                 yield record
 
 
-def _render(found: ShadowReport) -> None:
+def _render(found: ShadowReport, since: datetime | None) -> None:
     whose = ", ".join(found.schedulers)
     if not found.compared:
-        click.echo(f"no placement of {whose} was compared; docs/shadow.md says how to run beside it")
+        click.echo(
+            f"no placement of {whose} was compared since {since:%Y-%m-%d %H:%M:%SZ}; an earlier --since may show some"
+            if since
+            else f"no placement of {whose} was compared; docs/shadow.md says how to run beside it"
+        )
     else:
         click.echo(
             f"{found.compared:,} placements of {whose}, evaluated by our profile {', '.join(found.profiles)}, "

@@ -29,7 +29,7 @@ async def describe(log: LogReader, name: str) -> Description:
             "Digest": taken.digest[:12],
             "Event": f"{name}/{taken.seq}",
             "Without effect": taken.without_effect,
-            "Settings": [f"{key}={value}" for key, value in sorted(taken.settings.items())],
+            "Settings": [f"{key}={_word(value)}" for key, value in sorted(taken.settings.items())],
         }
     else:
         found["In force"] = "nothing was applied yet"
@@ -39,6 +39,11 @@ async def describe(log: LogReader, name: str) -> Description:
     if taken is not None:
         found["Text"] = _readable(await text_of(log.database, name))
     return found
+
+
+def _word(value: str) -> str:
+    """Returns a recorded setting, of which truth values are kept as Python writes them, in words of JSON."""
+    return {"True": "true", "False": "false", "": '""'}.get(value, value)
 
 
 def _readable(text: str) -> list[str]:

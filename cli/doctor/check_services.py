@@ -153,7 +153,7 @@ def about_partitions(sizes: Sequence[ContextSize]) -> Iterator[Finding]:
 
 def about_disk(free: float, where: str) -> Finding:
     """Checks the free share of the disk that Postgres writes to, as the services do."""
-    what = f"{free:.0%} of the log's disk are free ({where})"
+    what = f"{free:.0%} of the log's disk is free ({where})"
     if free >= DISK_LOW:
         return Finding("ok", "disk", what)
     remedy = (

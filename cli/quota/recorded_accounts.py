@@ -32,7 +32,7 @@ Observed = TypeVar("Observed", bound=Event)
 
 CONTEXT = MANIFEST.writes
 
-COMPUTED = "No ledger has written to this log; these are the numbers it would record."
+COMPUTED = "No ledger had written to this log by then; these are the numbers it would have recorded."
 
 
 class Accounts(NamedTuple):

@@ -37,7 +37,7 @@ class UnknownGang(KoordError):
 
     def __init__(self, name: str, view: SchedulerState) -> None:
         there = sorted(view.gangs.gangs)
-        known = f"there are {first_names(there, 10)}" if there else "there are no gangs"
+        known = f"known: {first_names(there, 10)}" if there else "there are no gangs"
         super().__init__(f"there is no gang {name!r}{did_you_mean(name, there)}; {known}")
 
 

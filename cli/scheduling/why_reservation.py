@@ -39,7 +39,7 @@ class UnknownReservation(KoordError):
 
     def __init__(self, name: str, view: SchedulerState) -> None:
         there = sorted(view.objects.get(RESERVATIONS, {}))
-        known = f"there are {first_names(there, 10)}" if there else "there are none"
+        known = f"known: {first_names(there, 10)}" if there else "there are none"
         super().__init__(f"there is no Reservation {name!r}{did_you_mean(name, there)}; {known}")
 
 

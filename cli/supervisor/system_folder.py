@@ -93,7 +93,10 @@ def find_endpoints(folder: Path) -> Endpoints:
     if not found and not postgres and len(stopped := systems_in(folder)) > 1:
         raise SeveralSystems(folder, stopped)
     if not found and not postgres:
-        raise NoSystem(f"no system runs in {folder}; start one with `koord up`, or name its database in KOORD_POSTGRES")
+        raise NoSystem(
+            f"no system runs in {folder}; name the folder of one with --dir (or `koord context use`), its database in "
+            "KOORD_POSTGRES, or start one with `koord up`"
+        )
     if found and not postgres:
         services = {**found.services, **services}
     return Endpoints(

@@ -126,3 +126,5 @@ def _print(summary: Summary, output: Format) -> None:
         click.echo(line)
     for problem in summary.problems:
         click.echo(problem, err=True)
+    if summary.problems and not summary.contexts:
+        sys.exit(1)  # nothing could be read

@@ -28,7 +28,8 @@ class DatabaseUnreachable(KoordError):
     """
 
     def __init__(self, dsn: str, error: object, remedy: str = "start it, or correct KOORD_POSTGRES") -> None:
-        self.what = f"Postgres at {without_password(dsn)} cannot be reached: {error}"
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+        self.what = f"Postgres at {without_password(dsn)} cannot be reached: {reason}"
         self.remedy = remedy
         super().__init__(f"{self.what}; {remedy}")
 

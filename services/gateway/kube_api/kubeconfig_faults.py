@@ -36,11 +36,15 @@ def kubeconfig_fault(path: str) -> str:
 
 
 def _faults(found: dict[str, Any], folder: Path) -> Iterator[str]:
-    current = found.get("current-context")
+    if (kind := found.get("kind")) and kind != "Config":
+        yield f"it is no kubeconfig but a Kubernetes object of kind {kind}"
+        return
+    current = found.get("current-context", "")
     contexts = _named(found, "contexts", "context")
     if current not in contexts:
         there = ", ".join(map(str, contexts)) or "none"
-        yield f"current-context is {current!r}, and its contexts are: {there}"
+        named = f"current-context is {current!r}" if current else "no current-context is set"
+        yield f"{named}, and its contexts are: {there}"
         return
     cluster_name, user_name = str(contexts[current].get("cluster")), str(contexts[current].get("user"))
     clusters, users = _named(found, "clusters", "cluster"), _named(found, "users", "user")

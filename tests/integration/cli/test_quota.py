@@ -68,7 +68,7 @@ async def run(log: Log, *arguments: str) -> Result:
 async def test_the_tree_has_the_amounts_that_the_ledger_would_record(log: Log) -> None:
     result = await run(log, "get", "quotas", "-o", "json")
     assert result.exit_code == 0, result.stderr
-    assert "No ledger has written" in result.stderr
+    assert "No ledger had written" in result.stderr
     found = {line["quota"]: line for line in json.loads(result.stdout)["items"] if line["resource"] == "cpu"}
     assert (found["a"]["runtime"], found["a"]["used"], found["b"]["waiting"]) == (5000, 8000, 6000)
 

@@ -32,8 +32,8 @@ SPEC = PluginSpec(
     unused_args=UNUSED,
     reasons={
         "GangUnknown": ReasonText(
-            "gang {detail} has no readable minimum; create its PodGroup, or give its pods min-available",
-            "Gang {detail} 没有可读取的最小成员数；请创建 PodGroup 或在 Pod 上设置 min-available",
+            "gang {detail} has no PodGroup, and its pods give no minimum; create it, or correct the name in the pods' label",
+            "Gang {detail} 没有 PodGroup，其 Pod 也未声明最小成员数；请创建 PodGroup，或更正 Pod 标签中的名称",
         ),
         "GangIncomplete": ReasonText("it waits for pods of its gang: {detail}", "等待同一 Gang 的 Pod：{detail}"),
         "GangTimedOut": ReasonText(
