@@ -92,7 +92,7 @@ def table(service: str, settings: type[Settings]) -> list[SettingRow]:
         kind, description = field.type, _description(field.type)
         if hasattr(kind, "__metadata__"):
             kind = get_args(kind)[0]
-        name = str(kind) if get_origin(kind) else _WORDS.get(kind) or getattr(kind, "__name__", str(kind))
+        name = str(kind) if get_origin(kind) else _WORDS.get(kind) or str(getattr(kind, "__name__", kind))
         default = "required" if field.required else f"default {_default(field.default)}"
         rows.append(SettingRow(variable_of(service, field.name), name, default, description))
     return rows
