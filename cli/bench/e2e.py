@@ -46,6 +46,9 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
         memory_mib: most resident memory of each service at the end of a turn.
         load_1m: the machine's load average at the start: what else ran.
         against: the best turn of the other scheduler, on the same API server in the same run.
+        gang_size: pods of a gang; 0 where no gangs were measured.
+        gangs: the best turn of as many equal pods in gangs, on the same API server in the same run.
+        gang_ratio: its `pods_per_s` / those without gangs.
     """
 
     api: str
@@ -60,6 +63,23 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     load_1m: float
     against: Figures | None = None
     against_turns: tuple[Figures, ...] = ()
+    gang_size: int = 0
+    gangs: Figures | None = None
+    gang_turns: tuple[Figures, ...] = ()
+    gang_ratio: float = 0.0
+
+
+class _KubeTurns(msgspec.Struct):
+    """What has been measured on kube-apiserver so far, and how many runs there were; each names its pods by it."""
+
+    ours: list[Figures] = msgspec.field(default_factory=list)
+    gangs: list[Figures] = msgspec.field(default_factory=list)
+    theirs: list[Figures] = msgspec.field(default_factory=list)
+    runs: int = 0
+
+    def next_run(self) -> int:
+        self.runs += 1
+        return self.runs
 
 
 @click.command()
@@ -71,10 +91,21 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 @click.option(
     "--against", type=click.Choice([THEIRS]), help="Measure this one too, turn and turn about; with `--api kube`."
 )
+@click.option(
+    "--gang-size", type=click.IntRange(min=2),
+    help="Measure the same pods in gangs of so many too, turn and turn about; with `--api kube`.",
+)  # fmt: skip
 @click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="The best one counts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def e2e(
-    *, nodes: int, pods: int, api: Literal["simulator", "kube"], against: str | None, turns: int, as_json: bool
+    *,
+    nodes: int,
+    pods: int,
+    api: Literal["simulator", "kube"],
+    against: str | None,
+    gang_size: int | None,
+    turns: int,
+    as_json: bool,
 ) -> None:
     """Measure how fast pods get from the API to their nodes.
 
@@ -83,6 +114,8 @@ def e2e(
     """
     if against and api != "kube":
         raise click.UsageError("--against needs --api kube: the other scheduler runs on a kube-apiserver only")
+    if gang_size and api != "kube":
+        raise click.UsageError("--gang-size needs --api kube: the simulator has no PodGroups")
     if pods > PODS_PER_NODE * nodes:
         raise click.UsageError(f"{nodes} nodes hold {PODS_PER_NODE * nodes} pods; give more --nodes or fewer --pods")
 
@@ -94,7 +127,9 @@ def e2e(
         folder.chmod(0o755)  # Postgres may run as another user
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if api == "kube":
-                result = runner.run(_on_kube(folder, nodes, pods, turns, note, against=bool(against)))
+                result = runner.run(
+                    _on_kube(folder, nodes, pods, turns, note, against=bool(against), gang_size=gang_size or 0)
+                )
             else:
                 result = runner.run(_on_simulator(folder, nodes, pods, turns, note))
     if as_json:
@@ -121,10 +156,11 @@ async def _on_simulator(folder: Path, nodes: int, pods: int, turns: int, note: N
     return _result("simulator", nodes, pods, done, memory, load_1m)
 
 
-async def _on_kube(folder: Path, nodes: int, pods: int, turns: int, note: Note, *, against: bool) -> Result:
+async def _on_kube(
+    folder: Path, nodes: int, pods: int, turns: int, note: Note, *, against: bool, gang_size: int
+) -> Result:
     load_1m = os.getloadavg()[0]
-    ours: list[Figures] = []
-    theirs: list[Figures] = []
+    measured = _KubeTurns()
     memory: dict[str, int] = {}
     with ExitStack() as started:
         note("starting etcd and kube-apiserver")
@@ -136,13 +172,26 @@ async def _on_kube(folder: Path, nodes: int, pods: int, turns: int, note: Note, 
             for turn in range(turns):
                 note(f"{OURS} on kube-apiserver, turn {turn + 1} of {turns}")
                 async with _services(endpoints, folder, gateway) as supervisor:
-                    async with KubeSide(cluster.url, cluster.api.tls, NAMESPACE, OURS) as side:
-                        ours.append(await measure(side, pods, 2 * turn, note))
+                    await _our_turn(cluster, pods, gang_size, measured, note, gangs_first=turn % 2 == 1)
                     _watch_memory(memory, supervisor)
                 if against:
                     note(f"{THEIRS} on kube-apiserver, turn {turn + 1} of {turns}")
-                    theirs.append(await _their_turn(cluster, pods, 2 * turn + 1, note))
-    return _result("kube", nodes, pods, ours, memory, load_1m, theirs)
+                    measured.theirs.append(await _their_turn(cluster, pods, measured.next_run(), note))
+    return _with_gangs(
+        _result("kube", nodes, pods, measured.ours, memory, load_1m, measured.theirs), measured, gang_size
+    )
+
+
+async def _our_turn(
+    cluster: Cluster, pods: int, gang_size: int, measured: _KubeTurns, note: Note, *, gangs_first: bool
+) -> None:
+    """Measures pods without gangs, and with them if `gang_size` is given; which comes first changes with the turn."""
+    kinds = [(0, measured.ours), *([(gang_size, measured.gangs)] if gang_size else [])]
+    for size, figures in reversed(kinds) if gangs_first else kinds:
+        if size:
+            note(f"  in gangs of {size}:")
+        async with KubeSide(cluster.url, cluster.api.tls, NAMESPACE, OURS, gang_size=size) as side:
+            figures.append(await measure(side, pods, measured.next_run(), note))
 
 
 async def _their_turn(cluster: Cluster, pods: int, turn: int, note: Note) -> Figures:
@@ -153,6 +202,19 @@ async def _their_turn(cluster: Cluster, pods: int, turn: int, note: Note) -> Fig
             return await measure(side, pods, turn, note)
     finally:
         await asyncio.to_thread(scheduler.stop)
+
+
+def _with_gangs(result: Result, measured: _KubeTurns, gang_size: int) -> Result:
+    if not measured.gangs:
+        return result
+    gangs = best(measured.gangs)
+    return msgspec.structs.replace(
+        result,
+        gang_size=gang_size,
+        gangs=gangs,
+        gang_turns=tuple(measured.gangs),
+        gang_ratio=round(gangs.pods_per_s / result.pods_per_s, 3),
+    )
 
 
 def _prepare(cluster: Cluster, nodes: int) -> None:
@@ -217,6 +279,10 @@ def _result(
 def _show(result: Result) -> None:
     columns = ("scheduler", "pods per second", "p50", "p99")
     rows = [(result.scheduler, result.pods_per_s, f"{result.latency_p50_s:.3f} s", f"{result.latency_p99_s:.3f} s")]
+    if result.gangs:
+        ours = result.gangs
+        name = f"{result.scheduler}, gangs of {result.gang_size}"
+        rows.append((name, ours.pods_per_s, f"{ours.latency_p50_s:.3f} s", f"{ours.latency_p99_s:.3f} s"))
     if result.against:
         other = result.against
         rows.append((THEIRS, other.pods_per_s, f"{other.latency_p50_s:.3f} s", f"{other.latency_p99_s:.3f} s"))

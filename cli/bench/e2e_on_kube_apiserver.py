@@ -6,13 +6,14 @@ The client is kept cheap: it shares its cores with what it measures.
 import asyncio
 import ssl
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import aiohttp
 import msgspec
 
 from cli.bench.e2e_pod_latency import Timeline
-from cli.bench.e2e_target import pod
+from cli.bench.e2e_target import pod, pod_group
+from shared.domain.gang import POD_GROUP_LABEL
 from shared.errors import KoordError
 
 CONCURRENT = 64
@@ -36,11 +37,26 @@ _WATCH_EVENT = msgspec.json.Decoder(_WatchEvent)
 _OBJECT = msgspec.json.Decoder(_Object)
 
 
-class KubeSide:
-    """Posts pods over 64 connections and watches for those that have a node."""
+class _Body(NamedTuple):
+    """An object to create: the path of its collection, its name if it is a pod, and its JSON."""
 
-    def __init__(self, url: str, tls: ssl.SSLContext, namespace: str, scheduler: str) -> None:
+    path: str
+    pod: str
+    text: bytes
+
+
+class KubeSide:
+    """Posts pods over 64 connections and watches for those that have a node.
+
+    Attributes:
+        gang_size: each so many pods are a gang that needs all of them, with a PodGroup created before the first of
+            them and within the measured time; 0 for pods without a gang.
+    """
+
+    def __init__(self, url: str, tls: ssl.SSLContext, namespace: str, scheduler: str, *, gang_size: int = 0) -> None:
+        self.gang_size = gang_size
         self._pods = f"{url}/api/v1/namespaces/{namespace}/pods"
+        self._groups = f"{url}/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{namespace}/podgroups"
         self._tls = tls
         self._namespace = namespace
         self._scheduler = scheduler
@@ -56,7 +72,7 @@ class KubeSide:
 
     async def run(self, names: Sequence[str], timeline: Timeline) -> None:
         """See `Side`."""
-        bodies = [(name, msgspec.json.encode(pod(name, self._namespace, self._scheduler))) for name in names]
+        bodies = self._bodies(names)
         watching = asyncio.Event()
         watch = asyncio.create_task(self._watch(timeline, watching))
         bound = asyncio.create_task(timeline.all_bound.wait())
@@ -76,22 +92,39 @@ class KubeSide:
     async def clear(self, names: Sequence[str]) -> None:
         """See `Side`. The namespace holds no other pods."""
         assert names
-        async with self._session.delete(self._pods, json={"gracePeriodSeconds": 0}) as answer:
-            await answer.read()
+        for path in (self._pods, self._groups) if self.gang_size else (self._pods,):
+            async with self._session.delete(path, json={"gracePeriodSeconds": 0}) as answer:
+                await answer.read()
         for _ in range(600):
             async with self._session.get(self._pods, params={"limit": "1"}) as answer:
                 if not msgspec.json.decode(await answer.read())["items"]:
                     return
             await asyncio.sleep(0.1)
 
-    async def _create(self, bodies: Iterator[tuple[str, bytes]], timeline: Timeline) -> None:
+    def _bodies(self, names: Sequence[str]) -> list[_Body]:
+        """Returns the objects in the order in which they are created."""
+        found: list[_Body] = []
+        for number, name in enumerate(names):
+            body = pod(name, self._namespace, self._scheduler)
+            if self.gang_size:
+                first = number - number % self.gang_size
+                gang = f"gang-{names[first]}"
+                if number == first:
+                    group = pod_group(gang, min(self.gang_size, len(names) - first))
+                    found.append(_Body(self._groups, "", msgspec.json.encode(group)))
+                body["metadata"]["labels"][POD_GROUP_LABEL] = gang
+            found.append(_Body(self._pods, name, msgspec.json.encode(body)))
+        return found
+
+    async def _create(self, bodies: Iterator[_Body], timeline: Timeline) -> None:
         headers = {"Content-Type": "application/json"}
-        for name, body in bodies:
-            async with self._session.post(self._pods, data=body, headers=headers) as answer:
+        for path, name, body in bodies:
+            async with self._session.post(path, data=body, headers=headers) as answer:
                 text = await answer.read()
                 if answer.status != 201:
-                    raise KoordError(f"the API server did not take {name}: {answer.status} {text.decode()}")
-            timeline.created(name)
+                    raise KoordError(f"the API server did not take {name or path}: {answer.status} {text.decode()}")
+            if name:
+                timeline.created(name)
 
     async def _watch(self, timeline: Timeline, watching: asyncio.Event) -> None:
         async with self._session.get(self._pods, params={"limit": "1"}) as answer:

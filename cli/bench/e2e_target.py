@@ -41,6 +41,16 @@ def pod(name: str, namespace: str, scheduler: str) -> dict[str, Any]:
     }
 
 
+def pod_group(name: str, minimum: int) -> dict[str, Any]:
+    """The PodGroup of a gang that needs so many pods."""
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": minimum},
+    }
+
+
 async def measure(side: Side, pods: int, turn: int, note: Callable[[str], None]) -> Figures:
     """Warms up, creates `pods` pods, waits until all are bound, and deletes them.
 

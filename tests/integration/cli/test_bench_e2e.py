@@ -42,5 +42,8 @@ def test_pods_are_bound_on_a_kube_apiserver(pytestconfig: pytest.Config) -> None
     from tests.cluster.fixtures import require_programs
 
     require_programs(pytestconfig)
-    found = bench("--nodes", "5", "--pods", "100", "--turns", "1", "--api", "kube")
-    assert (found["api"], found["pods"]) == ("kube", 100)
+    found = bench("--nodes", "5", "--pods", "100", "--turns", "1", "--api", "kube", "--gang-size", "8")
+    assert (found["api"], found["pods"], found["gang_size"]) == ("kube", 100, 8)
+    gangs = found["gangs"]
+    assert isinstance(gangs, dict), "the same pods in gangs, the last one smaller, are bound too"
+    assert found["gang_ratio"] == round(gangs["pods_per_s"] / float(str(found["pods_per_s"])), 3)
