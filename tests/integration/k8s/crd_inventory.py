@@ -81,7 +81,7 @@ INVENTORY = (
     ),
     Definition("scheduling.sigs.k8s.io", "ElasticQuota", "elasticquotas", namespaced=True),
     Definition("koordinator.sh", "ElasticQuota", "elasticquotas", namespaced=True),
-    Definition("scheduling.sigs.k8s.io", "PodGroup", "podgroups", namespaced=True),
+    Definition("scheduling.sigs.k8s.io", "PodGroup", "podgroups", namespaced=True, short=("pg", "pgs")),
     Definition("config.koordinator.sh", "ClusterColocationProfile", "clustercolocationprofiles", status=True),
     Definition("quota.koordinator.sh", "ElasticQuotaProfile", "elasticquotaprofiles", namespaced=True, short=("eqp",)),
     Definition(
