@@ -70,7 +70,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _KubeTurns(msgspec.Struct):
-    """What has been measured on kube-apiserver so far, and how many runs there were; each names its pods by it."""
+    """Figures measured on kube-apiserver so far, and the number of runs, by which each names its pods."""
 
     ours: list[Figures] = msgspec.field(default_factory=list)
     gangs: list[Figures] = msgspec.field(default_factory=list)
