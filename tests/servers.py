@@ -32,12 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPostgres]:
-    """A Postgres server for the session.
-
-    It does not wait for the disk: what a power cut would do is tested on servers of their own.
-    """
+    """A Postgres server for the session, with the settings of production: the doctor looks at them."""
     folder = copy_postgres(tmp_path_factory.mktemp("servers") / "postgres")
-    async with EmbeddedPostgres(folder, settings={"fsync": "off"}) as server:
+    async with EmbeddedPostgres(folder) as server:
         yield server
 
 
