@@ -48,6 +48,7 @@ def forget(*, service: str, folder: Path) -> None:
     """
     if not asyncio.run(_forget(find_endpoints(folder).postgres, service)):
         raise KoordError(f"no follower {service!r} is registered; `koord followers list` shows those that are")
+    click.echo(f"Follower {service} is forgotten; one that still runs registers again within seconds.")
 
 
 async def _list(postgres: str) -> list[FollowerSeen]:

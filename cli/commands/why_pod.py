@@ -1,10 +1,12 @@
 """`koord why pod`: a decision explained from the log alone; no service needs to run."""
 
+from operator import itemgetter
 from pathlib import Path
 
 import click
 
 from cli.scheduling.answer_from_log import answer
+from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
@@ -48,10 +50,22 @@ async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = 
     for number in sorted(cycles):
         records += await _read(log, codec, context="scheduling", kind="CycleDecided", key=str(number))
     found = explain(records, uid, language)
+    if found.pod_uid and isinstance(_decided(records, found.pod_uid), PodUnschedulable):
+        record = (await scheduler_state(log)).pods.get(found.pod_uid)
+        rows = await log.rows_at("scheduling", {record.tried_seq}) if record is not None and record.attempts else []
+        records += [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]
+        found = explain(records, uid, language)
     if not found.steps:
         of_uid = f" with uid {uid}" if uid else ""
         raise UnknownPod(f"the log has no event about pod {name}{of_uid}; `koord events --type PodObserved` lists some")
     return found
+
+
+def _decided(records: list[RecordedEvent], uid: str) -> PodPlaced | PodUnschedulable | None:
+    """Returns the newest decision about a pod."""
+    decisions = ((record.seq, record.event) for record in records)
+    own = [(seq, it) for seq, it in decisions if isinstance(it, PodPlaced | PodUnschedulable) and it.pod_uid == uid]
+    return max(own, key=itemgetter(0), default=(0, None))[1]
 
 
 async def _read(

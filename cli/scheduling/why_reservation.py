@@ -57,7 +57,8 @@ class ReservationExplanation(msgspec.Struct, frozen=True):
     Attributes:
         phase: of the object, `Pending` before the first.
         summary: one sentence.
-        holds: resource -> amount, cpu in milli-cores, memory in bytes; used: the part that its pods use.
+        holds: resource -> amount that it holds, or is to hold once it has a node, cpu in milli-cores, memory in bytes; used:
+            the part that its pods use.
         used_by: pods that use it, `namespace/name`.
         waiting: pods without a node that its owners name.
         expires: instant; empty for never.
@@ -197,14 +198,17 @@ def _summary(found: Reservation, pending: PendingPod | None, problem: str) -> st
     status = found.status
     if found.is_ended:
         ready: Any = next((each for each in status.conditions if each.type == "Ready"), None)
-        why = f"{ready.reason}, {ready.last_transition_time or ready.last_probe_time}" if ready else "no reason"
-        return f"it has ended: {status.phase} ({why})"
+        if ready is None:
+            return f"it has ended: {status.phase}"
+        # It was ready before: the newer of the two instants is that of its end.
+        at = max(ready.last_transition_time or "", ready.last_probe_time or "")
+        return f"it has ended: {ready.reason or status.phase}{at and f' at {at}'}"
     if problem:
         return f"it is not placed: {problem}"
     if found.is_available:
         users = len(status.current_owners)
         return f"it holds capacity on {status.node_name}, used by {_pods(users)}"
-    return f"it waits: {pending.waits_for}" if pending else "no cycle has tried it yet"
+    return f"it waits: {pending.waits_for.removeprefix('it waits: ')}" if pending else "no cycle has tried it yet"
 
 
 def _pods(count: int) -> str:
@@ -212,7 +216,11 @@ def _pods(count: int) -> str:
 
 
 def expires_at(found: Reservation) -> str:
-    """Returns when it expires; empty for never, and where its times cannot be read."""
+    """Returns when it expires; empty for never, where its times cannot be read, and before it is placed: one that waits
+    does not expire.
+    """
+    if not found.status.node_name:
+        return ""
     try:
         end_ns = expires_ns(found)
     except BadTime:
@@ -223,7 +231,8 @@ def expires_at(found: Reservation) -> str:
 def _lines(found: ReservationExplanation) -> Iterator[str]:
     yield f"Reservation {found.reservation} ({found.phase}): {found.summary}"
     once = "for one pod" if found.allocate_once else "for several pods"
-    yield f"  holds {human_amounts(found.holds)} {once}, policy {found.policy}"
+    holds = "holds" if found.node else "is to hold"
+    yield f"  {holds} {human_amounts(found.holds)} {once}, policy {found.policy}"
     if found.used_by:
         yield f"  used by {', '.join(found.used_by)}: {human_amounts(found.used)}"
     if found.since:

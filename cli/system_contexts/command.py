@@ -74,7 +74,8 @@ def show_command(*, name: str | None, output: Format) -> None:
     if output == "name":
         click.echo(name)
     elif output == "table":
-        show_table(("context", name), [(key, value) for key, value in shown.items() if key != "name"])
+        rows = [(key, value if isinstance(value, str) else str(value).lower()) for key, value in shown.items()]
+        show_table(("field", "value"), rows)
     else:
         show(shown, output)
 

@@ -17,7 +17,8 @@ def explain(records: Iterable[RecordedEvent], pod_uid: str = "", language: str =
     """Explains a pod from its events and the cycles that they name, in any order; other events are passed over.
 
     Args:
-        records: events with the pod's key, and the CycleDecided that its PodPlaced and PodUnschedulable name.
+        records: events with the pod's key, the CycleDecided that its PodPlaced and PodUnschedulable name, and that of its
+            newest attempt.
         pod_uid: which pod of the name; without it, the one that was observed or decided last.
         language: of the reasons, `en` or `zh`.
     """
@@ -32,8 +33,10 @@ def explain(records: Iterable[RecordedEvent], pod_uid: str = "", language: str =
         history.add(record)
     decided = next((r.event for r in reversed(own) if isinstance(r.event, PodPlaced | PodUnschedulable)), None)
     evaluation = None
-    if decided is not None and decided.cycle in cycles:
-        evaluation = _of_cycle(cycles[decided.cycle], decided, language)
+    # A later attempt with the same outcome has no event of its own: the newest cycle that took the pod is the last one.
+    of_cycles = [record for number, record in sorted(cycles.items()) if decided and number >= decided.cycle]
+    if decided is not None and (taken := [found for r in of_cycles if (found := _of_cycle(r, decided, language))]):
+        evaluation = taken[-1]
     elif compared := next((r for r in reversed(own) if isinstance(r.event, PlacementCompared)), None):
         evaluation = _of_comparison(compared, language)
     return Explanation(

@@ -131,7 +131,7 @@ async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_list
     absent = await run(log, "why", "gang", "d/trian")
     assert (absent.exit_code, absent.stderr) == (
         1,
-        "koord: there is no gang 'd/trian'; perhaps 'd/train' is meant; there are d/short, d/train\n",
+        "koord: there is no gang 'd/trian'; perhaps 'd/train' is meant; known: d/short, d/train\n",
     )
 
 
@@ -140,13 +140,13 @@ async def test_a_reservation_names_what_keeps_it_from_every_node_or_where_it_is(
     assert huge.stdout.splitlines()[0] == (
         "Reservation huge (Pending): it waits: NodeResourcesFit: Insufficient cpu (1 of 1 nodes)"
     )
-    assert "holds cpu 100 for one pod, policy Default" in huge.stdout
+    assert "is to hold cpu 100 for one pod, policy Default" in huge.stdout
     assert "place 1 in the queue; tried once" in huge.stdout
     assert "found no node: 0/1 nodes are available: 1 Insufficient cpu." in huge.stdout
     web = json.loads((await run(log, "why", "reservation", "web", "-o", "json")).stdout)
     assert (web["phase"], web["node"], web["holds"], web["waiting"]) == ("Available", "n", {"cpu": 2000}, ["d/owner"])
     absent = await run(log, "why", "reservation", "wbe")
-    assert "there is no Reservation 'wbe'; perhaps 'web' is meant; there are huge, web" in absent.stderr
+    assert "there is no Reservation 'wbe'; perhaps 'web' is meant; known: huge, web" in absent.stderr
 
 
 async def test_an_eviction_names_who_requested_it_why_and_what_it_waits_for(log: Log) -> None:

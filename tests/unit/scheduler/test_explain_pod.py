@@ -119,6 +119,22 @@ def test_an_unschedulable_pod_is_explained_by_what_refused_every_node() -> None:
     assert "0/1 nodes are available" in explanation.summary
 
 
+def test_the_newest_cycle_that_tried_the_pod_is_shown_though_its_outcome_was_the_same() -> None:
+    world = World()
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("p", cpu="2"))
+    world.read()
+    world.cycle()
+    world.wait(400)
+    world.read()
+    (tried, *_) = (each for each in world.cycle() if isinstance(each.event, CycleDecided))
+    assert isinstance(tried.event, CycleDecided)
+    assert [each.pod_uid for each in tried.event.pods] == ["p"]
+    evaluation = explain(history_of(world, "p")).evaluation
+    assert evaluation is not None
+    assert evaluation.event == f"scheduling/{tried.seq}"
+
+
 def test_the_explanation_of_a_pod_counts_equal_pods_placed_before_it() -> None:
     world = World()
     for name in ("a", "b"):
