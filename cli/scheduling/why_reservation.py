@@ -57,8 +57,8 @@ class ReservationExplanation(msgspec.Struct, frozen=True):
     Attributes:
         phase: of the object, `Pending` before the first.
         summary: one sentence.
-        holds: resource -> amount that it holds, or is to hold once it has a node, cpu in milli-cores, memory in bytes; used:
-            the part that its pods use.
+        holds: resource -> amount that it holds, or is to hold once it has a node, cpu in milli-cores, memory in bytes.
+        used: the part that its pods use.
         used_by: pods that use it, `namespace/name`.
         waiting: pods without a node that its owners name.
         expires: instant; empty for never.

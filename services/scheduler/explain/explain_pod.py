@@ -17,8 +17,8 @@ def explain(records: Iterable[RecordedEvent], pod_uid: str = "", language: str =
     """Explains a pod from its events and the cycles that they name, in any order; other events are passed over.
 
     Args:
-        records: events with the pod's key, the CycleDecided that its PodPlaced and PodUnschedulable name, and that of its
-            newest attempt.
+        records: events with the pod's key, the CycleDecided that its PodPlaced and PodUnschedulable name, and that of
+            its newest attempt.
         pod_uid: which pod of the name; without it, the one that was observed or decided last.
         language: of the reasons, `en` or `zh`.
     """
