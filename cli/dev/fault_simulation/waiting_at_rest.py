@@ -8,7 +8,7 @@ from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, requested
-from services.scheduler.queue.retries import LONGEST_BACKOFF_S, backoff_ns
+from services.scheduler.queue.retries import LONGEST_BACKOFF_S, backoff_ends_ns
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND, duration_ns, instant_ns
@@ -101,8 +101,7 @@ def _retry_ns(world: "World", objects: Iterable[Body]) -> int:
         record = there.get(body["metadata"]["uid"])
         if record is None:
             return 0
-        tried_ns, times = (record.tried_ns, record.attempts) if record.attempts else (record.placed_ns, record.refusals)
-        ends_ns.append(tried_ns + backoff_ns(times))
+        ends_ns.append(backoff_ends_ns(record.attempts, record.tried_ns, record.refusals, record.placed_ns))
     latest_ns: int = world.now_ns() + LONGEST_BACKOFF_S * SECOND
     return min(*ends_ns, latest_ns)
 

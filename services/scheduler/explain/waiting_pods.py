@@ -14,7 +14,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, REQUEUED
 from services.scheduler.queue.quota_gate import QuotaGate
-from services.scheduler.queue.retries import FLUSH_S, backoff_ns, has_changed
+from services.scheduler.queue.retries import FLUSH_S, backoff_ends_ns, has_changed
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -134,9 +134,9 @@ class _Queue:
             return Reason("AwaitsQuota"), 0
         changed_at = max(tried_after, membership.changed_seq)
         is_due = has_changed(record, self._view.config_seq) or changed_at > record.saw
-        since_ns, times = (record.tried_ns, record.attempts) if record.attempts else (record.placed_ns, record.refusals)
-        if times and since_ns + backoff_ns(times) > self._now_ns:
-            return Reason("BackingOff"), since_ns + backoff_ns(times)
+        until_ns = backoff_ends_ns(record.attempts, record.tried_ns, record.refusals, record.placed_ns)
+        if until_ns > self._now_ns:
+            return Reason("BackingOff"), until_ns
         flush_ns = record.tried_ns + FLUSH_S * SECOND
         if not record.attempts or is_due or flush_ns <= self._now_ns:
             return Reason("InQueue"), 0

@@ -21,6 +21,18 @@ def backoff_ns(attempts: int) -> int:
     return min(FIRST_BACKOFF_S << min(attempts - 1, 8), LONGEST_BACKOFF_S) * SECOND
 
 
+def backoff_ends_ns(attempts: int, tried_ns: int, refusals: int, placed_ns: int) -> int:
+    """Returns the end of a pod's backoff; 0 without one.
+
+    Args:
+        attempts, tried_ns: cycles that refused it, and the time of the last one.
+        refusals, placed_ns: of the gateway, which count where no cycle has refused it since, and the last placement.
+    """
+    if attempts:
+        return tried_ns + backoff_ns(attempts)
+    return placed_ns + backoff_ns(refusals) if refusals else 0
+
+
 def has_changed(pod_record: PodRecord, config_seq: int) -> bool:
     """Returns True when a refused pod's class, or the configuration, changed since its last attempt, or when its node
     was released: no event need come then.

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import FRESH, REQUEUED, ActiveQueue, Entry, Order, first_of
-from services.scheduler.queue.retries import FLUSH_S, LONGEST_BACKOFF_S, backoff_ns, has_changed
+from services.scheduler.queue.retries import FLUSH_S, LONGEST_BACKOFF_S, backoff_ends_ns, backoff_ns, has_changed
 from services.scheduler.queue.units import UNGROUPED, Group, Grouped, Groupings, Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_attempts_and_refusals import NO_DECISIONS, PluginReason
@@ -194,9 +194,8 @@ class SchedulingQueue:
             return None
         if uid in self._bin_of_uid:
             return "AwaitsChange", inputs.tried_ns + FLUSH_S * SECOND
-        since_ns, times = (inputs.tried_ns, inputs.attempts) if inputs.attempts else (inputs.placed_ns, inputs.refusals)
-        until_ns = since_ns + backoff_ns(times)
-        return ("BackingOff", until_ns) if times and until_ns > self._advanced_ns else ("InQueue", 0)
+        until_ns = backoff_ends_ns(inputs.attempts, inputs.tried_ns, inputs.refusals, inputs.placed_ns)
+        return ("BackingOff", until_ns) if until_ns > self._advanced_ns else ("InQueue", 0)
 
     def bins(self) -> list[BinKey]:
         """Returns the bins with pods."""
