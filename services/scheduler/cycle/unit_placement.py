@@ -75,11 +75,12 @@ class UnitPlacement:
             self._starts.placed(unit)
             if attempt.undecided:
                 self._pods.plan.left_out[self._units] = tuple(attempt.undecided)
-            self._place_held(grouping.held(key) if grouping is not None else ())
+            self._place_held(grouping.held(key) if grouping is not None else (), self._units)
             if attempt.is_prepared:
                 self._hold(decisions, mark.plan.decisions, FOR_VOLUMES, key)
             else:
-                self._annotate(unit, decisions, mark.plan.decisions)
+                if grouping is not None:
+                    self._annotate(grouping, key, mark.plan.decisions)
                 if grouping is not None and any(requirement.needed.values()):
                     self._pods.plan.starts[self._units] = grouping.starts(key, self._now_ns)
             decisions += [RefusedPod(pod, self._pods.plan.evaluated(found)) for pod, found in attempt.failed]
@@ -116,15 +117,11 @@ class UnitPlacement:
         hold, pod_class = pods[0].hold, class_of(pods[0])
         key = hold.unit if hold is not None else ""
         self._units += bool(key)
-        first, decisions = len(self._pods.plan.decisions), self._pods.plan.decisions
-        self._place_held(pods, unit=self._units if key else 0)
+        first = len(self._pods.plan.decisions)
+        self._place_held(pods, self._units if key else 0)
         for grouping in self._groupings.get(pod_class.scheduler, {}).values() if key else ():
             self._pods.plan.starts[self._units] = grouping.starts(key, self._now_ns)
-            annotations = grouping.annotations(key, len(pods))
-            for place in range(first, len(decisions)):
-                each = decisions[place]
-                assert isinstance(each, PlacedPod), "it was placed"
-                decisions[place] = each._replace(allocation={**each.allocation, **annotations})
+            self._annotate(grouping, key, first)
 
     def _hold(self, decisions: list[PlacedPod | RefusedPod], first: int, waits_for: str, key: str) -> None:
         """Holds the nodes of the placed pods from one on, instead of binding them."""
@@ -134,17 +131,14 @@ class UnitPlacement:
             preparations = each.hold.preparations if each.hold is not None else ()
             decisions[place] = each._replace(hold=PlannedHold(waits_for, key, preparations))
 
-    def _place_held(self, held: Sequence[PodRecord], unit: int = -1) -> None:
-        """Places pods on the nodes that are held for them, where they count already.
-
-        Args:
-            unit: number of their unit; that of the unit in progress by default.
+    def _place_held(self, held: Sequence[PodRecord], unit: int) -> None:
+        """Places the pods of the unit of this number, 0 for none, on the nodes that are held for them, where they count
+        already.
         """
-        number = self._units if unit < 0 else unit
         for pod in held:
             index = self._pods.plan.evaluated(ClassEvaluated(nodes=self._pods.alive(), feasible=1))
             allocation = pod.hold.annotations if pod.hold is not None else {}
-            placed = PlacedPod(pod, class_of(pod), pod.placed_node, 0, index, allocation, number)
+            placed = PlacedPod(pod, class_of(pod), pod.placed_node, 0, index, allocation, unit)
             self._pods.plan.decisions.append(placed)
 
     def _attempt_needed(self, unit: Unit) -> UnitAttempt:
@@ -208,13 +202,11 @@ class UnitPlacement:
             return 0
         return self._pods.place_run(pods, pod.pod_class, class_, unit=self._units)
 
-    def _annotate(self, unit: Unit, decisions: list[PlacedPod | RefusedPod], first: int) -> None:
-        """Adds the annotations that the plugin writes to the pods that are bound together."""
-        grouping = self._grouping(unit)
-        if grouping is None or unit.group is None:
-            return
+    def _annotate(self, grouping: PodGrouping, key: str, first: int) -> None:
+        """Adds the annotations that the plugin writes to the pods that are bound together, from one decision on."""
+        decisions = self._pods.plan.decisions
         count = sum(isinstance(each, PlacedPod) and each.unit > 0 for each in decisions[first:])
-        annotations = grouping.annotations(unit.group.key, count)
+        annotations = grouping.annotations(key, count)
         for place in range(first, len(decisions)):
             each = decisions[place]
             if isinstance(each, PlacedPod) and each.unit:
