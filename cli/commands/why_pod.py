@@ -1,6 +1,6 @@
 """`koord why pod`: a decision explained from the log alone; no service needs to run."""
 
-from operator import itemgetter
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -12,11 +12,12 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import Explanation, render
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.log.codec import Codec
-from shared.log.reader import LogReader, recorded
+from shared.log.reader import LogReader, Row, recorded
 
 
 class UnknownPod(KoordError):
@@ -38,38 +39,39 @@ def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> 
     answer(folder, output, lambda log: explain_pod(log, name, uid, language), lambda found: render(found).splitlines())
 
 
-async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = "en") -> Explanation:
-    """Explains a pod from its events and the cycles that they name.
+async def explain_pod(
+    log: LogReader, name: str, uid: str = "", language: str = "en", view: SchedulerState | None = None
+) -> Explanation:
+    """Explains a pod from its events, the cycles that they name, and the last one that tried a pod that waits.
+
+    Args:
+        view: the scheduler's State, where it was read before.
 
     Raises:
         UnknownPod: there are no events about it.
     """
     codec = Codec(list(EVENT_TYPES.values()))
     records = await _read(log, codec, key=name)
-    cycles = {record.event.cycle for record in records if isinstance(record.event, PodPlaced | PodUnschedulable)}
-    for number in sorted(cycles):
+    decisions = {record.seq: it for record in records if isinstance(it := record.event, PodPlaced | PodUnschedulable)}
+    for number in sorted({decided.cycle for decided in decisions.values()}):
         records += await _read(log, codec, context="scheduling", kind="CycleDecided", key=str(number))
+    newest = decisions[max(decisions)] if decisions else None
+    if isinstance(newest, PodUnschedulable):
+        record = (view or await scheduler_state(log)).pods.get(newest.pod_uid)
+        tried = {record.tried_seq} if record is not None and record.attempts else set()
+        records += _decoded(codec, await log.rows_at("scheduling", tried))
     found = explain(records, uid, language)
-    if found.pod_uid and isinstance(_decided(records, found.pod_uid), PodUnschedulable):
-        record = (await scheduler_state(log)).pods.get(found.pod_uid)
-        rows = await log.rows_at("scheduling", {record.tried_seq}) if record is not None and record.attempts else []
-        records += [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]
-        found = explain(records, uid, language)
     if not found.steps:
         of_uid = f" with uid {uid}" if uid else ""
         raise UnknownPod(f"the log has no event about pod {name}{of_uid}; `koord events --type PodObserved` lists some")
     return found
 
 
-def _decided(records: list[RecordedEvent], uid: str) -> PodPlaced | PodUnschedulable | None:
-    """Returns the newest decision about a pod."""
-    decisions = ((record.seq, record.event) for record in records)
-    own = [(seq, it) for seq, it in decisions if isinstance(it, PodPlaced | PodUnschedulable) and it.pod_uid == uid]
-    return max(own, key=itemgetter(0), default=(0, None))[1]
-
-
 async def _read(
     log: LogReader, codec: Codec, *, key: str, context: str | None = None, kind: str | None = None
 ) -> list[RecordedEvent]:
-    rows = [row async for row in log.rows(context=context, kind=kind, key=key)]
+    return _decoded(codec, [row async for row in log.rows(context=context, kind=kind, key=key)])
+
+
+def _decoded(codec: Codec, rows: Iterable[Row]) -> list[RecordedEvent]:
     return [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]

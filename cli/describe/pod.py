@@ -31,8 +31,8 @@ async def describe(log: LogReader, name: str) -> Description:
     Raises:
         UnknownPod: the log has no event about it.
     """
-    explanation = await explain_pod(log, name)
     view = await scheduler_state(log)
+    explanation = await explain_pod(log, name, view=view)
     record = view.pods.get(explanation.pod_uid)
     pod = await _object(log, name)
     found: dict[str, Value] = {

@@ -12,7 +12,7 @@ from shared.domain import gang
 from shared.events import Cause, Draft
 from shared.events.cluster import EvictionPaused, EvictionsHeld, ObjectObserved
 from shared.events.intents import EvictionRequested
-from shared.events.scheduling import GangPlaced, UnitStartPlanned
+from shared.events.scheduling import CycleDecided, GangPlaced, UnitStartPlanned
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
@@ -147,6 +147,46 @@ async def test_a_reservation_names_what_keeps_it_from_every_node_or_where_it_is(
     assert (web["phase"], web["node"], web["holds"], web["waiting"]) == ("Available", "n", {"cpu": 2000}, ["d/owner"])
     absent = await run(log, "why", "reservation", "wbe")
     assert "there is no Reservation 'wbe'; perhaps 'web' is meant; known: huge, web" in absent.stderr
+
+
+async def test_a_reservation_that_ended_has_its_end_and_one_that_waits_no_expiry(database: str) -> None:
+    world = World()
+    world.now_ns = time.time_ns() - 20 * SECOND
+    begin(world, "cluster", "scheduling")
+    condition = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Succeeded",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    ended = reservation("ended", "1", ttl="1m")
+    ended["status"] = {
+        "phase": "Succeeded", "nodeName": "n", "conditions": [{**condition, "lastProbeTime": "2026-01-01T00:05:00Z"}]
+    }  # fmt: skip
+    observe(world, ended)
+    observe(world, reservation("waits", "100", ttl="1m"))
+    await write(world, database)
+    found = (await run(Log(database), "why", "reservation", "ended")).stdout.splitlines()[0]
+    assert found == "Reservation ended (Succeeded): it has ended: Succeeded at 2026-01-01T00:05:00Z"
+    assert "expires" not in (await run(Log(database), "why", "reservation", "waits")).stdout
+    listed = json.loads((await run(Log(database), "get", "reservations", "-o", "json")).stdout)["items"]
+    assert {each["name"]: bool(each["expires"]) for each in listed} == {"ended": True, "waits": False}
+
+
+async def test_why_pod_shows_the_newest_cycle_that_tried_a_pod_that_waits(database: str) -> None:
+    world = World()
+    world.now_ns = time.time_ns() - 900 * SECOND
+    begin(world, "cluster", "scheduling")
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("p", cpu="2"))
+    world.read()
+    world.cycle()
+    world.wait(400)
+    world.read()
+    (again,) = (each for each in world.cycle() if isinstance(each.event, CycleDecided))
+    await write(world, database)
+    for command in ("why", "describe"):
+        assert f"scheduling/{again.seq}" in (await run(Log(database), command, "pod", "d/p")).stdout
 
 
 async def test_an_eviction_names_who_requested_it_why_and_what_it_waits_for(log: Log) -> None:
