@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cli.supervisor.log_access import log_of
+from cli.terminal.durations import second
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -137,7 +138,7 @@ def _render(found: ShadowReport, since: datetime | None) -> None:
     whose = ", ".join(found.schedulers)
     if not found.compared:
         click.echo(
-            f"no placement of {whose} was compared since {since:%Y-%m-%d %H:%M:%SZ}; an earlier --since may show some"
+            f"no placement of {whose} was compared since {second(since)}; an earlier --since may show some"
             if since
             else f"no placement of {whose} was compared; docs/shadow.md says how to run beside it"
         )

@@ -86,13 +86,8 @@ def about_unreachable(statuses: Mapping[str, Status | None]) -> Iterator[Finding
         _, first = min(found, key=lambda each: each[1].since_ns)
         names = ", ".join(name for name, _ in found)
         remedy = "see that it runs, and what lies between: contact is tried again and again, without a restart"
-        what = f"{names} {first}"
-        is_api_server = API_SERVER in first.server
-        yield (
-            OutageFinding("error", "services", what, remedy, server=API_SERVER)
-            if is_api_server
-            else Finding("error", "services", what, remedy)
-        )
+        server = API_SERVER if API_SERVER in first.server else first.server
+        yield OutageFinding("error", "services", f"{names} {first}", remedy, server=server)
 
 
 def about_followers(found: Sequence[Behind]) -> Iterator[Finding]:

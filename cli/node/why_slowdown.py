@@ -14,7 +14,7 @@ from cli.node.node_steps import NodeStep, step_of
 from cli.node.usage_reports import UsageReport, usage_reports
 from cli.scheduling.answer_from_log import answer
 from cli.terminal.amounts import human_amount, readable_amounts
-from cli.terminal.durations import instant_of
+from cli.terminal.durations import instant, instant_of
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
@@ -138,7 +138,7 @@ def explained(read: _Read) -> SlowdownAnswer:
         pod_uid=read.pod.metadata.uid,
         node=read.facts.name,
         qos=own.value,
-        since=instant_of(int(read.since.timestamp() * 10**9)),
+        since=instant(read.since),
         summary=_summary(findings, len(concerned)),
         findings=tuple(findings),
         neighbours=tuple(
@@ -241,7 +241,7 @@ def _node_usage(read: _Read) -> Iterator[str]:
 
 def _unknown(read: _Read) -> Iterator[str]:
     if not read.reports:
-        yield f"usage: the log has no report about {read.facts.name} since {instant_of(int(read.since.timestamp() * 10**9))}"
+        yield f"usage: the log has no report about {read.facts.name} since {instant(read.since)}"
     elif not any(each.pod == read.name for report in read.reports for each in report.pods):
         yield "its own usage: no report names it"
     if not read.facts.actions:
