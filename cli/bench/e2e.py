@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 import click
@@ -48,7 +49,8 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
         against: the best turn of the other scheduler, on the same API server in the same run.
         gang_size: pods of a gang; 0 where no gangs were measured.
         gangs: the best turn of as many equal pods in gangs, on the same API server in the same run.
-        gang_ratio: its `pods_per_s` / those without gangs.
+        gang_ratios: of each turn, `pods_per_s` with gangs / without; other work weighs on both alike.
+        gang_ratio: their median.
     """
 
     api: str
@@ -66,6 +68,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     gang_size: int = 0
     gangs: Figures | None = None
     gang_turns: tuple[Figures, ...] = ()
+    gang_ratios: tuple[float, ...] = ()
     gang_ratio: float = 0.0
 
 
@@ -207,13 +210,15 @@ async def _their_turn(cluster: Cluster, pods: int, turn: int, note: Note) -> Fig
 def _with_gangs(result: Result, measured: _KubeTurns, gang_size: int) -> Result:
     if not measured.gangs:
         return result
-    gangs = best(measured.gangs)
+    pairs = zip(measured.gangs, measured.ours, strict=True)
+    ratios = tuple(round(gangs.pods_per_s / without.pods_per_s, 3) for gangs, without in pairs)
     return msgspec.structs.replace(
         result,
         gang_size=gang_size,
-        gangs=gangs,
+        gangs=best(measured.gangs),
         gang_turns=tuple(measured.gangs),
-        gang_ratio=round(gangs.pods_per_s / result.pods_per_s, 3),
+        gang_ratios=ratios,
+        gang_ratio=round(median(ratios), 3),
     )
 
 

@@ -20,6 +20,7 @@ from services.scheduler.framework.config.decision_settings import DecisionSettin
 from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
 from services.scheduler.gangs.network_topology_status import network_topology_drafts
 from services.scheduler.gangs.pod_group_status import pod_group_drafts
+from services.scheduler.gangs.statuses_after_bindings import StatusesAfterBindings
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
 from services.scheduler.retention_carry_forward import CARRY_FORWARD
@@ -133,7 +134,7 @@ async def lead(runtime: Runtime) -> None:
     recorded_settings = settings.decision_settings().recorded()
     prepared: Prepared | None = runtime.prepared
     file = ConfigFile(settings)
-    explained_ns = 0
+    explained_ns, statuses = 0, StatusesAfterBindings()
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
         if drafts := config_drafts(view, await file.read(now_ns), recorded_settings):
@@ -158,7 +159,7 @@ async def lead(runtime: Runtime) -> None:
                 drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.
                 if not explained_ns <= now_ns < explained_ns + int(EXPLANATIONS_INTERVAL_S * SECOND):
-                    drafts += _status_drafts(cache, now_ns)
+                    drafts += _status_drafts(cache, statuses, now_ns)
                     explained_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=prepared.config_digest)
@@ -171,33 +172,32 @@ async def lead(runtime: Runtime) -> None:
         # Reports never stop, and each may let a pod be tried that waits for less load: cycles in vain take half of a
         # core at most.
         await asyncio.sleep(min(max(spent_s, 0.0), LONGEST_PAUSE_S))
-        await runtime.changed(_wait_s(cache, runtime.now_ns()))
+        await runtime.changed(_wait_s(cache, statuses, runtime.now_ns()))
     extender.cache = None
     runtime.before_fold(None)
     while drafts := shadow.take():
         await runtime.append(drafts, now_ns=runtime.now_ns())
 
 
-def _status_drafts(cache: CycleInputs, now_ns: int) -> tuple[Draft, ...]:
+def _status_drafts(cache: CycleInputs, statuses: StatusesAfterBindings, now_ns: int) -> tuple[Draft, ...]:
     """Returns what ScheduleExplanations, Reservations, PodGroups and the ClusterNetworkTopology have to show or to become,
     and the evictions of gangs that cannot go on.
     """
     pod_groups: tuple[Draft, ...] = ()
     if cache.groupings:
-        pod_groups = pod_group_drafts(cache.view, cache.changed_gangs, now_ns)
+        pod_groups = pod_group_drafts(cache.view, statuses.take(cache.view, cache.changed_gangs, now_ns), now_ns)
         pod_groups += gang_eviction_drafts(cache, cache.changed_gangs, now_ns)
     cache.changed_gangs.clear()
     topology = network_topology_drafts(cache) if cache.groupings else ()
     return (*explanation_drafts(cache, now_ns), *life_cycle_drafts(cache, now_ns), *pod_groups, *topology)
 
 
-def _wait_s(cache: CycleInputs, now_ns: int) -> float:
+def _wait_s(cache: CycleInputs, statuses: StatusesAfterBindings, now_ns: int) -> float:
     """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where objects wait for a status."""
     next_ns = cache.next_at_ns()
     objects = cache.view.objects
-    has_objects = (
-        cache.view.explanations or objects.get(RESERVATIONS) or objects.get(NETWORK_TOPOLOGIES) or cache.changed_gangs
-    )
+    waiting = cache.changed_gangs or statuses
+    has_objects = cache.view.explanations or objects.get(RESERVATIONS) or objects.get(NETWORK_TOPOLOGIES) or waiting
     longest_s = EXPLANATIONS_INTERVAL_S if has_objects else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s

@@ -30,7 +30,7 @@ class CycleInputs(ClusterCache):
         backfill: see `__init__`.
         profiles: schedulerName -> profile.
         groupings: those of the profiles that group pods.
-        changed_gangs: ids of the gangs that changed since the status of PodGroups was last written.
+        changed_gangs: ids of the gangs that changed since statuses and evictions of gangs were last considered.
         compared_topology: the ClusterNetworkTopology and the tree whose status was last compared.
         queue: the pods that wait for one of the profiles.
         gate: the pods that wait for capacity in their quota.
