@@ -43,6 +43,7 @@ DOMAINS = (
     "loadaware",
     "cpuset",
     "numa",
+    "device",
     "fit-plus",
     "stock",
     "reservation",

@@ -23,8 +23,8 @@ from shared.kube.instants import SECOND
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
-from shared.kube.resource_names import NETWORK_TOPOLOGIES, POD_GROUPS
-from shared.kube.system_annotations import RESERVATION_ALLOCATED
+from shared.kube.resource_names import DEVICES, NETWORK_TOPOLOGIES, POD_GROUPS
+from shared.kube.system_annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED
 
 START_NS = 1_780_000_000 * SECOND
 ROUND_NS = 60 * SECOND
@@ -57,6 +57,10 @@ class Simulated(msgspec.Struct, frozen=True):
     reservations_waiting: int | None = None
 
 
+class _Minor(msgspec.Struct):
+    minor: int = 0
+
+
 class _Used(msgspec.Struct):
     name: str = ""
 
@@ -66,18 +70,20 @@ class Placement(msgspec.Struct, frozen=True):
 
     Attributes:
         reservation: the Reservation that it uses; empty for none.
+        devices: its devices on the node, as `gpu 0, rdma 1`; absent without any.
     """
 
     pod: str
     node: str = ""
     reservation: str = ""
+    devices: str | msgspec.UnsetType = msgspec.UNSET
     code: str = ""
     message: str = ""
 
 
 @click.command()
 @click.option("--nodes", "nodes_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              help="A trace's nodes (.csv), or Node objects (YAML or JSON), with a ClusterNetworkTopology.")  # fmt: skip
+              help="A trace's nodes (.csv), or Node objects (YAML or JSON), with Devices and a ClusterNetworkTopology.")  # fmt: skip
 @click.option("--pods", "pods_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
               help="A trace's pods (.csv), or objects: pods, workloads, which stand for their pods, PodGroups and Reservations.")  # fmt: skip
 @click.option("--policy", default="default", show_default=True,
@@ -113,10 +119,12 @@ def simulate(
     reserved: list[dict[str, Any]] = []
     pod_groups: list[dict[str, Any]] = []
     topologies: list[dict[str, Any]] = []
+    devices: list[dict[str, Any]] = []
     if nodes_file.suffix == ".csv":
         nodes = openb_trace.read_nodes(nodes_file)
     else:
         nodes, topologies = kube_objects.read_nodes(nodes_file), kube_objects.read_network_topologies(nodes_file)
+        devices = kube_objects.read_devices(nodes_file)
     if pods_file.suffix == ".csv":
         pods = openb_trace.read_pods(pods_file, SCHEDULER)
         if arrive_percent:
@@ -129,11 +137,13 @@ def simulate(
         reserved = kube_objects.read_reservations(pods_file)
         pod_groups = kube_objects.read_pod_groups(pods_file)
         topologies += kube_objects.read_network_topologies(pods_file)
+        devices += kube_objects.read_devices(pods_file)
     try:
         engine = InMemoryScheduler(config, policy, backfill=backfill)
     except BadConfig as error:
         raise KoordError(f"policy {policy}: {error}") from error
     engine.observe(map(_network_topology, topologies), START_NS)
+    engine.observe(map(_device, devices), START_NS)
     began = time.perf_counter()
     outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods], reserved, pod_groups)
     seconds = time.perf_counter() - began
@@ -215,6 +225,19 @@ def _network_topology(plain: Mapping[str, Any]) -> ObjectObserved:
     return ObjectObserved(resource=NETWORK_TOPOLOGIES, name=name, uid=name, object=dict(plain))
 
 
+def _device(plain: Mapping[str, Any]) -> ObjectObserved:
+    name = plain["metadata"]["name"]
+    return ObjectObserved(resource=DEVICES, name=name, uid=f"device-{name}", object=dict(plain))
+
+
+def _devices(annotation: str | None) -> str | msgspec.UnsetType:
+    """Returns the devices of a pod in words: `gpu 0, gpu 1, rdma 0`."""
+    if not annotation:
+        return msgspec.UNSET
+    by_type = msgspec.json.decode(annotation, type=dict[str, list[_Minor]])
+    return ", ".join(f"{type_} {device.minor}" for type_, listed in by_type.items() for device in listed)
+
+
 def _decide(engine: InMemoryScheduler, waiting: Mapping[str, Pod], outcomes: dict[str, Placement], now_ns: int) -> int:
     """Decides cycles until nothing changes any more, and notes the outcomes; returns the time then."""
     while True:
@@ -271,7 +294,8 @@ def _outcome(event: Event) -> list[tuple[str, Placement]]:
         case PodPlaced():
             used = event.annotations.get(RESERVATION_ALLOCATED)
             name = msgspec.json.decode(used, type=_Used).name if used else ""
-            return [(event.pod_uid, Placement(pod=event.pod, node=event.node, reservation=name))]
+            devices = _devices(event.annotations.get(DEVICE_ALLOCATED))
+            return [(event.pod_uid, Placement(pod=event.pod, node=event.node, reservation=name, devices=devices))]
         case PlacementReserved(kind="Pod"):
             until = f"the other pods of {event.unit} have one" if event.waits_for == "unit" else "its volumes are bound"
             message = f"node {event.node} is held for it until {until}"

@@ -15,6 +15,7 @@ from cli.simulate import reservations, workloads
 from shared.domain.gang import settings_of_pod_group
 from shared.domain.network_topology import OBJECT, BadNetworkTopology, read_layers
 from shared.errors import KoordError
+from shared.kube.device import Device
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -24,8 +25,9 @@ T = TypeVar("T", bound=KubeStruct)
 
 POD_GROUP = "PodGroup"
 NETWORK_TOPOLOGY = "ClusterNetworkTopology"
+DEVICE = "Device"
 
-_AMOUNTS = frozenset(("allocatable", "capacity", "limits", "overhead", "requests"))
+_AMOUNTS = frozenset(("allocatable", "capacity", "limits", "overhead", "requests", "resources"))
 """Fields with amounts, which the API accepts as numbers too."""
 
 
@@ -67,7 +69,7 @@ def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
     others = [
         plain
         for plain in found
-        if plain["kind"] not in (*workloads.KINDS, reservations.KIND, POD_GROUP, NETWORK_TOPOLOGY)
+        if plain["kind"] not in (*workloads.KINDS, reservations.KIND, POD_GROUP, NETWORK_TOPOLOGY, DEVICE)
     ]
     names = [node.metadata.name for node in nodes]
     plain_pods = [pod for plain in found if plain["kind"] in workloads.KINDS for pod in _pods_of(path, plain, names)]
@@ -132,6 +134,18 @@ def read_network_topologies(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def read_devices(path: Path) -> list[dict[str, Any]]:
+    """The Device objects of a file, named after their nodes; mostly none.
+
+    Raises:
+        BadObjects: it is not YAML, one has no name, or its devices are not as the API has them.
+    """
+    found = _named(path, DEVICE)
+    for plain in found:
+        _converted(path, plain, Device)
+    return found
+
+
 def _named(path: Path, kind: str) -> list[dict[str, Any]]:
     found = [plain for plain in _objects(path) if plain["kind"] == kind]
     for plain in found:
@@ -173,7 +187,7 @@ def _with_amounts_as_text(plain: Any) -> Any:
         return plain
     return {
         key: {name: _text(amount) for name, amount in value.items()}
-        if key in _AMOUNTS and isinstance(value, dict)
+        if key in _AMOUNTS and isinstance(value, dict) and not any(isinstance(each, dict) for each in value.values())
         else _with_amounts_as_text(value)
         for key, value in plain.items()
     }

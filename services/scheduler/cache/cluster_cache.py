@@ -15,7 +15,7 @@ from services.scheduler.cache.pod_counts_by_selector_and_node import PodIndex
 from services.scheduler.state.allocatable_less_node_reservation import less_reserved
 from services.scheduler.state.choose_newest_measurement import believed, newest, youngest
 from services.scheduler.state.names_changed_since_cache_settled import DirtySet
-from services.scheduler.state.other_watched_resources import NODE_TOPOLOGIES
+from services.scheduler.state.other_watched_resources import DEVICES, NODE_TOPOLOGIES
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -131,6 +131,9 @@ class ClusterCache:
         if resource == NODE_TOPOLOGIES:
             for plugin_cache in self._plugin_caches:
                 plugin_cache.set_topology(key, self.cluster_objects.topologies.get(key))
+        elif resource == DEVICES:
+            for plugin_cache in self._plugin_caches:
+                plugin_cache.set_device(key, self.cluster_objects.devices.get(key))
 
     def _settle_node(self, name: str) -> None:
         node_record = self.view.nodes.get(name)

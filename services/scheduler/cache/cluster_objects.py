@@ -15,6 +15,8 @@ from services.scheduler.cache.reservation_holds import ReservationHolds
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.state.other_watched_resources import (
     BUDGETS,
+    CONFIG_MAPS,
+    DEVICES,
     NAMESPACES,
     NETWORK_TOPOLOGIES,
     NODE_TOPOLOGIES,
@@ -27,6 +29,9 @@ from services.scheduler.state.other_watched_resources import (
 from shared.domain.label_selectors import Selector, canonical, ordered, selects
 from shared.domain.network_topology import OBJECT
 from shared.domain.reservation import problem_of_amounts, read_reservation
+from shared.kube.device import Device
+from shared.kube.gpu_templates import CONFIG_MAP as GPU_TEMPLATES
+from shared.kube.gpu_templates import GpuTemplates, read_gpu_templates
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
@@ -40,6 +45,8 @@ class ClusterObjects:
         services: namespace -> name -> selector of the service.
         owners: (kind, `namespace/name`) -> selector of the workload.
         topologies: node -> its NodeResourceTopology.
+        devices: node -> its Device.
+        gpu_templates: templates of shared GPUs.
         storage: claims, volumes and what limits them.
         budgets: `namespace/name` -> disruption budget.
         reservations: Reservations and their owners.
@@ -52,6 +59,8 @@ class ClusterObjects:
         self.services: dict[str, dict[str, Selector]] = {}
         self.owners: dict[tuple[str, str], Selector] = {}
         self.topologies: dict[str, NodeResourceTopology] = {}
+        self.devices: dict[str, Device] = {}
+        self.gpu_templates: GpuTemplates = {}
         self.storage = VolumeCatalog()
         self.budgets: dict[str, Budget] = {}
         self.reservations = ReservationHolds()
@@ -117,6 +126,21 @@ def _set_topology(around: ClusterObjects, _: str, key: str, object_: Mapping[str
         return
 
 
+def _set_device(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    around.devices.pop(key, None)
+    if object_ is None:
+        return
+    try:
+        around.devices[key] = msgspec.convert(object_, Device)
+    except msgspec.ValidationError:
+        return
+
+
+def _set_gpu_templates(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    if key == GPU_TEMPLATES:
+        around.gpu_templates = read_gpu_templates(object_)
+
+
 def _set_budget(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
     around.budgets.pop(key, None)
     spec, status = ((object_ or {}).get(part) or {} for part in ("spec", "status"))
@@ -158,6 +182,8 @@ _READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | N
     **dict.fromkeys(STORAGE, _set_storage),
     BUDGETS: _set_budget,
     NODE_TOPOLOGIES: _set_topology,
+    DEVICES: _set_device,
+    CONFIG_MAPS: _set_gpu_templates,
     RESERVATIONS: _set_reservation,
     OPERATING_PODS: _set_operating_pod,
     NETWORK_TOPOLOGIES: _set_network,

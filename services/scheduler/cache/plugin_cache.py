@@ -5,6 +5,7 @@ from typing import Any
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment
 from services.scheduler.state.usage_records import MetricRecord
+from shared.kube.device import Device
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
 
@@ -27,6 +28,9 @@ class PluginCache:
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
         """Sets the NodeResourceTopology of that name, which is its node's; None when it is deleted. It may come before the node."""
+
+    def set_device(self, name: str, device: Device | None) -> None:
+        """Sets the Device of that name, which is its node's; None when it is deleted. It may come before the node."""
 
     def view(self, row: int) -> dict[str, Any]:  # noqa: ARG002
         """The data of the node in a row as JSON, for the debug view that the plugin declares."""

@@ -114,7 +114,8 @@ class ActivePlugins:
         active.scorers, active.constant = [], {}
         for plugin, weight, state in self.scorers:
             if not plugin.node_only:
-                active.scorers.append((plugin, weight, state))
+                if state.scores_class(pod_class):
+                    active.scorers.append((plugin, weight, state))
                 continue
             scores = state.score(pod_class, every)
             if scores is None:

@@ -55,6 +55,10 @@ class PluginCycleState:
         """
         return None
 
+    def scores_class(self, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Returns False where `score` is None for the class, and all that differ in amounts alone, at any time of the cycle."""
+        return True
+
     def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node, 0 where `score` returns None."""
         scores = self.score(pod_class, np.array([row]))

@@ -7,19 +7,16 @@ Source: spec/api.md 4.3; Kubernetes' kubescheduler.config.k8s.io/v1 and its vali
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from services.scheduler.framework.registry import ArgsCheck
 from services.scheduler.plugins.helper.plugin_args import check_duration
 from shared.closest_name import with_closest_field
 from shared.errors import KoordError
 
-Weight = Annotated[int, Meta(ge=1, le=100)]
 Duration = str
-_STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio", "BalancedAllocation")
 
 
 class BadArgs(KoordError):
@@ -30,45 +27,12 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     pass
 
 
-class _Weighted(_Strict, frozen=True):
-    name: str
-    weight: Weight = 1
-
-
-class _Strategy(_Strict, frozen=True):
-    type: str = ""
-    resources: tuple[_Weighted, ...] | None = None
-    requested_to_capacity_ratio: dict[str, Any] | None = None
-
-
-class _Templates(_Strict, frozen=True):
-    config_map_namespace: str | None = None
-    config_map_name: str | None = None
-    matched_resources: tuple[str, ...] | None = None
-
-
-class _Unshared(_Strict, frozen=True):
-    vendor: str
-    model: str
-
-
-class _DeviceShare(_Strict, frozen=True):
-    allocator: str | None = None
-    scoring_strategy: _Strategy | None = None
-    disable_device_numa_topology_alignment: bool | None = msgspec.field(
-        default=None, name="disableDeviceNUMATopologyAlignment"
-    )
-    gpu_shared_resource_templates_config: _Templates | None = None
-    gpu_share_unsupported_models: tuple[_Unshared, ...] | None = None
-
-
 class _DynamicResources(_Strict, frozen=True):
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None
 
 
 _ARGS: Mapping[str, type[_Strict]] = {
-    "DeviceShare": _DeviceShare,
     "DynamicResources": _DynamicResources,
 }
 """Plugin -> type of its arguments."""
@@ -86,8 +50,6 @@ def _check(plugin: str, raw: Mapping[str, Any], source: str) -> None:
     except msgspec.ValidationError as error:
         raise BadArgs(f"{source}: {with_closest_field(str(error), _ARGS[plugin])}") from error
     match args:
-        case _DeviceShare(scoring_strategy=strategy) if strategy and strategy.type not in ("", *_STRATEGIES):
-            raise BadArgs(f"{source}: scoringStrategy.type is {strategy.type!r}; give one of {', '.join(_STRATEGIES)}")
         case _DynamicResources():
             for name in ("filterTimeout", "bindingTimeout"):
                 if name in given:

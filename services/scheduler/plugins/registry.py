@@ -8,6 +8,7 @@ from services.scheduler.framework.registry import Registry
 from services.scheduler.plugins import (
     coscheduling,
     default_preemption,
+    device_share,
     elastic_quota,
     image_locality,
     inter_pod_affinity,
@@ -52,6 +53,7 @@ PLUGINS = (
     image_locality.SPEC,
     load_aware_scheduling.SPEC,
     node_numa_resource.SPEC,
+    device_share.SPEC,
     scheduling_hint.SPEC,
     node_resources_fit_plus.SPEC,
     scarce_resource_avoidance.SPEC,

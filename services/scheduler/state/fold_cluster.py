@@ -13,7 +13,8 @@ from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import (
     CLAIMS,
-    NODE_TOPOLOGIES,
+    CONFIG_MAPS,
+    OF_NODES,
     OPERATING_PODS,
     POD_GROUPS,
     RESERVATIONS,
@@ -57,6 +58,7 @@ from shared.events.cluster import (
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.elastic_quota import RESOURCES as QUOTAS
+from shared.kube.gpu_templates import CONFIG_MAP as GPU_TEMPLATES
 from shared.kube.pod import Pod
 
 CONFIG_KEY = "koord-scheduler-config"
@@ -274,7 +276,10 @@ class ClusterFold(SchedulerStateFields):
             self.quota.observe(f"{event.resource}/{event.name}", event.object)
         elif event.resource == EXPLANATIONS:
             self.explanations[event.name] = {**event.object, "status": None}  # the status is our own answer
-        elif event.resource == "configmaps" and event.name == CONFIG_MAP:
+        elif event.resource == CONFIG_MAPS and event.name == GPU_TEMPLATES:
+            self.objects.setdefault(CONFIG_MAPS, {})[event.name] = event.object
+            self._object_changed(record, event)
+        elif event.resource == CONFIG_MAPS and event.name == CONFIG_MAP:
             self.config_map_uid = event.uid
             self.config_map = config_text(event.object.get("data") or {})
 
@@ -293,7 +298,10 @@ class ClusterFold(SchedulerStateFields):
             self.quota.lose(f"{event.resource}/{event.name}")
         elif event.resource == EXPLANATIONS:
             self.explanations.pop(event.name, None)
-        elif event.resource == "configmaps" and event.name == CONFIG_MAP:
+        elif event.resource == CONFIG_MAPS and event.name == GPU_TEMPLATES:
+            self.objects.get(CONFIG_MAPS, {}).pop(event.name, None)
+            self._object_changed(record, event)
+        elif event.resource == CONFIG_MAPS and event.name == CONFIG_MAP:
             self.config_map = None
 
     def _writer_started(self, record: RecordedEvent, _: WriterStarted) -> None:
@@ -343,10 +351,10 @@ class ClusterFold(SchedulerStateFields):
             self._keep_load_class(pod_record)
 
     def _object_changed(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:
-        if event.resource == NODE_TOPOLOGIES:
+        if event.resource in OF_NODES:
             self._changed(event.name, ClusterEvent.TOPOLOGY, record.seq)
         else:
-            self.changed[WATCHED[event.resource]] = record.seq
+            self.changed[WATCHED.get(event.resource, ClusterEvent.GPU_TEMPLATES)] = record.seq
         if self.dirty is not None:
             self.dirty.objects[event.resource, event.name] = None
 

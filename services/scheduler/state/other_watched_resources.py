@@ -26,6 +26,13 @@ STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CSI_CAPACIT
 
 BUDGETS = resource_names.BUDGETS
 NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
+DEVICES = resource_names.DEVICES
+OF_NODES = (NODE_TOPOLOGIES, DEVICES)
+"""Resources whose objects belong to the node of their name."""
+
+CONFIG_MAPS = "configmaps"
+"""Of these the State keeps the templates of shared GPUs alone."""
+
 RESERVATIONS = resource_names.RESERVATIONS
 POD_GROUPS = resource_names.POD_GROUPS
 OPERATING_PODS = "pods in operating mode Reservation"
@@ -33,7 +40,7 @@ OPERATING_PODS = "pods in operating mode Reservation"
 NETWORK_TOPOLOGIES = resource_names.NETWORK_TOPOLOGIES
 
 WATCHED: Mapping[str, ClusterEvent] = {
-    NODE_TOPOLOGIES: ClusterEvent.TOPOLOGY,
+    **dict.fromkeys(OF_NODES, ClusterEvent.TOPOLOGY),
     NAMESPACES: ClusterEvent.NAMESPACE,
     SERVICES: ClusterEvent.WORKLOAD,
     **dict.fromkeys(OWNERS, ClusterEvent.WORKLOAD),

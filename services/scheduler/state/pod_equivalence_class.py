@@ -32,7 +32,7 @@ from shared.domain.reservation_owners import Identity
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, Volume
 from shared.kube.quantity import BadQuantity
-from shared.kube.system_annotations import RESERVATION_ALLOCATED, RESOURCE_STATUS
+from shared.kube.system_annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED, RESOURCE_STATUS
 
 SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
 """Label that takes precedence over `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
@@ -53,12 +53,15 @@ ANNOTATIONS = (
     RESERVATION_PLACEMENT,
     PRE_ALLOCATION,
     PRE_ALLOCATABLE_PRIORITY,
+    "scheduling.koordinator.sh/device-allocate-hint",
+    "scheduling.koordinator.sh/device-joint-allocate",
+    "scheduling.koordinator.sh/gpu-partition-spec",
     *gang.ANNOTATIONS,
     SELECTOR,
 )
 """Annotations that a decision depends on."""
 
-ALLOCATION_ANNOTATIONS = (RESOURCE_STATUS, RESERVATION_ALLOCATED)
+ALLOCATION_ANNOTATIONS = (RESOURCE_STATUS, DEVICE_ALLOCATED, RESERVATION_ALLOCATED)
 """Annotations with the allocation of one pod on its node.
 
 They differ between replicas, so they are in the pod's own record.

@@ -2,16 +2,22 @@
 
 import pytest
 
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.pod_equivalence_class import class_key, common_part
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.deprecated_resources import RENAMED
-from tests.support.scheduling_world import World, node, placements, pod, unschedulable
+from tests.support.scheduling_world import World, node, placements, pod, unschedulable, use
+
+WITHOUT_DEVICES = DEFAULT_PROFILE.replace("      - name: DeviceShare\n        weight: 1\n", "").replace(
+    "      - name: DeviceShare\n", ""
+)
 
 
 @pytest.mark.parametrize(("old", "new"), sorted(RENAMED.items()))
 @pytest.mark.parametrize("node_is_old", [True, False])
 def test_an_old_name_on_either_side_is_todays(old: str, new: str, *, node_is_old: bool) -> None:
     world = World()
+    use(world, WITHOUT_DEVICES)  # which has rules of its own for single amounts of GPUs
     world.add_node(node("n", extra={old if node_is_old else new: "10"}))
     world.add_pod(pod("old", extra={old: "6"}))
     world.add_pod(pod("new", extra={new: "6"}))

@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import pytest
 
+from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode, distribute
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import node_options
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeUsage
-from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, PodRequirements, Rejection
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, PodRequirements
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies
 from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import cpu_list

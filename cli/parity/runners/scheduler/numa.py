@@ -18,6 +18,7 @@ import msgspec
 from cli.parity.runners.scheduler import topology_manager
 from cli.parity.runners.scheduler.evaluation import agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
+from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
     RESOURCE_SPEC,
     allocation_of,
@@ -28,7 +29,7 @@ from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions, Zone
 from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
-from services.scheduler.plugins.node_numa_resource.pod_requirements import NAME, Rejection
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NAME
 from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
 from services.scheduler.plugins.registry import text

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
@@ -15,7 +16,7 @@ from services.scheduler.plugins.node_numa_resource.cpus_permitted_by_bind_policy
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Mask
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeUsage
-from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest
 from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
 
 _NOT_ENOUGH = Rejection((Reason("NotEnoughCpus"),))

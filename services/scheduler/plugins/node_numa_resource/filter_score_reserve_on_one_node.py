@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode, allocate, allocate_designated
@@ -17,7 +18,6 @@ from services.scheduler.plugins.node_numa_resource.node_usage import Allocation,
 from services.scheduler.plugins.node_numa_resource.pod_requirements import (
     NodeRequest,
     PodRequirements,
-    Rejection,
     node_request,
 )
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score

@@ -15,14 +15,14 @@ from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores
+from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation
-from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.nodes_evaluated_once_per_state import SinglyEvaluated
-from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection
+from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
 from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import (
     PodClassRequirements,
     RequirementsByClass,

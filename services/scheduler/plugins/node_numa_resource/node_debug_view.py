@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Rejection
 from shared.domain.cpu_set import cpu_list
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.kernels.array_types_and_row_selection import Int64
+from services.scheduler.plugins.helper.rejections import CycleRejections
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation, NumaNode
-from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import CachedNode

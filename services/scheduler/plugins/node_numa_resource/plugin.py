@@ -15,9 +15,9 @@ from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.helper.rejections import CycleRejections, RejectionIds
 from services.scheduler.plugins.node_numa_resource import SPEC
 from services.scheduler.plugins.node_numa_resource.args import NumaArgs
-from services.scheduler.plugins.node_numa_resource.cycle_rejection_ids import CycleRejections, RejectionIds
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_over_all_nodes import NumaState
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_class import RequirementsByClass

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, read_hint
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
@@ -37,19 +38,6 @@ class NumaSpec(
 
     policy: str = ""
     exclusive: str = ""
-
-
-class Rejection(NamedTuple):
-    """A rejection with its reasons.
-
-    Attributes:
-        unresolvable: preemption cannot help.
-        error: the pod itself is at fault; upstream fails its cycle.
-    """
-
-    reasons: tuple[Reason, ...]
-    unresolvable: bool = False
-    error: bool = False
 
 
 class PodRequirements(NamedTuple):

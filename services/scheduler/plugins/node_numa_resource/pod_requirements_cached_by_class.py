@@ -3,7 +3,8 @@
 from collections.abc import Hashable
 from functools import cached_property
 
-from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, Rejection, read_requirements
+from services.scheduler.plugins.helper.rejections import Rejection
+from services.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements, read_requirements
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 

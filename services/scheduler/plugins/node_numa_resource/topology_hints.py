@@ -9,9 +9,10 @@ from itertools import combinations
 from math import comb
 
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode, allocate
 from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
-from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest, Rejection
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NodeRequest
 from services.scheduler.plugins.node_numa_resource.policy_names import RESTRICTED
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, numas_of

@@ -1,9 +1,26 @@
-"""Ids of the rejections of a cycle: a filter result is an integer, and a rejection has reasons with text."""
+"""Rejections of a node with their reasons, and the ids of those of a cycle.
+
+A filter result is an integer, and a rejection has reasons with text.
+"""
 
 from itertools import count
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from services.scheduler.plugins.node_numa_resource.pod_requirements import Rejection
+from services.scheduler.framework.reasons import Reason
+
+
+class Rejection(NamedTuple):
+    """A rejection with its reasons.
+
+    Attributes:
+        unresolvable: preemption cannot help.
+        error: the pod itself is at fault; upstream fails its cycle.
+    """
+
+    reasons: tuple[Reason, ...]
+    unresolvable: bool = False
+    error: bool = False
 
 
 class _Identified:

@@ -1,0 +1,186 @@
+"""The use of a node's devices by its pods, and the part of it that a pod sees.
+
+Source: spec/scheduler-workloads.md 3.1, 3.5, 3.8; upstream pkg/scheduler/plugins/deviceshare/device_cache.go.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from services.scheduler.plugins.device_share.devices_of_node import Amounts, NodeDevices
+from services.scheduler.plugins.device_share.pod_device_requests import DeviceRequests
+from shared.domain.label_selectors import Selector, selects
+
+ByMinor = Mapping[int, Amounts]
+ByType = Mapping[str, ByMinor]
+"""Type -> minor -> resource -> amount."""
+
+
+class AllocatedDevice(NamedTuple):
+    """A device, or a part of one, that a pod has.
+
+    Attributes:
+        functions: (bus id, minor) of its virtual functions.
+        template: the template of the shared GPU; empty without one.
+    """
+
+    type: str
+    minor: int
+    amounts: tuple[tuple[str, int], ...]
+    functions: tuple[tuple[str, int], ...] = ()
+    template: str = ""
+
+
+Allocation = tuple[AllocatedDevice, ...]
+
+
+class DeviceUsage:
+    """The sum of allocations.
+
+    Attributes:
+        used: type -> minor -> amounts.
+        functions: type -> minor -> bus ids of the virtual functions in use.
+    """
+
+    def __init__(self, allocations: Iterable[Allocation] = ()) -> None:
+        self.used: dict[str, dict[int, dict[str, int]]] = {}
+        self.functions: dict[str, dict[int, set[str]]] = {}
+        for allocation in allocations:
+            for device in allocation:
+                add(self.used.setdefault(device.type, {}).setdefault(device.minor, {}), device.amounts)
+                if device.functions:
+                    there = self.functions.setdefault(device.type, {}).setdefault(device.minor, set())
+                    there.update(bus for bus, _ in device.functions)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """A key that is equal for equal use."""
+        return (
+            tuple(
+                (type_, tuple((minor, tuple(sorted(amounts.items()))) for minor, amounts in sorted(minors.items())))
+                for type_, minors in sorted(self.used.items())
+            ),
+            tuple(
+                (type_, tuple((minor, tuple(sorted(buses))) for minor, buses in sorted(minors.items())))
+                for type_, minors in sorted(self.functions.items())
+            ),
+        )
+
+
+def add(total: dict[str, int], more: Iterable[tuple[str, int]], sign: int = 1) -> None:
+    """Adds amounts in place."""
+    for name, size in more:
+        total[name] = total.get(name, 0) + sign * size
+
+
+def less(one: Amounts, other: Amounts) -> dict[str, int]:
+    """Subtracts amounts; none falls below 0. Names of either are in the result, as upstream has it."""
+    left = {name: max(0, size - other.get(name, 0)) for name, size in one.items()}
+    left.update((name, max(0, -size)) for name, size in other.items() if name not in one)
+    return left
+
+
+def fits(requested: Amounts, free: Amounts) -> bool:
+    """Compares amounts that both have, as upstream has it: a resource without a free amount is not compared."""
+    return all(size <= free[name] for name, size in requested.items() if name in free)
+
+
+def is_zero(amounts: Amounts) -> bool:
+    """Returns True where nothing is left of any resource."""
+    return not any(amounts.values())
+
+
+class DeviceView(NamedTuple):
+    """The devices that a pod may get, of the types with a free amount.
+
+    Attributes:
+        devices: of the node.
+        total, free, used: type -> minor -> amounts, of the same minors.
+        in_use: type -> minors that pods use, whether they are in the view or not.
+        functions: as `DeviceUsage.functions`.
+    """
+
+    devices: NodeDevices
+    total: ByType
+    free: ByType
+    used: ByType
+    in_use: Mapping[str, frozenset[int]]
+    functions: Mapping[str, Mapping[int, set[str]]]
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Lifted(NamedTuple):
+    """Amounts that count as free for a pod, and those that it must not exceed.
+
+    Attributes:
+        freed: type -> minor -> amounts.
+        required: the only minors, with what the pod may use of each; types that are absent are not limited.
+        preferred: minors that come first.
+    """
+
+    freed: ByType = _NOTHING
+    required: ByType = _NOTHING
+    preferred: Mapping[str, frozenset[int]] = _NOTHING
+
+
+NOTHING_LIFTED = Lifted()
+
+
+def view_of(
+    devices: NodeDevices,
+    usage: DeviceUsage,
+    requests: DeviceRequests,
+    numas: frozenset[int] | None = None,
+    lifted: Lifted = NOTHING_LIFTED,
+) -> DeviceView:
+    """Returns the devices that a pod may get.
+
+    Args:
+        numas: the NUMA nodes that it is bound to; None for all.
+    """
+    total: dict[str, ByMinor] = {}
+    free: dict[str, ByMinor] = {}
+    used: dict[str, ByMinor] = {}
+    in_use: dict[str, frozenset[int]] = {}
+    for type_, offered in devices.of_type.items():
+        left = _free(devices, usage, type_, lifted)
+        in_use[type_] = frozenset(
+            minor for minor, device in offered.items() if not is_zero(less(device.total, left.get(minor, device.total)))
+        )
+        if all(map(is_zero, left.values())):
+            continue
+        selector: Selector | None = requests.wish(type_).selector
+        minors = [
+            minor
+            for minor, device in offered.items()
+            if minor in left
+            and (numas is None or (device.numa is not None and (device.numa < 0 or device.numa in numas)))
+            and (selector is None or selects(selector, dict(device.labels)))
+        ]
+        if not minors:
+            continue
+        total[type_] = {minor: offered[minor].total for minor in minors}
+        free[type_] = {minor: left[minor] for minor in minors}
+        used[type_] = {minor: less(offered[minor].total, left[minor]) for minor in minors}
+    return DeviceView(devices, total, free, used, in_use, usage.functions)
+
+
+def _free(devices: NodeDevices, usage: DeviceUsage, type_: str, lifted: Lifted) -> dict[int, Amounts]:
+    used, freed = usage.used.get(type_, {}), lifted.freed.get(type_, {})
+    left: dict[int, Amounts] = {}
+    for minor, device in devices.of_type[type_].items():
+        taken: Amounts = used.get(minor, {})
+        if minor in freed:
+            taken = less(taken, freed[minor])
+        left[minor] = less(device.total, taken)
+    required = lifted.required.get(type_)
+    if required is None:
+        return left
+    return {
+        minor: {name: min(size, limits[name]) for name, size in left[minor].items() if name in limits}
+        for minor, limits in required.items()
+        if minor in left
+    }

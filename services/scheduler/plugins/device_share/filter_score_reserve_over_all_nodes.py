@@ -1,0 +1,211 @@
+"""Filter, score and reservation of devices over all nodes, for one cycle.
+
+A class is evaluated once for each state that nodes are in: equal devices with equal use.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+
+import numpy as np
+
+from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
+from services.scheduler.plugins.device_share.admission_to_one_node import (
+    DeviceAdmission,
+    DeviceSettings,
+    matched_templates,
+)
+from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
+from services.scheduler.plugins.device_share.device_usage import Allocation
+from services.scheduler.plugins.device_share.node_cache import CachedDevices, DeviceCache, Templates
+from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices
+from services.scheduler.plugins.device_share.requests_cached_by_class import RequestsByClass
+from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
+from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
+from shared.kube.system_annotations import DEVICE_ALLOCATED
+
+_NO_TEMPLATE = Rejection((Reason("NoGpuTemplate"),), unresolvable=True)
+
+
+class DeviceState(PluginCycleState):
+    """State of DeviceShare for one cycle: the nodes as cached, with the allocations that the cycle made and released."""
+
+    def __init__(
+        self,
+        settings: DeviceSettings,
+        requests: RequestsByClass,
+        rejections: CycleRejections,
+        snapshot: CycleSnapshot,
+        device_cache: DeviceCache,
+    ) -> None:
+        self._settings = settings
+        self._requests = requests
+        self._rejections = rejections
+        self._gpu_templates = snapshot.cluster_objects.gpu_templates
+        self._cache = device_cache
+        self._known: Bools = device_cache.sized(snapshot.size) & snapshot.table.alive[: snapshot.size]
+        self._any_known = bool(self._known.any())
+        self._all_known = bool(self._known[snapshot.table.alive[: snapshot.size]].all())
+        self._is_predicted = False
+        self._more: dict[int, list[Allocation]] = {}
+        self._gone: dict[int, list[Allocation]] = {}
+        self._back: dict[int, list[Allocation]] = {}
+        self._changed: dict[int, CachedDevices] = {}
+
+    def applies_to(self, pod_class: PodClass) -> bool:
+        """Returns True where the class requests devices and a node has some, whatever the requested amounts."""
+        requested = self._requests.of(pod_class)
+        return requested is not None and (isinstance(requested, Rejection) or self._any_known)
+
+    def scores_class(self, pod_class: PodClass) -> bool:
+        """Returns True where the class requests devices and a node has some."""
+        return self._any_known and self._requests.of(pod_class) is not None
+
+    # filter and score
+
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
+        """The filter results; None for pods without devices."""
+        requested = self._requests.of(pod_class)
+        if requested is None or self._is_predicted:
+            return None
+        count = len(self._known[rows])
+        if isinstance(requested, Rejection):
+            return np.full(count, self._rejections.id_of(requested), np.int64)
+        templates = self._templates(requested)
+        if templates is not None and not templates:
+            return np.full(count, self._rejections.id_of(_NO_TEMPLATE), np.int64)
+        return self._by_state(requested, rows, count, self._result_of)
+
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
+        """The filter result of one node."""
+        requested = self._requests.of(pod_class)
+        if requested is None or self._is_predicted:
+            return 0
+        if isinstance(requested, Rejection):
+            return self._rejections.id_of(requested)
+        templates = self._templates(requested)
+        if templates is not None and not templates:
+            return self._rejections.id_of(_NO_TEMPLATE)
+        return self._result_of(self._admission(requested, row)) if self._known[row] else 0
+
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
+        """Least or most allocated, summed over the types of devices; 0 where the node has no Device."""
+        requested = self._requests.of(pod_class)
+        if requested is None or isinstance(requested, Rejection) or self._is_predicted:
+            return None
+        return self._by_state(requested, rows, len(self._known[rows]), _score_of)
+
+    def score_at(self, pod_class: PodClass, row: int) -> int:
+        """The score of one node."""
+        requested = self._requests.of(pod_class)
+        if requested is None or isinstance(requested, Rejection) or not self._known[row] or self._is_predicted:
+            return 0
+        return self._admission(requested, row).score
+
+    def _result_of(self, admission: DeviceAdmission) -> int:
+        return self._rejections.id_of(admission.rejection)
+
+    def _by_state(
+        self, requested: RequestedDevices, rows: Rows, count: int, of_state: Callable[[DeviceAdmission], int]
+    ) -> Int64:
+        """[rows]: `of_state` for each state that one of the nodes is in; 0 for nodes without a Device."""
+        places = np.flatnonzero(self._known[rows])
+        found = np.zeros(count, np.int64)
+        if not len(places):
+            return found
+        which = places + (rows.start or 0) if isinstance(rows, slice) else np.asarray(rows)[places]
+        numbers = self._cache.state_numbers(which).copy()
+        for row in self._more.keys() | self._gone.keys() | self._back.keys():
+            numbers[row] = self._state(row).number
+        _, first, state_of = np.unique(numbers[which], return_index=True, return_inverse=True)
+        admissions = (self._admission(requested, row) for row in which[first].tolist())
+        found[places] = np.array([of_state(admission) for admission in admissions], np.int64)[state_of]
+        return found
+
+    # look-ahead
+
+    def unpredictable(self, pod_class: PodClass) -> Bools | None:
+        """Nodes with a Device."""
+        return self._known if self.applies_to(pod_class) else None
+
+    def can_predict(self, pod_class: PodClass) -> bool:
+        """Returns True where pods of the class allocate nothing on some nodes."""
+        requested = self._requests.of(pod_class)
+        return requested is None or not (isinstance(requested, Rejection) or self._all_known)
+
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginCycleState | None:  # noqa: ARG002
+        """The state with one more pod of the class on every node that is not `unpredictable`, and these alone."""
+        if not self.can_predict(pod_class):
+            return None
+        fuller = copy(self)
+        fuller._is_predicted = True  # noqa: SLF001
+        return fuller
+
+    # allocations
+
+    def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
+        """Devices for a pod of the class, as an annotation; none where the node has no Device."""
+        requested = self._requests.of(pod_class)
+        if requested is None or isinstance(requested, Rejection) or not self._known[row]:
+            return {}
+        allocation = self._admission(requested, row).reserve()
+        if isinstance(allocation, Rejection):
+            return self._rejections.id_of(allocation)
+        return {DEVICE_ALLOCATED: annotation_for(pod_class.pod, allocation, self._cache.devices(row).ids)}
+
+    def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Counts the devices of the pod."""
+        if allocation := allocation_of(annotations):
+            self._more.setdefault(row, []).append(allocation)
+            before = self._changed.pop(row, None)
+            if before is not None and row not in self._gone and row not in self._back:
+                self._changed[row] = self._cache.after(row, before, allocation, self._more[row])
+
+    def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Counts the devices of the last pod no longer."""
+        if allocation_of(annotations):
+            self._more[row].pop()
+            if not self._more[row]:
+                del self._more[row]
+            self._changed.pop(row, None)
+
+    def release(self, assignment: Assignment, row: int, sign: int) -> None:
+        """Frees the devices of a running pod, or counts them again."""
+        allocation = allocation_of(assignment.allocation)
+        if not allocation:
+            return
+        # What is left of a Reservation may have changed since it was lifted: it comes back with less.
+        ends, begins = (self._gone, self._back) if sign > 0 else (self._back, self._gone)
+        if allocation in (there := ends.get(row, [])):
+            there.remove(allocation)
+            if not there:
+                del ends[row]
+        else:
+            begins.setdefault(row, []).append(allocation)
+        self._changed.pop(row, None)
+
+    def _added(self, row: int) -> Sequence[Allocation]:
+        if row not in self._back:
+            return self._more.get(row, ())
+        return [*self._back[row], *self._more.get(row, ())]
+
+    def _admission(self, requested: RequestedDevices, row: int) -> DeviceAdmission:
+        return self._state(row).admission(requested, self._settings, self._templates(requested))
+
+    def _templates(self, requested: RequestedDevices) -> Templates:
+        return matched_templates(requested.requests, self._settings, self._gpu_templates)
+
+    def _state(self, row: int) -> CachedDevices:
+        state = self._changed.get(row)
+        if state is None:
+            state = self._cache.state(row, self._added(row), self._gone.get(row, ()))
+            if row in self._more or row in self._gone or row in self._back:
+                self._changed[row] = state
+        return state
+
+
+def _score_of(admission: DeviceAdmission) -> int:
+    return admission.score

@@ -1,0 +1,73 @@
+"""NUMA hints of a node's devices: the sets of NUMA nodes whose devices are enough for a pod.
+
+Source: spec/scheduler-workloads.md 3.7; upstream pkg/scheduler/plugins/deviceshare/topology_hint.go.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
+from services.scheduler.plugins.device_share.choose_devices import Wanted, wanted_devices
+from services.scheduler.plugins.device_share.device_usage import Allocation
+from services.scheduler.plugins.helper.rejections import Rejection
+from shared.kube.device import GPU
+
+MAX_MASKS = 1024
+"""Number of sets of NUMA nodes that are considered."""
+FULL_SCORE = 500
+
+
+class DeviceHint(NamedTuple):
+    """A set of NUMA nodes whose devices are enough."""
+
+    numas: tuple[int, ...]
+    preferred: bool
+    score: int
+
+
+def device_hints(admission: DeviceAdmission) -> Mapping[str, Sequence[DeviceHint]] | Rejection:
+    """Returns type -> hints, the same for each type; none where the place of no device is known."""
+    devices, requests = admission.node.devices, admission.requests
+    numas = devices.numas
+    if not numas:
+        return {}
+    wanted = wanted_devices(devices, requests)
+    if isinstance(wanted, Rejection):
+        return wanted
+    whole = _within(admission, wanted, frozenset(numas))
+    if isinstance(whole, Rejection):
+        return whole
+    feasible: list[tuple[tuple[int, ...], int]] = []
+    for mask in _masks(numas):
+        found = _within(admission, wanted, frozenset(mask))
+        if not isinstance(found, Rejection):
+            feasible.append((mask, FULL_SCORE if _gpus(found) == _gpus(whole) else 0))
+    narrowest = min(len(mask) for mask, _ in feasible)
+    hints = tuple(DeviceHint(mask, len(mask) == narrowest, score) for mask, score in feasible)
+    return dict.fromkeys(wanted, hints)
+
+
+def _within(admission: DeviceAdmission, wanted: Mapping[str, Wanted], numas: frozenset[int]) -> Allocation | Rejection:
+    """Chooses devices below some NUMA nodes, where there are enough. Types without a device there are not counted."""
+    offered = admission.node.devices.of_type
+    for type_, each in wanted.items():
+        count = sum(device.numa in numas for device in offered[type_].values())
+        if 0 < count < each.number:
+            return Rejection((Reason("InsufficientNumaDevices"),), unresolvable=True)
+    return admission.choose(numas)
+
+
+def _gpus(allocation: Allocation) -> frozenset[int]:
+    return frozenset(device.minor for device in allocation if device.type == GPU)
+
+
+def _masks(numas: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    made = 0
+    for size in range(1, len(numas) + 1):
+        for mask in combinations(numas, size):
+            made += 1
+            if made > MAX_MASKS:
+                return
+            yield mask

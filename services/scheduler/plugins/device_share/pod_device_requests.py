@@ -1,0 +1,307 @@
+"""The devices that a pod requests, in their normal forms, and its wishes about them.
+
+Source: spec/scheduler-workloads.md 3.2, 3.3; upstream pkg/scheduler/plugins/deviceshare/{plugin,utils}.go,
+apis/extension/device_share.go.
+"""
+
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.device_share.devices_of_node import Amounts
+from services.scheduler.plugins.helper.rejections import Rejection
+from shared.domain.label_selectors import Selector, canonical
+from shared.kube.device import FPGA, GPU, ISOLATION_PROVIDER, RDMA
+from shared.kube.json_text import read_json
+from shared.kube.pod import Pod
+from shared.kube.quantity import NANO, BadQuantity, nanos, value
+from shared.kube.quantity_text import Notation, quantity_text
+from shared.kube.selectors import LabelSelector
+
+CORE, MEMORY, RATIO = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory", "koordinator.sh/gpu-memory-ratio"
+PERCENT_OF_GPU, SHARED = "koordinator.sh/gpu", "koordinator.sh/gpu.shared"
+NPU_CORE, NPU_CPU, NPU_DVPP = "huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp"
+RDMA_SHARE, FPGA_SHARE = "koordinator.sh/rdma", "koordinator.sh/fpga"
+WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
+
+TYPE_OF: Mapping[str, str] = {
+    **dict.fromkeys((*WHOLE_GPUS, PERCENT_OF_GPU, SHARED, CORE, MEMORY, RATIO, NPU_CORE, NPU_CPU, NPU_DVPP), GPU),
+    RDMA_SHARE: RDMA,
+    FPGA_SHARE: FPGA,
+}
+"""Resource -> type of the devices that have it."""
+
+ALLOCATE_HINT = "scheduling.koordinator.sh/device-allocate-hint"
+JOINT_ALLOCATE = "scheduling.koordinator.sh/device-joint-allocate"
+PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+
+APPLY_FOR_ALL, REQUESTS_AS_COUNT = "ApplyForAll", "RequestsAsCount"
+DEVICE_LEVEL = "DeviceLevel"
+SAME_PCIE = "SamePCIe"
+RESTRICTED = "Restricted"
+_OPERATORS = frozenset(("In", "NotIn", "Exists", "DoesNotExist"))
+T = TypeVar("T")
+_CUT_SHORT = "unexpected end of JSON input"
+
+_SHARES = (
+    frozenset((SHARED, MEMORY)), frozenset((SHARED, RATIO)),
+    frozenset((SHARED, MEMORY, CORE)), frozenset((SHARED, RATIO, CORE)),
+)  # fmt: skip
+_PERCENTS = (
+    frozenset((MEMORY,)), frozenset((RATIO,)), frozenset((CORE, MEMORY)), frozenset((CORE, RATIO)),
+    frozenset((NPU_CORE, RATIO)),
+)  # fmt: skip
+_NPU_SHARES = (
+    frozenset((SHARED, NPU_CORE, NPU_CPU, MEMORY)), frozenset((SHARED, NPU_CORE, NPU_CPU, MEMORY, NPU_DVPP)),
+)  # fmt: skip
+
+
+class GpuRequest(NamedTuple):
+    """The number of GPUs, and what is requested of each.
+
+    Attributes:
+        shared: a part of a GPU is enough, so that other pods may use the rest.
+    """
+
+    number: int
+    each: Amounts
+    shared: bool
+
+
+class Wish(NamedTuple):
+    """The wishes about devices of one type.
+
+    Attributes:
+        selector: labels of the devices; None without a selector.
+        functions: labels of virtual functions, of which each device gives one; None: whole devices.
+        strategy: APPLY_FOR_ALL, REQUESTS_AS_COUNT, or anything else for neither.
+        scope: the devices are below one of this kind.
+        exclusive: as the annotation has it.
+    """
+
+    selector: Selector | None = None
+    functions: Selector | None = None
+    strategy: str = ""
+    scope: str = ""
+    exclusive: str = ""
+
+
+class PartitionWish(NamedTuple):
+    """Only a partition will do: the best one or none where restricted, with at least this bandwidth."""
+
+    restricted: bool
+    bandwidth: int
+
+
+NO_WISH = Wish()
+
+
+class DeviceRequests(NamedTuple):
+    """The devices that a pod requests.
+
+    Attributes:
+        of_type: type -> resource -> amount, of all devices together.
+        gpu: the same per GPU; None without GPUs.
+        wishes: type -> wishes.
+        joint: types to be allocated together, the first one first; empty without a wish.
+        same_pcie: these have to be below the same PCIe switches.
+        partition: None without the annotation.
+        isolation: the isolation that a shared GPU needs on the node.
+    """
+
+    of_type: Mapping[str, Amounts]
+    gpu: GpuRequest | None
+    wishes: Mapping[str, Wish]
+    joint: tuple[str, ...]
+    same_pcie: bool
+    partition: PartitionWish | None
+    isolation: str
+
+    def wish(self, type_: str) -> Wish:
+        """The wishes about devices of a type."""
+        return self.wishes.get(type_, NO_WISH)
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Returns True for a pod that requests a part of a GPU."""
+        return self.gpu is not None and self.gpu.shared
+
+    @property
+    def key(self) -> Hashable:
+        """A key that is equal for equal requests."""
+        gpu = self.gpu
+        return (
+            tuple((type_, tuple(sorted(amounts.items()))) for type_, amounts in self.of_type.items()),
+            gpu and (gpu.number, tuple(sorted(gpu.each.items())), gpu.shared),
+            tuple(sorted(self.wishes.items())),
+            *self[3:],
+        )
+
+
+class RequestedDevices:
+    """The requests of one class of pods, with their key."""
+
+    def __init__(self, requests: DeviceRequests) -> None:
+        self.requests = requests
+
+    @cached_property
+    def key(self) -> Hashable:
+        """A key that is equal for equal requests."""
+        return self.requests.key
+
+
+class _BadRequest(Exception):
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(code, detail)
+        self.reason = Reason(code, detail)
+
+
+def read_device_requests(pod: Pod, requested: Amounts) -> DeviceRequests | Rejection | None:
+    """Reads the requests of a pod; None where it requests no devices, a rejection where they are invalid."""
+    split: dict[str, dict[str, int]] = {}
+    for name, size in requested.items():
+        if size and (type_ := TYPE_OF.get(name)):
+            split.setdefault(type_, {})[name] = size
+    if not split:
+        return None
+    try:
+        of_type = {type_: _normal(type_, split[type_]) for type_ in (GPU, RDMA, FPGA) if type_ in split}
+        return _with_wishes(pod, of_type)
+    except _BadRequest as bad:
+        return Rejection((bad.reason,), unresolvable=True)
+
+
+def _normal(type_: str, requested: dict[str, int]) -> dict[str, int]:
+    """Returns the normal form of the requests for one type."""
+    names = frozenset(requested)
+    for name in (PERCENT_OF_GPU, RDMA_SHARE, FPGA_SHARE):
+        if not _is_percent(size := requested.get(name, 0)):
+            raise _BadRequest("InvalidDeviceUnit", f"{name}: {quantity_text(size * NANO, Notation.DECIMAL)}")
+    if type_ != GPU:
+        return requested
+    if len(names) == 1:
+        ((name, size),) = requested.items()
+        if name in WHOLE_GPUS:
+            return {CORE: 100 * size, RATIO: 100 * size}
+        if name == PERCENT_OF_GPU:
+            return {CORE: size, RATIO: size}
+    if not _is_valid(names, requested):
+        raise _BadRequest("InvalidDeviceRequests", " ".join(sorted(names)))
+    return requested
+
+
+def _is_valid(names: frozenset[str], requested: Amounts) -> bool:
+    core, ratio, count = (requested.get(name, 0) for name in (CORE, RATIO, SHARED))
+    if names in _PERCENTS:
+        return _is_percent(core) and _is_percent(ratio)
+    if names in _SHARES:
+        return all(size % count == 0 and size // count <= 100 for size in (core, ratio))
+    return names in _NPU_SHARES and count <= 1 and requested.get(NPU_DVPP, 0) <= 100
+
+
+def _is_percent(size: int) -> bool:
+    return size <= 100 or size % 100 == 0
+
+
+def _gpu_request(requested: Amounts) -> GpuRequest:
+    ratio = requested.get(RATIO, 0)
+    count = requested.get(SHARED, 0) or (ratio // 100 if ratio > 100 and ratio % 100 == 0 else 1)
+    each = {name: size // count for name, size in requested.items() if name != SHARED}
+    shared = each[RATIO] < 100 if RATIO in each else MEMORY in each
+    return GpuRequest(count, each, shared)
+
+
+class _Hint(msgspec.Struct, frozen=True, rename="camel"):
+    selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
+    allocate_strategy: str = ""
+    required_topology_scope: str = ""
+    exclusive_policy: str = ""
+
+
+class _Joint(msgspec.Struct, frozen=True, rename="camel"):
+    device_types: tuple[str, ...] = ()
+    required_scope: str = ""
+
+
+class _Partition(msgspec.Struct, frozen=True, rename="camel"):
+    allocate_policy: str = ""
+    ring_bus_bandwidth: str = "0"
+
+
+def _with_wishes(pod: Pod, of_type: dict[str, dict[str, int]]) -> DeviceRequests:
+    notes = pod.metadata.annotations or {}
+    hints: dict[str, _Hint] = _annotation(notes, ALLOCATE_HINT, dict[str, _Hint], "DeviceAllocateHint") or {}
+    joint: _Joint | None = _annotation(notes, JOINT_ALLOCATE, _Joint, "DeviceJointAllocate")
+    spec: _Partition | None = _annotation(notes, PARTITION_SPEC, _Partition, "GPUPartitionSpec")
+    wishes = {type_: _wish(type_, hint) for type_, hint in hints.items()}
+    together = tuple(
+        type_
+        for type_ in (joint.device_types if joint else ())
+        if type_ in of_type and wishes.get(type_, NO_WISH).strategy != APPLY_FOR_ALL
+    )
+    try:
+        bandwidth = value(nanos(spec.ring_bus_bandwidth or "0")) if spec else 0
+    except BadQuantity as error:
+        raise _BadRequest("UnreadableAnnotation", f"invalid GPUPartitionSpec annotation, err: {error}") from error
+    return DeviceRequests(
+        of_type,
+        _gpu_request(of_type[GPU]) if GPU in of_type else None,
+        wishes,
+        together,
+        joint is not None and joint.required_scope == SAME_PCIE,
+        None if spec is None else PartitionWish(spec.allocate_policy == RESTRICTED, bandwidth),
+        (pod.metadata.labels or {}).get(ISOLATION_PROVIDER, ""),
+    )
+
+
+def _annotation(notes: Mapping[str, str], name: str, kind: type[T], label: str) -> T | None:
+    text = notes.get(name)
+    if not text:
+        return None
+    try:
+        read: T = read_json(text, kind)
+    except msgspec.MsgspecError as error:
+        raise _BadRequest(
+            "UnreadableAnnotation", f"invalid {label} annotation, err: {_problem(text, error)}"
+        ) from error
+    return read
+
+
+def _problem(text: str, error: msgspec.MsgspecError) -> str:
+    """Words a fault of syntax as upstream does."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as syntax:
+        if syntax.pos >= len(text.rstrip()):
+            return _CUT_SHORT
+        if syntax.msg == "Expecting value":
+            return f"invalid character {text[syntax.pos]!r} looking for beginning of value"
+    except RecursionError:
+        pass
+    return str(error)
+
+
+def _wish(type_: str, hint: _Hint) -> Wish:
+    selectors = (("Selector", hint.selector), ("VFSelector", hint.vf_selector))
+    for label, selector in selectors:
+        for each in selector.match_expressions if selector else ():
+            if each.operator not in _OPERATORS:
+                detail = f'invalid {label} of DeviceHint, deviceType: {type_}, err: "{each.operator}" is not a valid label selector operator'
+                raise _BadRequest("UnreadableAnnotation", detail)
+    return Wish(
+        canonical(hint.selector) or None,
+        canonical(hint.vf_selector),
+        hint.allocate_strategy,
+        hint.required_topology_scope,
+        hint.exclusive_policy,
+    )
+
+
+def device_resources(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the resources among these that devices have."""
+    return tuple(name for name in names if name in TYPE_OF)

@@ -1,0 +1,35 @@
+"""docs/devices.md: its files are written, its commands are run, and their outputs are compared with the printed ones."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import koord
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "devices.md").read_text()
+FILES = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", DOCUMENT, re.DOTALL))
+COMMANDS = re.findall(r"```console\n\$ koord (.*?)\n(.*?)```", DOCUMENT, re.DOTALL)
+
+
+def compared(output: str) -> list[str]:
+    """The lines of an output, without the time that it took."""
+    return [line.rstrip() for line in output.splitlines() if "time of the engine" not in line]
+
+
+def test_there_are_files_and_commands() -> None:
+    assert len(FILES) == 2
+    assert len(COMMANDS) == 1
+
+
+@pytest.mark.parametrize(("command", "printed"), COMMANDS, ids=[command[-40:] for command, _ in COMMANDS])
+def test_the_outputs_are_those_of_the_commands(
+    command: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    result = CliRunner().invoke(koord, command.split())
+    assert result.exit_code == 0, result.output
+    assert compared(result.stdout) == compared(printed)

@@ -1,0 +1,292 @@
+"""DeviceShare in cycles: which devices pods get, that nobody gets one twice, and that they are free again."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.cycle.transaction import CycleTransaction
+from services.scheduler.state.scheduler_state import SchedulerState
+from shared.events import RecordedEvent
+from shared.events.cluster import ObjectDeleted, ObjectObserved
+from shared.events.intents import EvictionRequested
+from shared.events.scheduling import PodPlaced
+from shared.kube.gpu_templates import CONFIG_MAP, KEY
+from shared.kube.pod import Pod
+from shared.kube.resource_names import DEVICES
+from shared.kube.system_annotations import DEVICE_ALLOCATED
+from tests.support.device_machines import CORE, GPU, MEMORY, RATIO, RDMA, SHARED, devices, gpu_node, gpu_pod
+from tests.support.hypothesis_examples import examples
+from tests.support.scheduling_world import World, placements, pod, unschedulable
+
+JOINT = "scheduling.koordinator.sh/device-joint-allocate"
+HINT = "scheduling.koordinator.sh/device-allocate-hint"
+PARTITION = "scheduling.koordinator.sh/gpu-partition-spec"
+
+
+def world_of(*names: str, gpus: int = 4, broken: Sequence[int] = ()) -> World:
+    world = World()
+    for name in names:
+        world.observe(devices(name, gpus, broken=broken))
+        world.add_node(gpu_node(name, gpus))
+    return world
+
+
+def schedule(world: World, *pods: Pod) -> list[RecordedEvent]:
+    for one in pods:
+        world.add_pod(one)
+    world.read()
+    return world.cycles()
+
+
+def minors(records: Sequence[RecordedEvent], type_: str = "gpu") -> dict[str, list[int]]:
+    """Pod -> minors of its devices of a type."""
+    return {
+        r.event.pod_uid: [each["minor"] for each in json.loads(r.event.annotations[DEVICE_ALLOCATED]).get(type_, ())]
+        for r in records
+        if isinstance(r.event, PodPlaced) and DEVICE_ALLOCATED in r.event.annotations
+    }
+
+
+def run(world: World, pods: Sequence[Pod], records: Sequence[RecordedEvent]) -> None:
+    """The gateway binds what was placed, and the pods are observed on their nodes."""
+    by_uid = {one.metadata.uid: one for one in pods}
+    for record in records:
+        if isinstance(record.event, PodPlaced):
+            event, one = record.event, by_uid[record.event.pod_uid]
+            world.answer(record)
+            notes = {**(one.metadata.annotations or {}), **event.annotations}
+            metadata = msgspec.structs.replace(one.metadata, annotations=notes)
+            spec = msgspec.structs.replace(one.spec, node_name=event.node)
+            world.add_pod(msgspec.structs.replace(one, metadata=metadata, spec=spec))
+    world.read()
+
+
+def test_half_gpus_share_a_card_and_the_placement_records_which() -> None:
+    world = world_of("n", gpus=1)
+    records = schedule(world, *(gpu_pod(name, {GPU: "50"}) for name in "abc"))
+    assert minors(records) == {"a": [0], "b": [0]}
+    assert unschedulable(records)["c"].code in ("InsufficientGpus", "InsufficientResource")
+    (placed, *_) = (r.event for r in records if isinstance(r.event, PodPlaced))
+    assert placed.annotations[DEVICE_ALLOCATED] == (
+        '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"40Gi",'
+        '"koordinator.sh/gpu-memory-ratio":"50"},"id":"GPU-n-0"}]}'
+    )
+
+
+def test_whole_gpus_are_taken_below_one_switch() -> None:
+    world = world_of("n")
+    records = schedule(world, gpu_pod("one", {"nvidia.com/gpu": "1"}), gpu_pod("two", {GPU: "200"}))
+    assert minors(records) == {"one": [0], "two": [2, 3]}
+
+
+def test_memory_alone_shares_a_card_by_its_memory() -> None:
+    world = world_of("n", gpus=1)
+    records = schedule(world, gpu_pod("a", {MEMORY: "60Gi"}), gpu_pod("b", {MEMORY: "30Gi"}))
+    assert minors(records) == {"a": [0]}
+    assert unschedulable(records)["b"].code in ("InsufficientGpus", "InsufficientResource")
+
+
+def test_a_request_spread_over_two_cards_gets_half_of_each() -> None:
+    world = world_of("n", gpus=2)
+    records = schedule(world, gpu_pod("p", {SHARED: "2", CORE: "100", RATIO: "100"}))
+    assert minors(records) == {"p": [0, 1]}
+
+
+def test_devices_are_free_again_once_their_pod_is_gone() -> None:
+    world = world_of("n", gpus=1)
+    first, second = gpu_pod("a", {GPU: "100"}), gpu_pod("b", {GPU: "100"})
+    run(world, [first], schedule(world, first))
+    assert placements(schedule(world, second)) == {}
+    world.drop_pod("a")
+    world.wait(20)
+    world.read()
+    assert minors(world.cycles()) == {"b": [0]}
+
+
+def test_a_rejected_binding_frees_the_devices() -> None:
+    world = world_of("n", gpus=1)
+    (_, placed) = schedule(world, gpu_pod("a", {GPU: "100"}))
+    world.answer(placed, "rejected")
+    world.drop_pod("a")
+    assert minors(schedule(world, gpu_pod("b", {GPU: "100"}))) == {"b": [0]}
+
+
+def test_an_allocation_that_a_tenant_wrote_is_not_believed() -> None:
+    world = world_of("n", gpus=1)
+    claimed = '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
+    world.add_pod(pod("forger", on="n", phase="Running", annotations={DEVICE_ALLOCATED: claimed}))
+    waiting = gpu_pod("p", {GPU: "100"}, annotations={DEVICE_ALLOCATED: '{"gpu":[{"minor":7}]}'})
+    assert minors(schedule(world, waiting)) == {"p": [0]}
+
+
+def test_an_unhealthy_card_is_given_to_nobody() -> None:
+    world = world_of("n", gpus=2, broken=(0,))
+    records = schedule(world, gpu_pod("a", {GPU: "100"}), gpu_pod("b", {GPU: "100"}))
+    assert minors(records) == {"a": [1]}
+
+
+def test_a_pod_waits_for_a_card_that_becomes_healthy() -> None:
+    world = world_of("n", gpus=1, broken=(0,))
+    records = schedule(world, gpu_pod("a", {GPU: "100"}))
+    assert unschedulable(records)["a"].code == "InsufficientGpus"
+    world.wait(20)
+    world.observe(devices("n", 1))
+    world.read()
+    assert minors(world.cycles()) == {"a": [0]}
+
+
+def test_a_node_without_a_device_leaves_the_choice_to_its_kubelet() -> None:
+    world = World()
+    world.add_node(gpu_node("n"))
+    records = schedule(world, gpu_pod("p", {"nvidia.com/gpu": "1"}))
+    assert placements(records) == {"p": "n"}
+    assert minors(records) == {}
+    world.observe(devices("n", 4))
+    assert minors(schedule(world, gpu_pod("q", {"nvidia.com/gpu": "1"}))) == {"q": [0]}
+    world.observe(ObjectDeleted(resource=DEVICES, name="n", uid="device-n"))
+    assert minors(schedule(world, gpu_pod("r", {"nvidia.com/gpu": "1"}))) == {}
+
+
+def test_a_device_that_cannot_be_read_counts_as_absent() -> None:
+    world = World()
+    broken = {"metadata": {"name": "n"}, "spec": {"devices": [{"type": "gpu", "minor": "first"}]}}
+    world.observe(ObjectObserved(resource=DEVICES, name="n", uid="device-n", object=broken))
+    world.add_node(gpu_node("n"))
+    assert placements(schedule(world, gpu_pod("p", {"nvidia.com/gpu": "1"}))) == {"p": "n"}
+
+
+def test_an_amount_that_cannot_be_read_takes_its_card_alone() -> None:
+    world = World()
+    reported = devices("n", 2)
+    reported.object["spec"]["devices"][0]["resources"][CORE] = "many"
+    world.observe(reported)
+    world.add_node(gpu_node("n", 2))
+    assert minors(schedule(world, gpu_pod("p", {GPU: "100"}))) == {"p": [1]}
+
+
+def test_a_gpu_and_a_network_card_below_one_switch() -> None:
+    world = world_of("n")
+    joint = {JOINT: '{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}'}
+    requests = {GPU: "200", RDMA: "100"}
+    records = schedule(world, gpu_pod("a", requests, annotations=joint), gpu_pod("b", requests, annotations=joint))
+    assert minors(records) == {"a": [0, 1], "b": [2, 3]}
+    assert minors(records, "rdma") == {"a": [0], "b": [1]}
+
+
+def test_partitions_of_the_device_are_honoured() -> None:
+    world = World()
+    table = {"2": [{"minors": [0, 2], "allocationScore": 1}, {"minors": [1, 3], "allocationScore": 1}]}
+    notes = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
+    world.observe(devices("n", labels={"node.koordinator.sh/gpu-partition-policy": "Honor"}, annotations=notes))
+    world.add_node(gpu_node("n"))
+    records = schedule(world, gpu_pod("a", {GPU: "200"}), gpu_pod("b", {GPU: "300"}))
+    assert minors(records) == {"a": [0, 2]}
+    assert unschedulable(records)["b"].code in ("GpuCountUnsupported", "InsufficientResource")
+
+
+def test_invalid_requests_are_named() -> None:
+    world = world_of("n")
+    message = unschedulable(schedule(world, gpu_pod("p", {GPU: "150"})))["p"].message
+    assert "invalid resource unit koordinator.sh/gpu: 150" in message
+    message = unschedulable(schedule(world, gpu_pod("q", {CORE: "50"})))["q"].message
+    assert "invalid resource device requests: [koordinator.sh/gpu-core]" in message
+    broken = unschedulable(schedule(world, gpu_pod("r", {GPU: "50"}, annotations={HINT: "{"})))["r"]
+    assert "invalid DeviceAllocateHint annotation" in broken.message
+
+
+def test_a_template_divides_a_gpu() -> None:
+    world = World()
+    amounts = {"huawei.com/npu-core": "8", "huawei.com/npu-cpu": "7", "huawei.com/npu-dvpp": "100", MEMORY: "24Gi"}
+    labels = {"node.koordinator.sh/gpu-vendor": "huawei", "node.koordinator.sh/gpu-model": "Ascend-310P"}
+    card = {"type": "gpu", "id": "NPU-0", "minor": 0, "health": True, "resources": amounts}
+    body = {"metadata": {"name": "n", "labels": labels}, "spec": {"devices": [card]}}
+    world.observe(ObjectObserved(resource=DEVICES, name="n", uid="device-n", object=body))
+    node = gpu_node("n")
+    status = msgspec.structs.replace(node.status, allocatable={**(node.status.allocatable or {}), **amounts})
+    world.add_node(msgspec.structs.replace(node, status=status))
+    requests = {"huawei.com/npu-core": "1", "huawei.com/npu-cpu": "1", MEMORY: "3Gi", SHARED: "1"}
+    waiting = gpu_pod("p", requests)
+    assert unschedulable(schedule(world, waiting))["p"].code == "NoGpuTemplate"
+    templates = (
+        "huawei-Ascend-310P: {vir01: {huawei.com/npu-core: 1, huawei.com/npu-cpu: 1, koordinator.sh/gpu-memory: 3Gi}}"
+    )
+    world.observe(ObjectObserved(resource="configmaps", name=CONFIG_MAP, uid="t", object={"data": {KEY: templates}}))
+    world.wait(20)
+    world.read()
+    (placed,) = (r.event for r in world.cycles() if isinstance(r.event, PodPlaced))
+    (given_card,) = json.loads(placed.annotations[DEVICE_ALLOCATED])["gpu"]
+    assert given_card["extension"] == {"gpuSharedResourceTemplate": "vir01"}
+
+
+def test_a_pod_of_higher_priority_evicts_the_pod_with_the_card() -> None:
+    world = world_of("n", gpus=1)
+    low = gpu_pod("low", {GPU: "100"}, priority=1)
+    run(world, [low], schedule(world, low))
+    records = schedule(world, gpu_pod("high", {GPU: "100"}, priority=9))
+    assert [r.event.pod_uid for r in records if isinstance(r.event, EvictionRequested)] == ["low"]
+
+
+REQUESTS = ({GPU: "30"}, {GPU: "50"}, {GPU: "100"}, {GPU: "200"}, {MEMORY: "20Gi"}, {GPU: "100", RDMA: "50"})
+
+
+def used_shares(view: SchedulerState) -> Counter[tuple[str, int, str]]:
+    used: Counter[tuple[str, int, str]] = Counter()
+    for record in view.pods.values():
+        assignment = record.assignment()
+        for type_, cards in json.loads(
+            ((assignment and assignment.allocation) or {}).get(DEVICE_ALLOCATED, "{}")
+        ).items():
+            for card in cards:
+                for name in (CORE, RATIO, RDMA):
+                    used[type_, card["minor"], name] += int(card["resources"].get(name, 0))
+    return used
+
+
+@given(st.lists(st.tuples(st.sampled_from(REQUESTS), st.booleans()), max_size=14))
+@settings(max_examples=examples(30), deadline=None)
+def test_no_share_is_allocated_twice_whatever_comes_and_goes(steps: Sequence[tuple[Mapping[str, str], bool]]) -> None:
+    world = world_of("n", gpus=4)
+    for number, (requests, ends_one) in enumerate(steps):
+        one = gpu_pod(f"p{number}", requests)
+        run(world, [one], schedule(world, one))
+        if ends_one and world.view.pods:
+            world.drop_pod(min(world.view.pods))
+            world.read()
+        assert all(share <= 100 for share in used_shares(world.view).values())
+
+
+@given(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=8))
+@settings(max_examples=examples(30), deadline=None)
+def test_an_undone_step_leaves_the_same_results(requests: Sequence[Mapping[str, str]]) -> None:
+    world = world_of("n", "m", gpus=4)
+    schedule(world, *(gpu_pod(f"p{number}", each) for number, each in enumerate(requests)))
+    cache = world.indexed()
+    cache.settle()
+    transaction = CycleTransaction(cache, world.now_ns)
+    probes = [record for record in world.view.pods.values() if record.pod_class is not None]
+    profile = cache.profiles["koord-scheduler"]
+
+    def seen() -> list[object]:
+        found: list[object] = []
+        for probe in probes:
+            assert probe.pod_class is not None
+            evaluation = transaction.evaluation(profile, probe.pod_class)
+            found.append((evaluation.total.tolist(), evaluation.by.tolist()))
+        return found
+
+    before, mark = seen(), transaction.mark()
+    for row in range(2):
+        for assignment in list(cache.on.get(row, {}).values()):
+            transaction.remove(assignment, row)
+            for probe in probes[:1]:
+                assert probe.pod_class is not None
+                evaluation = transaction.evaluation(profile, probe.pod_class)
+                allocation = transaction.reserve(evaluation, row)
+                if allocation is not None:
+                    transaction.place(probe, probe.pod_class, row, allocation)
+    transaction.undo(mark)
+    assert seen() == before
